@@ -6,19 +6,23 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 import diffkern.runtime.construct  # lets dk.array take data
-import diffkern.runtime.graph  # noqa: F401  lets sequences become graphs
+import diffkern.runtime.graph
 from diffkern._version import __version__ as __version__
 from diffkern.decorator import kernel as kernel
 from diffkern.kernel import Kernel as Kernel
+from diffkern.kernel import set_forward_mode as _set_forward_mode
+from diffkern.lang import COMPOSITES as _COMPOSITES
 from diffkern.lang import public_names as _public_names
-from diffkern.lang.called import Called as _Called
 from diffkern.lang.called import KnownToNumba as _KnownToNumba
 from diffkern.lang.called import set_evaluator as _set_evaluator
 from diffkern.lang.called import set_numba_type as _set_numba_type
+from diffkern.lang.static import set_settler as _set_settler
+from diffkern.runtime.componentwise import set_mapper as _set_mapper
 from diffkern.runtime.cuda.elementwise import set_source as _set_source
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+    from types import ModuleType
 
 
 def _elementwise(name: str, ndim: int) -> Kernel:
@@ -31,8 +35,49 @@ def _elementwise(name: str, ndim: int) -> Kernel:
 _set_source(_elementwise)
 
 
-def _evaluate(called: _Called, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Evaluate what Python calls of a func besides its value."""
+def _in_forward_mode(kernel: Kernel) -> Kernel:
+    """Return a kernel with tangents."""
+    from diffkern.tangent_kernel import TangentKernel
+
+    return TangentKernel(kernel)
+
+
+_set_forward_mode(_in_forward_mode)
+
+
+def _mapped(name: str, *operands: Any, out: Any = None) -> Any:
+    """Apply a built-in to the elements of arrays, for their operators."""
+    from diffkern.lang.intrinsics import INTRINSICS
+    from diffkern.mapping import map_arrays
+
+    return map_arrays(INTRINSICS[name], *operands, out=out)
+
+
+_set_mapper(_mapped)
+
+
+def _seen_through(data: Any, indices: Any) -> Any:
+    """Return an array seen through index arrays."""
+    from diffkern.indexed import indexedarray
+
+    return indexedarray(data, indices)
+
+
+diffkern.runtime.array.array._through = staticmethod(_seen_through)
+
+
+def _array_library() -> ModuleType:
+    """Return the module of sums and casts, for the methods of arrays."""
+    from diffkern.utils import sums
+
+    return sums
+
+
+diffkern.runtime.array.array._library = staticmethod(_array_library)
+
+
+def _evaluate(called: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Evaluate what Python calls: of a func besides its value, and library functions."""
     from diffkern.evaluate import evaluate
 
     return evaluate(called, args, kwargs)
@@ -45,9 +90,18 @@ def _numba_type(known: _KnownToNumba) -> Any:
     return type_of(known)
 
 
+def _settle_static(pyfunc: Callable[..., Any]) -> None:
+    """Evaluate the static expressions of a function where it is decorated."""
+    from diffkern.frontend.source import get_source
+
+    get_source(pyfunc)
+
+
 _set_evaluator(_evaluate)
+_set_settler(_settle_static)
 _set_numba_type(_numba_type)
 
+_NAMED_TYPES: Final = frozenset(_COMPOSITES)
 _language = _public_names()
 globals().update(_language)
 
@@ -57,8 +111,9 @@ _MODULES: Final[Mapping[str, str]] = {
     "build.stores": "clear_kernel_cache clear_lto_cache",
     "errors": (
         "AutodiffError CompileError CudaError KernelError KernelRuntimeError KernelSyntaxError "
-        "KernelTypeError LaunchError MisuseError"
+        "KernelTypeError LaunchError MisuseError NonFiniteError"
     ),
+    "indexed": "indexedarray indexedarray1d indexedarray2d indexedarray3d indexedarray4d",
     "interop.public": (
         "device_from_jax device_from_torch device_to_jax device_to_torch dtype_from_jax dtype_from_torch "
         "dtype_to_jax dtype_to_torch from_dlpack from_jax from_torch stream_from_torch stream_to_torch "
@@ -66,7 +121,17 @@ _MODULES: Final[Mapping[str, str]] = {
     ),
     "lang.dtypes": "dtype_from_numpy dtype_to_numpy",
     "lang.func": "constant func",
-    "runtime.array": "array clone copy",
+    "higher": "grad hvp jvp value_and_grad vjp",
+    "jacobians": "hessian jacobian",
+    "mapping": "map_arrays=map",
+    "lang.rules": "adjoint func_grad func_replay",
+    "lang.patterns": "Float Int Scalar",
+    "lang.static": "static",
+    "lang.queries": "HashGridQuery",
+    "runtime.anomaly": "detect_anomaly",
+    "runtime.array": "array",
+    "runtime.array_copy": "clone copy",
+    "runtime.checkpoint": "checkpoint",
     "runtime.config": "config",
     "runtime.create": "empty empty_like from_numpy full full_like ones ones_like zeros zeros_like",
     "runtime.device": (
@@ -84,9 +149,12 @@ _MODULES: Final[Mapping[str, str]] = {
         "synchronize_device synchronize_event synchronize_stream wait_event wait_stream"
     ),
     "runtime.structs": "struct",
+    "runtime.no_grad": "no_grad",
+    "runtime.tangents": "Tangents",
     "runtime.tape": "Tape",
     "runtime.timer": "ScopedTimer",
     "interop.jax": "jax_callable jax_kernel",
+    "spatial.hash_grid": "HashGrid",
 }
 """What is imported when it is first asked for: public names by module, ``name=public`` where they differ.
 
@@ -100,19 +168,29 @@ _PLACES: Final = {
     for name, _, public in (entry.partition("=") for entry in names.split())
 }
 
-_PACKAGES: Final = {"cuda": "diffkern.cuda", "jax": "diffkern.interop.jax", "testing": "diffkern.testing"}
+_PACKAGES: Final = {
+    "cuda": "diffkern.cuda",
+    "jax": "diffkern.interop.jax",
+    "optim": "diffkern.optim",
+    "testing": "diffkern.testing",
+    "types": "diffkern.types",
+    "utils": "diffkern.utils",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _PLACES:
+    if name in _NAMED_TYPES:
+        value = _COMPOSITES[name]
+    elif name in _PLACES:
         module, inside = _PLACES[name]
         value = getattr(importlib.import_module(module), inside)
     elif name in _PACKAGES:
         value = importlib.import_module(_PACKAGES[name])
     else:
         known = importlib.import_module("diffkern.lang.intrinsics").INTRINSICS
-        if name == "__all__":  # not `compile` and `bool`: `import *` keeps Python's
-            value = sorted({"__version__", "Kernel", "kernel", *_PLACES, *_language, *known} - {"bool", "compile"})
+        if name == "__all__":  # not `bool`, `compile` and `map`: `import *` keeps Python's
+            public = {*_PLACES, *_NAMED_TYPES, *_language, *known} - {"bool", "compile", "map"}
+            value = sorted({"__version__", "Kernel", "kernel", *public})
         elif name in known:
             value = known[name]
         else:

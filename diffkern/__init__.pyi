@@ -20,6 +20,17 @@ from diffkern.errors import KernelSyntaxError as KernelSyntaxError
 from diffkern.errors import KernelTypeError as KernelTypeError
 from diffkern.errors import LaunchError as LaunchError
 from diffkern.errors import MisuseError as MisuseError
+from diffkern.errors import NonFiniteError as NonFiniteError
+from diffkern.higher import grad as grad
+from diffkern.higher import hvp as hvp
+from diffkern.higher import jvp as jvp
+from diffkern.higher import value_and_grad as value_and_grad
+from diffkern.higher import vjp as vjp
+from diffkern.indexed import indexedarray as indexedarray
+from diffkern.indexed import indexedarray1d as indexedarray1d
+from diffkern.indexed import indexedarray2d as indexedarray2d
+from diffkern.indexed import indexedarray3d as indexedarray3d
+from diffkern.indexed import indexedarray4d as indexedarray4d
 from diffkern.interop.jax import jax_callable as jax_callable
 from diffkern.interop.jax import jax_kernel as jax_kernel
 from diffkern.interop.public import device_from_jax as device_from_jax
@@ -39,14 +50,27 @@ from diffkern.interop.public import to_dlpack as to_dlpack
 from diffkern.interop.public import to_jax as to_jax
 from diffkern.interop.public import to_torch as to_torch
 from diffkern.interop.public import torch_function as torch_function
+from diffkern.jacobians import hessian as hessian
+from diffkern.jacobians import jacobian as jacobian
 from diffkern.kernel import Kernel as Kernel
 from diffkern.lang.dtypes import dtype_from_numpy as dtype_from_numpy
 from diffkern.lang.dtypes import dtype_to_numpy as dtype_to_numpy
 from diffkern.lang.func import constant as constant
 from diffkern.lang.func import func as func
+from diffkern.lang.patterns import Float as Float
+from diffkern.lang.patterns import Int as Int
+from diffkern.lang.patterns import Scalar as Scalar
+from diffkern.lang.queries import HashGridQuery as HashGridQuery
+from diffkern.lang.rules import adjoint as adjoint
+from diffkern.lang.rules import func_grad as func_grad
+from diffkern.lang.rules import func_replay as func_replay
+from diffkern.lang.static import static as static
+from diffkern.mapping import map_arrays as map
+from diffkern.runtime.anomaly import detect_anomaly as detect_anomaly
 from diffkern.runtime.array import array as array
-from diffkern.runtime.array import clone as clone
-from diffkern.runtime.array import copy as copy
+from diffkern.runtime.array_copy import clone as clone
+from diffkern.runtime.array_copy import copy as copy
+from diffkern.runtime.checkpoint import checkpoint as checkpoint
 from diffkern.runtime.config import config as config
 from diffkern.runtime.create import empty as empty
 from diffkern.runtime.create import empty_like as empty_like
@@ -84,6 +108,7 @@ from diffkern.runtime.launch import launch as launch
 from diffkern.runtime.launch import launch_tiled as launch_tiled
 from diffkern.runtime.module_options import get_module_options as get_module_options
 from diffkern.runtime.module_options import set_module_options as set_module_options
+from diffkern.runtime.no_grad import no_grad as no_grad
 from diffkern.runtime.record import Launch as Launch
 from diffkern.runtime.sequence import Sequence as Sequence
 from diffkern.runtime.sequence import record as record
@@ -100,11 +125,16 @@ from diffkern.runtime.stream import synchronize_event as synchronize_event
 from diffkern.runtime.stream import synchronize_stream as synchronize_stream
 from diffkern.runtime.stream import wait_event as wait_event
 from diffkern.runtime.stream import wait_stream as wait_stream
+from diffkern.runtime.tangents import Tangents as Tangents
 from diffkern.runtime.tape import Tape as Tape
 from diffkern.runtime.timer import ScopedTimer as ScopedTimer
+from diffkern.spatial.hash_grid import HashGrid as HashGrid
 from diffkern import cuda as cuda
 from diffkern.interop import jax as jax
+from diffkern import optim as optim
 from diffkern import testing as testing
+from diffkern import types as types
+from diffkern import utils as utils
 
 _T = TypeVar("_T")
 
@@ -156,39 +186,6 @@ bfloat16: TypeAlias = float
 float32: TypeAlias = float
 float64: TypeAlias = float
 bool_: TypeAlias = bool
-class vec2(_Vector): ...
-class mat22(_Matrix): ...
-class vec3(_Vector): ...
-class mat33(_Matrix): ...
-class vec4(_Vector): ...
-class mat44(_Matrix): ...
-vec2f: TypeAlias = vec2
-mat22f: TypeAlias = mat22
-vec3f: TypeAlias = vec3
-mat33f: TypeAlias = mat33
-vec4f: TypeAlias = vec4
-mat44f: TypeAlias = mat44
-class vec2d(_Vector): ...
-class mat22d(_Matrix): ...
-class vec3d(_Vector): ...
-class mat33d(_Matrix): ...
-class vec4d(_Vector): ...
-class mat44d(_Matrix): ...
-class vec2h(_Vector): ...
-class mat22h(_Matrix): ...
-class vec3h(_Vector): ...
-class mat33h(_Matrix): ...
-class vec4h(_Vector): ...
-class mat44h(_Matrix): ...
-class vec2i(_Vector): ...
-class vec3i(_Vector): ...
-class vec4i(_Vector): ...
-class vec2u(_Vector): ...
-class vec3u(_Vector): ...
-class vec4u(_Vector): ...
-class vec2l(_Vector): ...
-class vec3l(_Vector): ...
-class vec4l(_Vector): ...
 E: float
 e: float
 INF: float
@@ -216,6 +213,2033 @@ class array1d(array[_T]): ...
 class array2d(array[_T]): ...
 class array3d(array[_T]): ...
 class array4d(array[_T]): ...
+class complex64(_Vector): ...
+class complex128(_Vector): ...
+class vec2(_Vector): ...
+vec2f: TypeAlias = vec2
+class vec2d(_Vector): ...
+class vec2h(_Vector): ...
+class vec2b(_Vector): ...
+class vec2ub(_Vector): ...
+class vec2s(_Vector): ...
+class vec2us(_Vector): ...
+class vec2i(_Vector): ...
+class vec2ui(_Vector): ...
+vec2u: TypeAlias = vec2ui
+class vec2l(_Vector): ...
+class vec2ul(_Vector): ...
+class mat22(_Matrix): ...
+mat22f: TypeAlias = mat22
+class mat22d(_Matrix): ...
+class mat22h(_Matrix): ...
+class vec3(_Vector): ...
+vec3f: TypeAlias = vec3
+class vec3d(_Vector): ...
+class vec3h(_Vector): ...
+class vec3b(_Vector): ...
+class vec3ub(_Vector): ...
+class vec3s(_Vector): ...
+class vec3us(_Vector): ...
+class vec3i(_Vector): ...
+class vec3ui(_Vector): ...
+vec3u: TypeAlias = vec3ui
+class vec3l(_Vector): ...
+class vec3ul(_Vector): ...
+class mat33(_Matrix): ...
+mat33f: TypeAlias = mat33
+class mat33d(_Matrix): ...
+class mat33h(_Matrix): ...
+class vec4(_Vector): ...
+vec4f: TypeAlias = vec4
+class vec4d(_Vector): ...
+class vec4h(_Vector): ...
+class vec4b(_Vector): ...
+class vec4ub(_Vector): ...
+class vec4s(_Vector): ...
+class vec4us(_Vector): ...
+class vec4i(_Vector): ...
+class vec4ui(_Vector): ...
+vec4u: TypeAlias = vec4ui
+class vec4l(_Vector): ...
+class vec4ul(_Vector): ...
+class mat44(_Matrix): ...
+mat44f: TypeAlias = mat44
+class mat44d(_Matrix): ...
+class mat44h(_Matrix): ...
+class quat(_Vector): ...
+quatf: TypeAlias = quat
+class quatd(_Vector): ...
+class quath(_Vector): ...
+class transform(_Vector): ...
+transformf: TypeAlias = transform
+class transformd(_Vector): ...
+class transformh(_Vector): ...
+class spatial_vector(_Vector): ...
+spatial_vectorf: TypeAlias = spatial_vector
+class spatial_vectord(_Vector): ...
+class spatial_vectorh(_Vector): ...
+class spatial_matrix(_Matrix): ...
+spatial_matrixf: TypeAlias = spatial_matrix
+class spatial_matrixd(_Matrix): ...
+class spatial_matrixh(_Matrix): ...
+def angle(z: Any) -> float:
+    """angle(z)
+
+    The angle of a complex number, atan2(y, x), in [-pi, pi].
+
+    Parameters
+    ----------
+    z : complex number
+
+    Returns
+    -------
+    float
+
+    Notes
+    -----
+    Derivative: i z / abs(z) ** 2.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        y[i] = dk.angle(dk.complex(x[i], 2.0))
+    """
+
+def conj(z: Any) -> Any:
+    """conj(z)
+
+    The complex conjugate x - i y.
+
+    Parameters
+    ----------
+    z : complex number
+
+    Returns
+    -------
+    complex number
+
+    Notes
+    -----
+    Derivative: a cotangent is conjugated.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        z = dk.conj(dk.complex(x[i], 2.0))
+        y[i] = z.imag
+    """
+
+def eig3(A: Any) -> Any:
+    """eig3(A)
+
+    Q, of determinant 1, and d, ascending, with A = Q diag(d) Q^T for a symmetric A; eig3(A, Q, d) sets variables. Of a matrix that is not symmetric the symmetric part counts.
+
+    Parameters
+    ----------
+    A : mat33
+
+    Returns
+    -------
+    mat33 and vec3
+
+    Notes
+    -----
+    Derivative: Q (diag(ct_d) + F) Q^T, where F divides the antisymmetric part of Q^T ct_Q by differences of eigenvalues, or is 0 where they are equal.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        Q, d = dk.eig3(m @ k)
+        w[i] = d
+    """
+
+def qr3(A: Any) -> Any:
+    """qr3(A)
+
+    Q, a rotation, and R, an upper triangle, with A = Q R; qr3(A, Q, R) sets variables. The last element of the diagonal of R has the sign of the determinant of A, the others are not negative.
+
+    Parameters
+    ----------
+    A : mat33
+
+    Returns
+    -------
+    mat33 and mat33
+
+    Notes
+    -----
+    Derivative: that of the orthogonalization of the columns, for A of full rank.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        Q, R = dk.qr3(m)
+        w[i] = dk.get_diag(R)
+    """
+
+def svd2(A: Any) -> Any:
+    """svd2(A)
+
+    U, s and V with A = U diag(s) V^T, s not negative and descending; svd2(A, U, s, V) sets variables. The signs of a column of U and the same one of V are free.
+
+    Parameters
+    ----------
+    A : mat22
+
+    Returns
+    -------
+    mat22 and vec2 and mat22
+
+    Notes
+    -----
+    Derivative: of the factors; parts that would be divided by the difference or the sum of two equal singular values are 0, which leaves what does not depend on the choice of equal columns right.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        U, s, V = dk.svd2(dk.mat22(u[0], u[1], x[i], 1.0))
+        y[i] = s[0]
+    """
+
+def svd3(A: Any) -> Any:
+    """svd3(A)
+
+    U, s and V with A = U diag(s) V^T, both of determinant 1; svd3(A, U, s, V) sets variables. The absolute values of s descend, and the last has the sign of the determinant of A.
+
+    Parameters
+    ----------
+    A : mat33
+
+    Returns
+    -------
+    mat33 and vec3 and mat33
+
+    Notes
+    -----
+    Derivative: of the factors; parts that would be divided by the difference or the sum of two singular values that is 0 are 0, which leaves what does not depend on the choice of equal columns right.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        U, s, V = dk.svd3(m)
+        w[i] = s
+    """
+
+def hash_grid_point_id(id: Any, index: Any) -> Any:
+    """hash_grid_point_id(id, index)
+
+    The index of a point by its place in the order of the cells, in which threads next to one another find the same points; -1 where the grid has none.
+
+    Parameters
+    ----------
+    id : uint64
+    index : int32
+
+    Returns
+    -------
+    int32
+
+    Notes
+    -----
+    Derivative: none, it is an integer.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        q[i] = dk.hash_grid_point_id(grid, i)
+    """
+
+def hash_grid_query(id: Any, point: Any, max_dist: Any) -> Any:
+    """hash_grid_query(id, point, max_dist)
+
+    A query of a HashGrid for the points near one: ``for j in query`` goes through their indices, in no set order. They are all points of the cells that meet the box from point - max_dist to point + max_dist: no distance is looked at, and as space is folded onto the cells, some may be far away. Called with one argument more, a group, it gives points of that group alone, if the grid was built with groups.
+
+    Parameters
+    ----------
+    id : uint64
+    point : vec3
+    max_dist : float
+
+    Returns
+    -------
+    HashGridQuery
+
+    Notes
+    -----
+    Derivative: none, the results are integers; what is read at these indices is differentiated as ever. The adjoint goes through the same query again.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        for j in dk.hash_grid_query(grid, u, 0.5):
+            q[j] = 1
+    """
+
+def hash_grid_query_next(query: Any, index: Any) -> bool:
+    """hash_grid_query_next(query, index)
+
+    Whether there is one more point, whose index the second argument then is: for ``while`` in place of ``for``.
+
+    Parameters
+    ----------
+    query : HashGridQuery
+    index : int32
+
+    Returns
+    -------
+    bool
+
+    Notes
+    -----
+    Derivative: none, it is an integer.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        s, j = dk.hash_grid_query(grid, u, 0.5), 0
+        while dk.hash_grid_query_next(s, j):
+            q[j] = 1
+    """
+
+def curlnoise(state: Any, xy: Any, octaves: Any = ..., lacunarity: Any = ..., gain: Any = ...) -> Any:
+    """curlnoise(state, xy, octaves=1, lacunarity=2.0, gain=0.5)
+
+    A field without divergence at a point of two to four coordinates: the curl of one field of noise, or of three. Octave k has the frequency lacunarity ** k and the weight gain ** k. The fourth coordinate is time. The state chooses the field, and is not advanced.
+
+    Parameters
+    ----------
+    state : uint32
+    xy : vec2 or vec3 or vec4
+    octaves : uint32
+    lacunarity : float
+    gain : float
+
+    Returns
+    -------
+    vec2
+
+    Notes
+    -----
+    Derivative: that with respect to the coordinates, lacunarity and gain: second derivatives of the noise.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        state = dk.rand_init(42)
+        w[i] = dk.curlnoise(state, u, 2)
+    """
+
+def noise(state: Any, x: Any) -> float:
+    """noise(state, x)
+
+    Gradient noise at a point of one to four coordinates. The state chooses the field, and is not advanced.
+
+    Parameters
+    ----------
+    state : uint32
+    x : float or vec2 or vec3 or vec4
+
+    Returns
+    -------
+    float
+
+    Notes
+    -----
+    Derivative: that with respect to the coordinates, which is continuous.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        state = dk.rand_init(42)
+        y[i] = dk.noise(state, dk.vec2(x[i], 0.5))
+    """
+
+def pnoise(state: Any, x: Any, px: Any) -> float:
+    """pnoise(state, x, px)
+
+    Gradient noise that repeats: after px along x, and so on for each coordinate; a period of 0 does not repeat.
+
+    Parameters
+    ----------
+    state : uint32
+    x : float or vec2 or vec3 or vec4
+    px : int32
+
+    Returns
+    -------
+    float
+
+    Notes
+    -----
+    Derivative: that with respect to the coordinates, which is continuous.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        state = dk.rand_init(42)
+        y[i] = dk.pnoise(state, dk.vec2(x[i], 0.5), 3, 5)
+    """
+
+def bit_count(x: Any) -> Any:
+    """bit_count(x)
+
+    The number of bits that are set; of negative integers in two's complement, so 32 of -1 as an int32.
+
+    Parameters
+    ----------
+    x : int32 or int8 or int16 or int64 or uint8 or uint16 or uint32 or uint64
+
+    Returns
+    -------
+    int32
+
+    Notes
+    -----
+    Derivative: none, no floats come back.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        q[i] = dk.bit_count(p[i])
+    """
+
+def div_approx(a: Any, b: Any) -> Any:
+    """div_approx(a, b)
+
+    The quotient a / b, which may be less exact on a GPU; here it is not.
+
+    Parameters
+    ----------
+    a : any type
+    b : any type
+
+    Returns
+    -------
+    Any
+
+    Notes
+    -----
+    Derivative: 1 / b and -a / b ** 2.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        y[i] = dk.div_approx(x[i], 3.0)
+    """
+
+def erfcinv(x: Any) -> float:
+    """erfcinv(x)
+
+    The inverse of erfc on [0, 2]: infinite at its ends, NaN outside of them.
+
+    Parameters
+    ----------
+    x : float
+
+    Returns
+    -------
+    float
+
+    Notes
+    -----
+    Derivative: -sqrt(pi) / 2 * exp(r * r).
+
+    Examples
+    --------
+    .. code-block:: python
+
+        y[i] = dk.erfcinv(x[i])
+    """
+
+def erfinv(x: Any) -> float:
+    """erfinv(x)
+
+    The inverse of erf: infinite at 1 and -1, NaN outside of them.
+
+    Parameters
+    ----------
+    x : float
+
+    Returns
+    -------
+    float
+
+    Notes
+    -----
+    Derivative: sqrt(pi) / 2 * exp(r * r).
+
+    Examples
+    --------
+    .. code-block:: python
+
+        y[i] = dk.erfinv(0.5 * x[i])
+    """
+
+def inverse_approx(m: Any) -> Any:
+    """inverse_approx(m)
+
+    The inverse of a matrix, which may be less exact on a GPU; here it is not.
+
+    Parameters
+    ----------
+    m : square
+
+    Returns
+    -------
+    square
+
+    Notes
+    -----
+    Derivative: -r^T C r^T for a cotangent C.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        e[i] = dk.inverse_approx(m)
+    """
+
+def quat_between_vectors(a: Any, b: Any) -> Any:
+    """quat_between_vectors(a, b)
+
+    The shortest rotation that takes the direction of a to that of b; the identity for opposite ones.
+
+    Parameters
+    ----------
+    a : vec3
+    b : vec3
+
+    Returns
+    -------
+    quat
+
+    Notes
+    -----
+    Derivative: that of normalize(quat(cross(a, b), 1 + dot(a, b))) with a and b of length 1; 0 for opposite ones.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        r = dk.quat_between_vectors(u, v)
+        w[i] = dk.quat_rotate(r, u)
+    """
+
+def quat_from_axis_angle(axis: Any, angle: Any) -> Any:
+    """quat_from_axis_angle(axis, angle)
+
+    The rotation by an angle about an axis, which is taken as it is: (axis * sin(angle / 2), cos(angle / 2)).
+
+    Parameters
+    ----------
+    axis : vec3
+    angle : float
+
+    Returns
+    -------
+    quat
+
+    Notes
+    -----
+    Derivative: that of the formula.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        r = dk.quat_from_axis_angle(dk.normalize(u), x[i])
+        w[i] = dk.quat_rotate(r, u)
+    """
+
+def quat_from_euler(e: Any, i: Any, j: Any, k: Any) -> Any:
+    """quat_from_euler(e, i, j, k)
+
+    The rotation about the fixed axes i, j and k, one after the other, by e[i], e[j] and e[k].
+
+    Parameters
+    ----------
+    e : vec3
+    i : int
+    j : int
+    k : int
+
+    Returns
+    -------
+    quat
+
+    Notes
+    -----
+    Derivative: that of the formula.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        r = dk.quat_from_euler(u, 0, 1, 2)
+        y[i] = r.w
+    """
+
+def quat_from_matrix(m: Any) -> Any:
+    """quat_from_matrix(m)
+
+    The quaternion of a rotation matrix, or of the rotation in the upper left of a 4 x 4 one; of length 1.
+
+    Parameters
+    ----------
+    m : mat33 or mat44
+
+    Returns
+    -------
+    quat
+
+    Notes
+    -----
+    Derivative: that of the formula of the branch: of the trace where it is not negative, else of the greatest diagonal element.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        r = dk.quat_from_matrix(dk.quat_to_matrix(dk.quat_rpy(x[i], 0.0, 0.5)))
+        y[i] = r.w
+    """
+
+def quat_identity(dtype: Any = ...) -> Any:
+    """quat_identity(dtype=float)
+
+    The quaternion (0, 0, 0, 1), which rotates nothing.
+
+    Parameters
+    ----------
+    dtype : type of float
+
+    Returns
+    -------
+    quat
+
+    Notes
+    -----
+    Derivative: none, it is constant.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        y[i] = dk.quat_identity(dtype=dk.float32).w
+    """
+
+def quat_inverse(q: Any) -> Any:
+    """quat_inverse(q)
+
+    The conjugate (-x, -y, -z, w), which is the inverse of a quaternion of length 1.
+
+    Parameters
+    ----------
+    q : quat
+
+    Returns
+    -------
+    quat
+
+    Notes
+    -----
+    Derivative: the signs of the components.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        r = dk.quat_inverse(dk.quat_rpy(x[i], 0.2, 0.3))
+        w[i] = dk.quat_rotate(r, u)
+    """
+
+def quat_rotate(q: Any, v: Any) -> Any:
+    """quat_rotate(q, v)
+
+    The vector rotated: v * (2 * w ** 2 - 1) + 2 * u * dot(u, v) + 2 * w * cross(u, v).
+
+    Parameters
+    ----------
+    q : quat
+    v : vec3
+
+    Returns
+    -------
+    vec3
+
+    Notes
+    -----
+    Derivative: that of the formula, with respect to four free numbers.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        w[i] = dk.quat_rotate(dk.quat_rpy(x[i], 0.2, 0.3), u)
+    """
+
+def quat_rotate_inv(q: Any, v: Any) -> Any:
+    """quat_rotate_inv(q, v)
+
+    The vector rotated back: as quat_rotate, with -2 * w * cross(u, v).
+
+    Parameters
+    ----------
+    q : quat
+    v : vec3
+
+    Returns
+    -------
+    vec3
+
+    Notes
+    -----
+    Derivative: that of the formula, with respect to four free numbers.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        w[i] = dk.quat_rotate_inv(dk.quat_rpy(x[i], 0.2, 0.3), u)
+    """
+
+def quat_rpy(roll: Any, pitch: Any, yaw: Any) -> Any:
+    """quat_rpy(roll, pitch, yaw)
+
+    The rotation about x by roll, then about y by pitch, then about z by yaw, about fixed axes.
+
+    Parameters
+    ----------
+    roll : float
+    pitch : float
+    yaw : float
+
+    Returns
+    -------
+    quat
+
+    Notes
+    -----
+    Derivative: that of the formula.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        r = dk.quat_rpy(x[i], 0.2, 0.3)
+        w[i] = dk.quat_rotate(r, u)
+    """
+
+def quat_slerp(a: Any, b: Any, t: Any) -> Any:
+    """quat_slerp(a, b, t)
+
+    The rotation at t of the shortest way from a (t = 0) to b (t = 1), at constant speed.
+
+    Parameters
+    ----------
+    a : quat
+    b : quat
+    t : float
+
+    Returns
+    -------
+    quat
+
+    Notes
+    -----
+    Derivative: that of the formula, also where a and b are equal.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        r = dk.quat_slerp(dk.quat_identity(), dk.quat_rpy(1.0, 0.2, 0.3), x[i])
+        w[i] = dk.quat_rotate(r, u)
+    """
+
+def quat_to_axis_angle(q: Any) -> Any:
+    """quat_to_axis_angle(q)
+
+    The axis, of length 1, and the angle in [0, pi] of a rotation; quat_to_axis_angle(q, axis, angle) sets variables. Both are 0 where u is 0.
+
+    Parameters
+    ----------
+    q : quat
+
+    Returns
+    -------
+    vec3 and float
+
+    Notes
+    -----
+    Derivative: that of the formulas; 0 where u is 0.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        axis, angle = dk.quat_to_axis_angle(dk.quat_rpy(x[i], 0.0, 0.5))
+        y[i] = angle
+    """
+
+def quat_to_euler(q: Any, i: Any, j: Any, k: Any) -> Any:
+    """quat_to_euler(q, i, j, k)
+
+    The angles that quat_from_euler takes, but for whole turns; where axes i and k coincide, e[i] is 0. If i is k, the third angle is that of the axis which is neither.
+
+    Parameters
+    ----------
+    q : quat
+    i : int
+    j : int
+    k : int
+
+    Returns
+    -------
+    vec3
+
+    Notes
+    -----
+    Derivative: that of the formulas of the branch.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        w[i] = dk.quat_to_euler(dk.quat_rpy(x[i], 0.2, 0.3), 0, 1, 2)
+    """
+
+def quat_to_matrix(q: Any) -> Any:
+    """quat_to_matrix(q)
+
+    The matrix that rotates as quat_rotate does.
+
+    Parameters
+    ----------
+    q : quat
+
+    Returns
+    -------
+    mat33
+
+    Notes
+    -----
+    Derivative: that of the formula.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        e[i] = dk.quat_to_matrix(dk.quat_rpy(x[i], 0.0, 0.5))
+    """
+
+def quat_to_rpy(q: Any) -> Any:
+    """quat_to_rpy(q)
+
+    The angles roll, pitch and yaw that quat_rpy takes; pitch is in [-pi / 2, pi / 2].
+
+    Parameters
+    ----------
+    q : quat
+
+    Returns
+    -------
+    vec3
+
+    Notes
+    -----
+    Derivative: that of the formulas; 0 for pitch at its bounds.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        w[i] = dk.quat_to_rpy(dk.quat_rpy(x[i], 0.2, 0.3))
+    """
+
+def quat_twist(axis: Any, q: Any) -> Any:
+    """quat_twist(axis, q)
+
+    The part of a rotation that is about an axis of length 1: normalize(quat(axis * dot(u, axis), w)).
+
+    Parameters
+    ----------
+    axis : vec3
+    q : quat
+
+    Returns
+    -------
+    quat
+
+    Notes
+    -----
+    Derivative: that of the formula.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        r = dk.quat_twist(dk.normalize(u), dk.quat_rpy(x[i], 0.2, 0.3))
+        y[i] = r.w
+    """
+
+def quat_twist_angle(axis: Any, q: Any) -> float:
+    """quat_twist_angle(axis, q)
+
+    The angle of the part of a rotation that is about an axis of length 1: 2 * atan2(abs(dot(u, axis)), w).
+
+    Parameters
+    ----------
+    axis : vec3
+    q : quat
+
+    Returns
+    -------
+    float
+
+    Notes
+    -----
+    Derivative: that of the formula.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        y[i] = dk.quat_twist_angle(dk.normalize(u), dk.quat_rpy(x[i], 0.2, 0.3))
+    """
+
+def quat_twist_angle_signed(axis: Any, q: Any) -> float:
+    """quat_twist_angle_signed(axis, q)
+
+    The angle of the part of a rotation that is about an axis of length 1, with its sign: 2 * atan2(dot(u, axis), w).
+
+    Parameters
+    ----------
+    axis : vec3
+    q : quat
+
+    Returns
+    -------
+    float
+
+    Notes
+    -----
+    Derivative: that of the formula.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        y[i] = dk.quat_twist_angle_signed(dk.normalize(u), dk.quat_rpy(x[i], 0.2, 0.3))
+    """
+
+def poisson(state: Any, lam: Any) -> Any:
+    """poisson(state, lam)
+
+    A random number of events where lam are expected: factors below 10, transformed rejection from there on.
+
+    Parameters
+    ----------
+    state : uint32
+    lam : float32
+
+    Returns
+    -------
+    uint32
+
+    Notes
+    -----
+    Derivative: none, it is an integer.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        state = dk.rand_init(42, i)
+        q[i] = int(dk.poisson(state, 4.0))
+    """
+
+def rand_init(seed: Any) -> Any:
+    """rand_init(seed)
+
+    A state made of a seed, and of an offset if there is one: each thread passes its index for draws of its own.
+
+    Parameters
+    ----------
+    seed : uint32
+
+    Returns
+    -------
+    uint32
+
+    Notes
+    -----
+    Derivative: none, it is an integer.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        state = dk.rand_init(42, i)
+        y[i] = dk.randf(state)
+    """
+
+def randf(state: Any, low: Any = ..., high: Any = ...) -> Any:
+    """randf(state, low=0.0, high=1.0)
+
+    A random number of [low, high), evenly distributed.
+
+    Parameters
+    ----------
+    state : uint32
+    low : float32
+    high : float32
+
+    Returns
+    -------
+    float32
+
+    Notes
+    -----
+    Derivative: 1 - r and r with respect to low and high, for the same draw r of [0, 1).
+
+    Examples
+    --------
+    .. code-block:: python
+
+        state = dk.rand_init(42, i)
+        y[i] = dk.randf(state, -1.0, 1.0)
+    """
+
+def randi(state: Any) -> Any:
+    """randi(state)
+
+    A random integer, any of its type, or of those from low to high - 1.
+
+    Parameters
+    ----------
+    state : uint32
+
+    Returns
+    -------
+    int32
+
+    Notes
+    -----
+    Derivative: none, it is an integer.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        state = dk.rand_init(42, i)
+        q[i] = dk.randi(state, 0, 10)
+    """
+
+def randn(state: Any) -> Any:
+    """randn(state)
+
+    A random number, normally distributed with mean 0 and variance 1 (Box and Muller); two draws.
+
+    Parameters
+    ----------
+    state : uint32
+
+    Returns
+    -------
+    float32
+
+    Notes
+    -----
+    Derivative: none, it depends on no float.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        state = dk.rand_init(42, i)
+        y[i] = x[i] + 0.1 * dk.randn(state)
+    """
+
+def randu(state: Any) -> Any:
+    """randu(state)
+
+    A random unsigned integer, any of its type, or of those from low to high - 1.
+
+    Parameters
+    ----------
+    state : uint32
+
+    Returns
+    -------
+    uint32
+
+    Notes
+    -----
+    Derivative: none, it is an integer.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        state = dk.rand_init(42, i)
+        q[i] = int(dk.randu(state, 0, 10))
+    """
+
+def sample_cdf(state: Any, cdf: Any) -> Any:
+    """sample_cdf(state, cdf)
+
+    A random index, distributed as an array of cumulated probabilities says: the first that reaches a draw of [0, 1).
+
+    Parameters
+    ----------
+    state : uint32
+    cdf : dk.array1d
+
+    Returns
+    -------
+    int32
+
+    Notes
+    -----
+    Derivative: none, it is an integer.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        state = dk.rand_init(42, i)
+        q[i] = dk.sample_cdf(state, x)
+    """
+
+def sample_triangle(state: Any) -> Any:
+    """sample_triangle(state)
+
+    The first two barycentric coordinates of a random point of a triangle.
+
+    Parameters
+    ----------
+    state : uint32
+
+    Returns
+    -------
+    vec2
+
+    Notes
+    -----
+    Derivative: none, it depends on no float.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        state = dk.rand_init(42, i)
+        y[i] = dk.sample_triangle(state).x
+    """
+
+def sample_unit_cube(state: Any) -> Any:
+    """sample_unit_cube(state)
+
+    A random point of the cube of side 1 about the origin.
+
+    Parameters
+    ----------
+    state : uint32
+
+    Returns
+    -------
+    vec3
+
+    Notes
+    -----
+    Derivative: none, it depends on no float.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        state = dk.rand_init(42, i)
+        w[i] = dk.sample_unit_cube(state)
+    """
+
+def sample_unit_disk(state: Any) -> Any:
+    """sample_unit_disk(state)
+
+    A random point inside of the unit circle.
+
+    Parameters
+    ----------
+    state : uint32
+
+    Returns
+    -------
+    vec2
+
+    Notes
+    -----
+    Derivative: none, it depends on no float.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        state = dk.rand_init(42, i)
+        y[i] = dk.sample_unit_disk(state).x
+    """
+
+def sample_unit_hemisphere(state: Any) -> Any:
+    """sample_unit_hemisphere(state)
+
+    A random point inside of the half of the unit sphere where z is positive.
+
+    Parameters
+    ----------
+    state : uint32
+
+    Returns
+    -------
+    vec3
+
+    Notes
+    -----
+    Derivative: none, it depends on no float.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        state = dk.rand_init(42, i)
+        w[i] = dk.sample_unit_hemisphere(state)
+    """
+
+def sample_unit_hemisphere_surface(state: Any) -> Any:
+    """sample_unit_hemisphere_surface(state)
+
+    A random point of the half of the unit sphere where z is positive.
+
+    Parameters
+    ----------
+    state : uint32
+
+    Returns
+    -------
+    vec3
+
+    Notes
+    -----
+    Derivative: none, it depends on no float.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        state = dk.rand_init(42, i)
+        w[i] = dk.sample_unit_hemisphere_surface(state)
+    """
+
+def sample_unit_ring(state: Any) -> Any:
+    """sample_unit_ring(state)
+
+    A random point of the unit circle.
+
+    Parameters
+    ----------
+    state : uint32
+
+    Returns
+    -------
+    vec2
+
+    Notes
+    -----
+    Derivative: none, it depends on no float.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        state = dk.rand_init(42, i)
+        y[i] = dk.sample_unit_ring(state).x
+    """
+
+def sample_unit_sphere(state: Any) -> Any:
+    """sample_unit_sphere(state)
+
+    A random point inside of the unit sphere.
+
+    Parameters
+    ----------
+    state : uint32
+
+    Returns
+    -------
+    vec3
+
+    Notes
+    -----
+    Derivative: none, it depends on no float.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        state = dk.rand_init(42, i)
+        w[i] = dk.sample_unit_sphere(state)
+    """
+
+def sample_unit_sphere_surface(state: Any) -> Any:
+    """sample_unit_sphere_surface(state)
+
+    A random point of the unit sphere.
+
+    Parameters
+    ----------
+    state : uint32
+
+    Returns
+    -------
+    vec3
+
+    Notes
+    -----
+    Derivative: none, it depends on no float.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        state = dk.rand_init(42, i)
+        w[i] = dk.sample_unit_sphere_surface(state)
+    """
+
+def sample_unit_square(state: Any) -> Any:
+    """sample_unit_square(state)
+
+    A random point of the square of side 1 about the origin.
+
+    Parameters
+    ----------
+    state : uint32
+
+    Returns
+    -------
+    vec2
+
+    Notes
+    -----
+    Derivative: none, it depends on no float.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        state = dk.rand_init(42, i)
+        y[i] = dk.sample_unit_square(state).x
+    """
+
+def lower_bound(arr: Any, value: Any) -> Any:
+    """lower_bound(arr, value)
+
+    The first index of an ascending array whose element is at least the value; the last index if there is none. Called as lower_bound(arr, begin, end, value) it searches from begin to end - 1.
+
+    Parameters
+    ----------
+    arr : dk.array1d
+    value : any type or int
+
+    Returns
+    -------
+    int32
+
+    Notes
+    -----
+    Derivative: none, no floats come back.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        q[i] = dk.lower_bound(p, 2)
+    """
+
+def spatial_adjoint(r: Any, s: Any) -> Any:
+    """spatial_adjoint(r, s)
+
+    The matrix of blocks [[r, 0], [s, r]], which changes the frame of a spatial vector.
+
+    Parameters
+    ----------
+    r : mat33
+    s : mat33
+
+    Returns
+    -------
+    spatial_matrix
+
+    Notes
+    -----
+    Derivative: the blocks of a cotangent, of r both together.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        y[i] = dk.spatial_adjoint(m, k)[0, 0]
+    """
+
+def spatial_bottom(a: Any) -> Any:
+    """spatial_bottom(a)
+
+    The last three components.
+
+    Parameters
+    ----------
+    a : spatial_vector
+
+    Returns
+    -------
+    vec3
+
+    Notes
+    -----
+    Derivative: a cotangent goes to the last three components.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        w[i] = dk.spatial_bottom(dk.spatial_vector(u, v))
+    """
+
+def spatial_cross(a: Any, b: Any) -> Any:
+    """spatial_cross(a, b)
+
+    The cross product of motions: (cross(a_top, b_top), cross(a_bottom, b_top) + cross(a_top, b_bottom)).
+
+    Parameters
+    ----------
+    a : spatial_vector
+    b : spatial_vector
+
+    Returns
+    -------
+    spatial_vector
+
+    Notes
+    -----
+    Derivative: that of the formula.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        y[i] = dk.spatial_cross(dk.spatial_vector(u, v), dk.spatial_vector(v, v))[0]
+    """
+
+def spatial_cross_dual(a: Any, b: Any) -> Any:
+    """spatial_cross_dual(a, b)
+
+    The cross product of a motion and a force. It is (cross(a_top, b_top) + cross(a_bottom, b_bottom), cross(a_top, b_bottom)).
+
+    Parameters
+    ----------
+    a : spatial_vector
+    b : spatial_vector
+
+    Returns
+    -------
+    spatial_vector
+
+    Notes
+    -----
+    Derivative: that of the formula.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        y[i] = dk.spatial_cross_dual(dk.spatial_vector(u, v), dk.spatial_vector(v, v))[0]
+    """
+
+def spatial_dot(a: Any, b: Any) -> float:
+    """spatial_dot(a, b)
+
+    The sum of the products of the six components.
+
+    Parameters
+    ----------
+    a : spatial_vector
+    b : spatial_vector
+
+    Returns
+    -------
+    float
+
+    Notes
+    -----
+    Derivative: b and a.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        y[i] = dk.spatial_dot(dk.spatial_vector(u, v), dk.spatial_vector(v, u))
+    """
+
+def spatial_top(a: Any) -> Any:
+    """spatial_top(a)
+
+    The first three components.
+
+    Parameters
+    ----------
+    a : spatial_vector
+
+    Returns
+    -------
+    vec3
+
+    Notes
+    -----
+    Derivative: a cotangent goes to the first three components.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        w[i] = dk.spatial_top(dk.spatial_vector(u, v))
+    """
+
+def velocity_at_point(qd: Any, r: Any) -> Any:
+    """velocity_at_point(qd, r)
+
+    The velocity of the point r of a body that moves with the spatial velocity qd: bottom + cross(top, r).
+
+    Parameters
+    ----------
+    qd : spatial_vector
+    r : vec3
+
+    Returns
+    -------
+    vec3
+
+    Notes
+    -----
+    Derivative: that of the formula.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        w[i] = dk.velocity_at_point(dk.spatial_vector(u, v), u)
+    """
+
+def transform_compose(position: Any, rotation: Any, scale: Any) -> Any:
+    """transform_compose(position, rotation, scale)
+
+    The matrix that scales along the axes, then rotates, then translates.
+
+    Parameters
+    ----------
+    position : vec3
+    rotation : quat
+    scale : vec3
+
+    Returns
+    -------
+    mat44
+
+    Notes
+    -----
+    Derivative: that of the formula.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        y[i] = dk.transform_compose(u, dk.quat_rpy(x[i], 0.2, 0.3), v)[0, 0]
+    """
+
+def transform_decompose(m: Any) -> Any:
+    """transform_decompose(m)
+
+    Position, rotation and scale of which transform_compose makes a matrix; a column of zeros is left as it is.
+
+    Parameters
+    ----------
+    m : mat44
+
+    Returns
+    -------
+    vec3 and quat and vec3
+
+    Notes
+    -----
+    Derivative: that of the norms of the columns and of quat_from_matrix; a column of zeros has none.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        p, r, s = dk.transform_decompose(dk.transform_compose(u, dk.quat_rpy(x[i], 0.2, 0.3), v))
+        w[i] = s
+    """
+
+def transform_from_matrix(m: Any) -> Any:
+    """transform_from_matrix(m)
+
+    The transform of a matrix whose upper left is a rotation.
+
+    Parameters
+    ----------
+    m : mat44
+
+    Returns
+    -------
+    transform
+
+    Notes
+    -----
+    Derivative: that of quat_from_matrix; the last column goes to the translation.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        t = dk.transform(u, dk.quat_identity())
+        w[i] = dk.transform_from_matrix(dk.transform_to_matrix(t)).p
+    """
+
+def transform_get_rotation(t: Any) -> Any:
+    """transform_get_rotation(t)
+
+    The rotation t.q.
+
+    Parameters
+    ----------
+    t : transform
+
+    Returns
+    -------
+    quat
+
+    Notes
+    -----
+    Derivative: a cotangent goes to the rotation.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        y[i] = dk.transform_get_rotation(dk.transform(u, dk.quat_identity())).w
+    """
+
+def transform_get_translation(t: Any) -> Any:
+    """transform_get_translation(t)
+
+    The translation t.p.
+
+    Parameters
+    ----------
+    t : transform
+
+    Returns
+    -------
+    vec3
+
+    Notes
+    -----
+    Derivative: a cotangent goes to the translation.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        w[i] = dk.transform_get_translation(dk.transform(u, dk.quat_identity()))
+    """
+
+def transform_identity(dtype: Any = ...) -> Any:
+    """transform_identity(dtype=float)
+
+    The transform that leaves points where they are.
+
+    Parameters
+    ----------
+    dtype : type of float
+
+    Returns
+    -------
+    transform
+
+    Notes
+    -----
+    Derivative: none, it is constant.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        w[i] = dk.transform_identity(dtype=dk.float32).p
+    """
+
+def transform_inverse(t: Any) -> Any:
+    """transform_inverse(t)
+
+    The transform that undoes t, whose rotation has length 1.
+
+    Parameters
+    ----------
+    t : transform
+
+    Returns
+    -------
+    transform
+
+    Notes
+    -----
+    Derivative: that of -quat_rotate(quat_inverse(q), p) and quat_inverse(q).
+
+    Examples
+    --------
+    .. code-block:: python
+
+        w[i] = dk.transform_inverse(dk.transform(u, dk.quat_rpy(x[i], 0.2, 0.3))).p
+    """
+
+def transform_multiply(a: Any, b: Any) -> Any:
+    """transform_multiply(a, b)
+
+    First b, then a: the same as a * b.
+
+    Parameters
+    ----------
+    a : transform
+    b : transform
+
+    Returns
+    -------
+    transform
+
+    Notes
+    -----
+    Derivative: that of a.p + quat_rotate(a.q, b.p) and a.q * b.q.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        t = dk.transform(u, dk.quat_rpy(x[i], 0.2, 0.3))
+        w[i] = dk.transform_multiply(t, t).p
+    """
+
+def transform_point(t: Any, x: Any) -> Any:
+    """transform_point(t, x)
+
+    A point transformed: quat_rotate(t.q, x) + t.p; by a matrix without a perspective division.
+
+    Parameters
+    ----------
+    t : transform or mat44
+    x : vec3
+
+    Returns
+    -------
+    vec3
+
+    Notes
+    -----
+    Derivative: that of the formula.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        w[i] = dk.transform_point(dk.transform(u, dk.quat_rpy(x[i], 0.2, 0.3)), v)
+    """
+
+def transform_set_rotation(t: Any, q: Any) -> Any:
+    """transform_set_rotation(t, q)
+
+    Replace the rotation of a variable; of an element of an array write ``a[i].q = q``.
+
+    Parameters
+    ----------
+    t : transform
+    q : quat
+
+    Notes
+    -----
+    Derivative: a cotangent of the rotation goes to q.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        t = dk.transform_identity()
+        dk.transform_set_rotation(t, dk.quat_rpy(x[i], 0.2, 0.3))
+        y[i] = t.q.w
+    """
+
+def transform_set_translation(t: Any, p: Any) -> Any:
+    """transform_set_translation(t, p)
+
+    Replace the translation of a variable; of an element of an array write ``a[i].p = p``.
+
+    Parameters
+    ----------
+    t : transform
+    p : vec3
+
+    Notes
+    -----
+    Derivative: a cotangent of the translation goes to p.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        t = dk.transform_identity()
+        dk.transform_set_translation(t, u)
+        w[i] = t.p
+    """
+
+def transform_to_matrix(t: Any) -> Any:
+    """transform_to_matrix(t)
+
+    The matrix that does to points (x, y, z, 1) what the transform does.
+
+    Parameters
+    ----------
+    t : transform
+
+    Returns
+    -------
+    mat44
+
+    Notes
+    -----
+    Derivative: that of quat_to_matrix; the translation goes to the last column.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        y[i] = dk.transform_to_matrix(dk.transform(u, dk.quat_rpy(x[i], 0.2, 0.3)))[0, 0]
+    """
+
+def transform_twist(t: Any, x: Any) -> Any:
+    """transform_twist(t, x)
+
+    A spatial velocity in the frame of the transform: (R w, R v + cross(p, R w)).
+
+    Parameters
+    ----------
+    t : transform
+    x : spatial_vector
+
+    Returns
+    -------
+    spatial_vector
+
+    Notes
+    -----
+    Derivative: that of the formula.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        y[i] = dk.transform_twist(dk.transform(u, dk.quat_rpy(x[i], 0.2, 0.3)), dk.spatial_vector(u, v))[0]
+    """
+
+def transform_vector(t: Any, x: Any) -> Any:
+    """transform_vector(t, x)
+
+    A direction transformed: quat_rotate(t.q, x); by a matrix without its last column.
+
+    Parameters
+    ----------
+    t : transform or mat44
+    x : vec3
+
+    Returns
+    -------
+    vec3
+
+    Notes
+    -----
+    Derivative: that of the formula.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        w[i] = dk.transform_vector(dk.transform(u, dk.quat_rpy(x[i], 0.2, 0.3)), v)
+    """
+
+def transform_wrench(t: Any, x: Any) -> Any:
+    """transform_wrench(t, x)
+
+    A spatial force in the frame of the transform: (R torque + cross(p, R f), R f).
+
+    Parameters
+    ----------
+    t : transform
+    x : spatial_vector
+
+    Returns
+    -------
+    spatial_vector
+
+    Notes
+    -----
+    Derivative: that of the formula.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        y[i] = dk.transform_wrench(dk.transform(u, dk.quat_rpy(x[i], 0.2, 0.3)), dk.spatial_vector(u, v))[0]
+    """
+
+def norm_huber(v: Any, delta: Any = ...) -> float:
+    """norm_huber(v, delta=1.0)
+
+    Half the squared length where the length is at most delta, else delta * (length - delta / 2).
+
+    Parameters
+    ----------
+    v : vector
+    delta : float
+
+    Returns
+    -------
+    float
+
+    Notes
+    -----
+    Derivative: v where the length is at most delta, else delta * v / length; with respect to delta, 0 and length - delta.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        y[i] = dk.norm_huber(u, 2.0)
+    """
+
+def norm_l1(v: Any) -> float:
+    """norm_l1(v)
+
+    The sum of the absolute values.
+
+    Parameters
+    ----------
+    v : vector
+
+    Returns
+    -------
+    float
+
+    Notes
+    -----
+    Derivative: the signs of the components, 0 for a component that is 0.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        y[i] = dk.norm_l1(u)
+    """
+
+def norm_l2(v: Any) -> float:
+    """norm_l2(v)
+
+    The length.
+
+    Parameters
+    ----------
+    v : vector
+
+    Returns
+    -------
+    float
+
+    Notes
+    -----
+    Derivative: v / r, 0 where v is 0.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        y[i] = dk.norm_l2(u)
+    """
+
+def norm_pseudo_huber(v: Any, delta: Any = ...) -> float:
+    """norm_pseudo_huber(v, delta=1.0)
+
+    delta * sqrt(1 + dot(v, v) / delta ** 2), a smooth norm_huber.
+
+    Parameters
+    ----------
+    v : vector
+    delta : float
+
+    Returns
+    -------
+    float
+
+    Notes
+    -----
+    Derivative: v / sqrt(1 + dot(v, v) / delta ** 2) / delta; with respect to delta, the inverse of that root.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        y[i] = dk.norm_pseudo_huber(u, 2.0)
+    """
+
+def smooth_normalize(v: Any, delta: Any = ...) -> Any:
+    """smooth_normalize(v, delta=1.0)
+
+    v / norm_pseudo_huber(v, delta).
+
+    Parameters
+    ----------
+    v : vector
+    delta : float
+
+    Returns
+    -------
+    vector
+
+    Notes
+    -----
+    Derivative: that of the quotient.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        w[i] = dk.smooth_normalize(u, 2.0)
+    """
+
 def add(a: Any, b: Any) -> Any:
     """add(a, b)
 
@@ -536,7 +2560,7 @@ def copysign(x: Any, y: Any) -> float:
 
     Notes
     -----
-    Derivative: sign(x) times the sign of y with respect to x, so 0 at x = 0; 0 with respect to y.
+    Derivative: 1 with respect to x if its sign bit is that of y, else -1, also at 0.0 and -0.0; 0 with respect to y.
 
     Examples
     --------
@@ -1634,14 +3658,14 @@ def outer(a: Any, b: Any) -> Any:
         e[i] = dk.outer(u, v)
     """
 
-def transpose(m: Any) -> Any:
-    """transpose(m)
+def transpose(a: Any) -> Any:
+    """transpose(a)
 
     The transposed matrix.
 
     Parameters
     ----------
-    m : matrix of floats
+    a : matrix of floats
 
     Returns
     -------
@@ -1658,14 +3682,14 @@ def transpose(m: Any) -> Any:
         e[i] = dk.transpose(m)
     """
 
-def trace(m: Any) -> float:
-    """trace(m)
+def trace(a: Any) -> float:
+    """trace(a)
 
     The sum of the diagonal.
 
     Parameters
     ----------
-    m : square matrix of floats
+    a : square matrix of floats
 
     Returns
     -------
@@ -1682,14 +3706,14 @@ def trace(m: Any) -> float:
         y[i] = dk.trace(m)
     """
 
-def determinant(m: Any) -> float:
-    """determinant(m)
+def determinant(a: Any) -> float:
+    """determinant(a)
 
     The determinant of a square matrix.
 
     Parameters
     ----------
-    m : square matrix of floats
+    a : square matrix of floats
 
     Returns
     -------
@@ -1706,14 +3730,14 @@ def determinant(m: Any) -> float:
         y[i] = dk.determinant(m)
     """
 
-def inverse(m: Any) -> Any:
-    """inverse(m)
+def inverse(a: Any) -> Any:
+    """inverse(a)
 
     The inverse of a square matrix.
 
     Parameters
     ----------
-    m : square matrix of floats
+    a : square matrix of floats
 
     Returns
     -------
@@ -1772,6 +3796,55 @@ def sign(x: Any) -> Any:
     .. code-block:: python
 
         y[i] = dk.sign(x[i])
+    """
+
+def cast(x: Any, dtype: Any) -> Any:
+    """cast(x, dtype)
+
+    The value of another type that has the same bits as x.
+
+    Parameters
+    ----------
+    x : number, vector, matrix or struct
+    dtype : type of as many bytes
+
+    Returns
+    -------
+    A value of the type dtype.
+
+    Notes
+    -----
+    Derivative: None: bits are no number that changes smoothly.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        q[i] = dk.cast(x[i], dk.int32)
+    """
+
+def stop_gradient(x: Any) -> Any:
+    """stop_gradient(x)
+
+    x, as if it did not depend on anything.
+
+    Parameters
+    ----------
+    x : number, vector, matrix or struct
+
+    Returns
+    -------
+    x.
+
+    Notes
+    -----
+    Derivative: 0.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        y[i] = dk.stop_gradient(x[i]) * x[i]
     """
 
 def nonzero(x: Any) -> Any:
@@ -1918,14 +3991,14 @@ def pos(x: Any) -> Any:
         y[i] = dk.pos(x[i])
     """
 
-def clamp(x: Any, lo: Any, hi: Any) -> Any:
-    """clamp(x, lo, hi)
+def clamp(x: Any, low: Any, high: Any) -> Any:
+    """clamp(x, low, high)
 
-    min(max(x, lo), hi).
+    min(max(x, low), high).
 
     Parameters
     ----------
-    x, lo, hi : float or int
+    x, low, high : float or int
 
     Returns
     -------
@@ -1967,14 +4040,14 @@ def lerp(a: Any, b: Any, t: Any) -> Any:
         y[i] = dk.lerp(x[i], 1.0, 0.25)
     """
 
-def smoothstep(lo: Any, hi: Any, x: Any) -> float:
-    """smoothstep(lo, hi, x)
+def smoothstep(a: Any, b: Any, x: Any) -> float:
+    """smoothstep(a, b, x)
 
-    A smooth step from 0 at lo to 1 at hi.
+    A smooth step from 0 at a to 1 at b.
 
     Parameters
     ----------
-    lo, hi, x : float
+    a, b, x : float
 
     Returns
     -------
@@ -1982,7 +4055,7 @@ def smoothstep(lo: Any, hi: Any, x: Any) -> float:
 
     Notes
     -----
-    Derivative: 6 * t * (1 - t) / (hi - lo) with respect to x, for t the place of x between the bounds; 0 outside of them.
+    Derivative: 6 * t * (1 - t) / (b - a) with respect to x, for t the place of x between the bounds; 0 outside of them.
 
     Examples
     --------
@@ -1991,19 +4064,19 @@ def smoothstep(lo: Any, hi: Any, x: Any) -> float:
         y[i] = dk.smoothstep(0.0, 1.0, x[i])
     """
 
-def where(condition: Any, a: Any, b: Any) -> Any:
-    """where(condition, a, b)
+def where(cond: Any, value_if_true: Any, value_if_false: Any) -> Any:
+    """where(cond, value_if_true, value_if_false)
 
-    a where the condition holds, else b; only the chosen one is evaluated.
+    value_if_true where the condition holds, else value_if_false; only the chosen one is evaluated.
 
     Parameters
     ----------
-    condition : bool
-    a, b : number, vector, matrix or struct
+    cond : bool
+    value_if_true, value_if_false : number, vector, matrix or struct
 
     Returns
     -------
-    Of the type of a and b.
+    Of the type of the two.
 
     Notes
     -----
@@ -2016,15 +4089,15 @@ def where(condition: Any, a: Any, b: Any) -> Any:
         y[i] = dk.where(x[i] > 0.5, x[i], 0.0)
     """
 
-def select(condition: Any, if_false: Any, if_true: Any) -> Any:
-    """select(condition, if_false, if_true)
+def select(cond: Any, value_if_false: Any, value_if_true: Any) -> Any:
+    """select(cond, value_if_false, value_if_true)
 
-    if_true where the condition holds, else if_false.
+    value_if_true where the condition holds, else value_if_false.
 
     Parameters
     ----------
-    condition : bool
-    if_false, if_true : number, vector, matrix or struct
+    cond : bool
+    value_if_false, value_if_true : number, vector, matrix or struct
 
     Returns
     -------
@@ -2065,14 +4138,14 @@ def ddot(a: Any, b: Any) -> float:
         y[i] = dk.ddot(m, k)
     """
 
-def diag(v: Any) -> Any:
-    """diag(v)
+def diag(vec: Any) -> Any:
+    """diag(vec)
 
     The matrix with a vector as its diagonal.
 
     Parameters
     ----------
-    v : vector of floats
+    vec : vector of floats
 
     Returns
     -------
@@ -2089,14 +4162,14 @@ def diag(v: Any) -> Any:
         e[i] = dk.diag(u)
     """
 
-def get_diag(m: Any) -> Any:
-    """get_diag(m)
+def get_diag(mat: Any) -> Any:
+    """get_diag(mat)
 
     The diagonal of a matrix.
 
     Parameters
     ----------
-    m : square matrix of floats
+    mat : square matrix of floats
 
     Returns
     -------
@@ -2113,14 +4186,14 @@ def get_diag(m: Any) -> Any:
         w[i] = dk.get_diag(m)
     """
 
-def skew(v: Any) -> Any:
-    """skew(v)
+def skew(vec: Any) -> Any:
+    """skew(vec)
 
-    The matrix whose product with w is cross(v, w).
+    The matrix whose product with w is cross(vec, w).
 
     Parameters
     ----------
-    v : vector of three floats
+    vec : vector of three floats
 
     Returns
     -------
@@ -2135,6 +4208,54 @@ def skew(v: Any) -> Any:
     .. code-block:: python
 
         e[i] = dk.skew(u)
+    """
+
+def argmin(a: Any) -> Any:
+    """argmin(a)
+
+    Where the smallest component of a vector stands.
+
+    Parameters
+    ----------
+    a : vector of numbers
+
+    Returns
+    -------
+    uint32: the first of equals; NaN is skipped.
+
+    Notes
+    -----
+    Derivative: None: no floats come back.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        q[i] = int(dk.argmin(u))
+    """
+
+def argmax(a: Any) -> Any:
+    """argmax(a)
+
+    Where the greatest component of a vector stands.
+
+    Parameters
+    ----------
+    a : vector of numbers
+
+    Returns
+    -------
+    uint32: the first of equals; NaN is skipped.
+
+    Notes
+    -----
+    Derivative: None: no floats come back.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        q[i] = int(dk.argmax(u))
     """
 
 def identity(n: Any, dtype: Any = ...) -> Any:
@@ -2160,6 +4281,134 @@ def identity(n: Any, dtype: Any = ...) -> Any:
     .. code-block:: python
 
         e[i] = dk.identity(n=3, dtype=dk.float32)
+    """
+
+def vector(*args: Any, **options: Any) -> Any:
+    """vector(x, ..., length=None, dtype=None)
+
+    The vector of the given components.
+
+    Parameters
+    ----------
+    x, ... : all components, numbers or vectors, or one for all
+    length : int, a literal, optional
+    dtype : scalar type, optional
+
+    Returns
+    -------
+    A vector; without components, zeros.
+
+    Notes
+    -----
+    Derivative: Each component has its part of a cotangent.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        w[i] = dk.vector(x[i], 1.0, 2.0)
+    """
+
+def matrix(*args: Any, **options: Any) -> Any:
+    """matrix(x, ..., shape, dtype=None)
+
+    The matrix of the given components, row by row.
+
+    Parameters
+    ----------
+    x, ... : all components, the rows, or one number for all
+    shape : tuple of two ints, literals
+    dtype : scalar type, optional
+
+    Returns
+    -------
+    A matrix; without components, zeros.
+
+    Notes
+    -----
+    Derivative: Each component has its part of a cotangent.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        e[i] = dk.matrix(u, v, u, shape=(3, 3))
+    """
+
+def quaternion(*args: Any, **options: Any) -> Any:
+    """quaternion(x, ..., dtype=None)
+
+    The quaternion of the given components x, y, z, w.
+
+    Parameters
+    ----------
+    x, ... : four numbers, or a vector of three and a number
+    dtype : type of floats, optional
+
+    Returns
+    -------
+    A quaternion.
+
+    Notes
+    -----
+    Derivative: Each component has its part of a cotangent.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        y[i] = dk.quaternion(u, x[i]).w
+    """
+
+def transformation(p: Any, q: Any, dtype: Any = ...) -> Any:
+    """transformation(p, q, dtype=None)
+
+    The transform of a translation and a rotation.
+
+    Parameters
+    ----------
+    p : vector of three floats
+    q : quaternion, optional
+    dtype : type of floats, optional
+
+    Returns
+    -------
+    A transform.
+
+    Notes
+    -----
+    Derivative: Each component has its part of a cotangent.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        w[i] = dk.transformation(u).p
+    """
+
+def complex(re: Any, im: Any = ...) -> Any:
+    """complex(re, im=0.0)
+
+    The complex number of a real and an imaginary part.
+
+    Parameters
+    ----------
+    re : float
+    im : float, optional
+
+    Returns
+    -------
+    A complex number, as wide as its parts.
+
+    Notes
+    -----
+    Derivative: Each component has its part of a cotangent.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        y[i] = dk.abs(dk.complex(x[i], 2.0))
     """
 
 def matrix_from_rows(*r: Any) -> Any:
@@ -2211,13 +4460,13 @@ def matrix_from_cols(*c: Any) -> Any:
     """
 
 def atomic_add(*args: Any, **options: Any) -> Any:
-    """atomic_add(array, i, [j, ...] value)
+    """atomic_add(arr, i, [j, ...] value)
 
     Add to an element at once; returns the old value.
 
     Parameters
     ----------
-    array : array
+    arr : array
     i, ... : int
     value : float, int, vector or matrix
 
@@ -2237,13 +4486,13 @@ def atomic_add(*args: Any, **options: Any) -> Any:
     """
 
 def atomic_sub(*args: Any, **options: Any) -> Any:
-    """atomic_sub(array, i, [j, ...] value)
+    """atomic_sub(arr, i, [j, ...] value)
 
     Subtract from an element at once; returns the old value.
 
     Parameters
     ----------
-    array : array
+    arr : array
     i, ... : int
     value : float, int, vector or matrix
 
@@ -2263,15 +4512,15 @@ def atomic_sub(*args: Any, **options: Any) -> Any:
     """
 
 def atomic_min(*args: Any, **options: Any) -> Any:
-    """atomic_min(array, i, [j, ...] value)
+    """atomic_min(arr, i, [j, ...] value)
 
     Take the minimum with an element at once; returns the old value.
 
     Parameters
     ----------
-    array : array
+    arr : array
     i, ... : int
-    value : float or int
+    value : float, int, vector or matrix
 
     Returns
     -------
@@ -2279,7 +4528,7 @@ def atomic_min(*args: Any, **options: Any) -> Any:
 
     Notes
     -----
-    Derivative: The cotangent of the element goes to the value that supplied it.
+    Derivative: Each component of the cotangent of the element goes to the first value that supplied it, the old one in a tie.
 
     Examples
     --------
@@ -2289,15 +4538,15 @@ def atomic_min(*args: Any, **options: Any) -> Any:
     """
 
 def atomic_max(*args: Any, **options: Any) -> Any:
-    """atomic_max(array, i, [j, ...] value)
+    """atomic_max(arr, i, [j, ...] value)
 
     Take the maximum with an element at once; returns the old value.
 
     Parameters
     ----------
-    array : array
+    arr : array
     i, ... : int
-    value : float or int
+    value : float, int, vector or matrix
 
     Returns
     -------
@@ -2305,7 +4554,7 @@ def atomic_max(*args: Any, **options: Any) -> Any:
 
     Notes
     -----
-    Derivative: The cotangent of the element goes to the value that supplied it.
+    Derivative: Each component of the cotangent of the element goes to the first value that supplied it, the old one in a tie.
 
     Examples
     --------
@@ -2315,15 +4564,15 @@ def atomic_max(*args: Any, **options: Any) -> Any:
     """
 
 def atomic_exch(*args: Any, **options: Any) -> Any:
-    """atomic_exch(array, i, [j, ...] value)
+    """atomic_exch(arr, i, [j, ...] value)
 
     Replace an element at once; returns the old value.
 
     Parameters
     ----------
-    array : array
+    arr : array
     i, ... : int
-    value : float or int
+    value : float, int, vector or matrix
 
     Returns
     -------
@@ -2338,6 +4587,192 @@ def atomic_exch(*args: Any, **options: Any) -> Any:
     .. code-block:: python
 
         dk.atomic_exch(q, 0, p[i])
+    """
+
+def printf(*args: Any, **options: Any) -> Any:
+    """printf(text, *values)
+
+    Print a text with values in its fields, as C's printf does.
+
+    Parameters
+    ----------
+    text : str, constant
+    values : number, one for each field
+
+    Notes
+    -----
+    Derivative: None: adjoints print nothing.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        dk.printf("x[%d] = %g\n", i, x[i])
+    """
+
+def expect_eq(a: Any, b: Any) -> Any:
+    """expect_eq(a, b)
+
+    Print both where they are not equal.
+
+    Parameters
+    ----------
+    a, b : number, vector or matrix, both of one type
+
+    Notes
+    -----
+    Derivative: None: adjoints print nothing.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        dk.expect_eq(p[i], p[i])
+    """
+
+def expect_neq(a: Any, b: Any) -> Any:
+    """expect_neq(a, b)
+
+    Print both where they are equal.
+
+    Parameters
+    ----------
+    a, b : number, vector or matrix, both of one type
+
+    Notes
+    -----
+    Derivative: None: adjoints print nothing.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        dk.expect_neq(p[i], p[i] + 1)
+    """
+
+def expect_near(a: Any, b: Any, tolerance: Any = ...) -> Any:
+    """expect_near(a, b, tolerance=1e-6)
+
+    Print both where they are further apart than the tolerance.
+
+    Parameters
+    ----------
+    a, b : number, vector or matrix, both of one type
+    tolerance : float, optional
+
+    Notes
+    -----
+    Derivative: None: adjoints print nothing.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        dk.expect_near(x[i], x[i], 1e-3)
+    """
+
+def atomic_cas(*args: Any, **options: Any) -> Any:
+    """atomic_cas(arr, i, [j, ...] compare, value)
+
+    Replace an element at once if it equals compare; returns the old value.
+
+    Parameters
+    ----------
+    arr : array of numbers
+    i, ... : int
+    compare, value : float or int
+
+    Returns
+    -------
+    The old value.
+
+    Notes
+    -----
+    Derivative: None: a kernel that replaces floats is refused when it is differentiated.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        dk.atomic_cas(q, 0, 0, p[i])
+    """
+
+def atomic_and(*args: Any, **options: Any) -> Any:
+    """atomic_and(arr, i, [j, ...] value)
+
+    Combine the bits of an element by and at once; returns the old value.
+
+    Parameters
+    ----------
+    arr : array of integers, vectors or matrices of them
+    i, ... : int
+    value : of the elements' type
+
+    Returns
+    -------
+    The old value.
+
+    Notes
+    -----
+    Derivative: None: no floats come back.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        dk.atomic_and(q, 0, p[i])
+    """
+
+def atomic_or(*args: Any, **options: Any) -> Any:
+    """atomic_or(arr, i, [j, ...] value)
+
+    Combine the bits of an element by or at once; returns the old value.
+
+    Parameters
+    ----------
+    arr : array of integers, vectors or matrices of them
+    i, ... : int
+    value : of the elements' type
+
+    Returns
+    -------
+    The old value.
+
+    Notes
+    -----
+    Derivative: None: no floats come back.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        dk.atomic_or(q, 0, p[i])
+    """
+
+def atomic_xor(*args: Any, **options: Any) -> Any:
+    """atomic_xor(arr, i, [j, ...] value)
+
+    Combine the bits of an element by xor at once; returns the old value.
+
+    Parameters
+    ----------
+    arr : array of integers, vectors or matrices of them
+    i, ... : int
+    value : of the elements' type
+
+    Returns
+    -------
+    The old value.
+
+    Notes
+    -----
+    Derivative: None: no floats come back.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        dk.atomic_xor(q, 0, p[i])
     """
 
 def shared_array(shape: Any, dtype: Any = ...) -> Any:
@@ -2488,6 +4923,87 @@ def untile(a: Any) -> Any:
     .. code-block:: python
 
         y[i] = dk.untile(dk.tile(x[i]))
+    """
+
+def tile_from_thread(shape: Any, value: Any, thread_idx: Any, storage: Any = ...) -> Any:
+    """tile_from_thread(shape, value, thread_idx, storage='register')
+
+    A tile of what one thread of the block holds.
+
+    Parameters
+    ----------
+    shape : int or tuple of int, literals
+    value : number, vector or matrix
+    thread_idx : int
+    storage : str, optional
+
+    Returns
+    -------
+    A tile.
+
+    Notes
+    -----
+    Derivative: The thread takes the sum of the cotangents.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        dk.tile_store(c, dk.tile_from_thread((4, 4), x[i], 0))
+    """
+
+def tile_randi(*args: Any, **options: Any) -> Any:
+    """tile_randi(shape, rng, [min, max], storage='register')
+
+    Random integers, each the first draw of a generator of its own; the state rng is not advanced.
+
+    Parameters
+    ----------
+    shape : int or tuple of int, literals
+    rng : uint32
+    min, max : int, optional
+    storage : str, optional
+
+    Returns
+    -------
+    A tile of int32.
+
+    Notes
+    -----
+    Derivative: None: no floats come back.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        s = dk.tile_randi(4, dk.rand_init(7, i), 0, 10)
+    """
+
+def tile_randf(*args: Any, **options: Any) -> Any:
+    """tile_randf(shape, rng, [min, max], storage='register')
+
+    Random numbers of [0, 1), or of [min, max), drawn as by tile_randi.
+
+    Parameters
+    ----------
+    shape : int or tuple of int, literals
+    rng : uint32
+    min, max : float, optional
+    storage : str, optional
+
+    Returns
+    -------
+    A tile of float32.
+
+    Notes
+    -----
+    Derivative: 1 - r and r with respect to min and max, for the draws r of [0, 1).
+
+    Examples
+    --------
+    .. code-block:: python
+
+        dk.tile_store(y, dk.tile_randf(4, dk.rand_init(7, i), 0.0, x[0]))
     """
 
 def tile_zeros(shape: Any, dtype: Any = ..., storage: Any = ...) -> Any:
@@ -2700,6 +5216,364 @@ def tile_atomic_add(a: Any, t: Any, offset: Any = ..., bounds_check: Any = ..., 
 
         s = dk.tile_load(a, shape=(4, 4))
         dk.tile_atomic_add(c, s)
+    """
+
+def tile_load_indexed(a: Any, indices: Any, shape: Any, offset: Any = ..., axis: Any = ..., storage: Any = ...) -> Any:
+    """tile_load_indexed(a, indices, shape, offset=None, axis=0, storage='register')
+
+    A tile of an array, along an axis of the elements that indices name; 0 outside the array.
+
+    Parameters
+    ----------
+    a : array
+    indices : tile of int of one axis
+    shape : int or tuple of int, literals
+    offset : tuple of int, optional
+    axis : int, literal, optional
+    storage : str, optional
+
+    Returns
+    -------
+    A tile.
+
+    Notes
+    -----
+    Derivative: Cotangents are added where the elements stand.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        r = dk.tile_load(x, shape=4)
+        dk.tile_store(y, dk.tile_load_indexed(x, dk.tile_arange(3, -1, -1), shape=4))
+    """
+
+def tile_store_indexed(a: Any, indices: Any, t: Any, offset: Any = ..., axis: Any = ...) -> Any:
+    """tile_store_indexed(a, indices, t, offset=None, axis=0)
+
+    Write a tile to an array, along an axis where indices say, no two of them equal.
+
+    Parameters
+    ----------
+    a : array
+    indices : tile of int of one axis
+    t : tile
+    offset : tuple of int, optional
+    axis : int, literal, optional
+
+    Notes
+    -----
+    Derivative: The tile takes the cotangents of what it overwrites.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        r = dk.tile_load(x, shape=4)
+        dk.tile_store_indexed(y, dk.tile_arange(3, -1, -1), r)
+    """
+
+def tile_atomic_add_indexed(a: Any, indices: Any, t: Any, offset: Any = ..., axis: Any = ...) -> Any:
+    """tile_atomic_add_indexed(a, indices, t, offset=None, axis=0)
+
+    Add a tile to an array, along an axis where indices say; returns the old elements.
+
+    Parameters
+    ----------
+    a : array
+    indices : tile of int of one axis
+    t : tile
+    offset : tuple of int, optional
+    axis : int, literal, optional
+
+    Returns
+    -------
+    A tile of the old elements.
+
+    Notes
+    -----
+    Derivative: The tile takes the cotangents of the elements; the old ones have none.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        r = dk.tile_load(x, shape=4)
+        dk.tile_atomic_add_indexed(y, dk.tile_arange(3, -1, -1), r)
+    """
+
+def tile_slice_indexed(t: Any, indices: Any) -> Any:
+    """tile_slice_indexed(t, indices)
+
+    t[indices, :]: what a tile of indices takes along an axis of a tile.
+
+    Parameters
+    ----------
+    t : tile
+    indices : tile of int of one axis, for the first axis of t
+
+    Returns
+    -------
+    A tile.
+
+    Notes
+    -----
+    Derivative: Cotangents are added where the elements stood.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        r = dk.tile_load(x, shape=4)
+        k = dk.tile_arange(3, -1, -1)
+        dk.tile_store(y, r[k])
+    """
+
+def tile_scatter_add(*args: Any, **options: Any) -> Any:
+    """tile_scatter_add(a, i, [j, ...] value, has_value, atomic=True)
+
+    Add what each thread has to the element of the tile a that the thread names.
+
+    Parameters
+    ----------
+    a : tile
+    i, ... : int
+    value : number, vector or matrix
+    has_value : bool
+    atomic : bool, optional
+
+    Notes
+    -----
+    Derivative: value takes the cotangent of its element, if has_value.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        r = dk.tile_load(x, shape=4)
+        dk.tile_scatter_add(r, 0, x[i], True)
+        dk.tile_store(y, r)
+    """
+
+def tile_scatter_masked(*args: Any, **options: Any) -> Any:
+    """tile_scatter_masked(a, i, [j, ...] value, has_value)
+
+    Write what each thread has to the element of the tile a that the thread names.
+
+    Parameters
+    ----------
+    a : tile
+    i, ... : int
+    value : number, vector or matrix
+    has_value : bool
+
+    Notes
+    -----
+    Derivative: value takes the cotangent of its element, if has_value; what was overwritten has none.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        r = dk.tile_load(x, shape=4)
+        dk.tile_scatter_masked(r, 0, x[i], i < 4)
+        dk.tile_store(y, r)
+    """
+
+def tile_bit_and_inplace(*args: Any, **options: Any) -> Any:
+    """tile_bit_and_inplace(a, i, [j, ...] value)
+
+    Combine the bits of an element of the tile a by and.
+
+    Parameters
+    ----------
+    a : tile
+    i, ... : int
+    value : int
+
+    Notes
+    -----
+    Derivative: None: no floats come back.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        t = dk.tile_arange(4)
+        dk.tile_bit_and_inplace(t, 1, 3)
+        q[i] = dk.tile_extract(t, 1)
+    """
+
+def tile_bit_or_inplace(*args: Any, **options: Any) -> Any:
+    """tile_bit_or_inplace(a, i, [j, ...] value)
+
+    Combine the bits of an element of the tile a by or.
+
+    Parameters
+    ----------
+    a : tile
+    i, ... : int
+    value : int
+
+    Notes
+    -----
+    Derivative: None: no floats come back.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        t = dk.tile_arange(4)
+        dk.tile_bit_or_inplace(t, 1, 3)
+        q[i] = dk.tile_extract(t, 1)
+    """
+
+def tile_bit_xor_inplace(*args: Any, **options: Any) -> Any:
+    """tile_bit_xor_inplace(a, i, [j, ...] value)
+
+    Combine the bits of an element of the tile a by xor.
+
+    Parameters
+    ----------
+    a : tile
+    i, ... : int
+    value : int
+
+    Notes
+    -----
+    Derivative: None: no floats come back.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        t = dk.tile_arange(4)
+        dk.tile_bit_xor_inplace(t, 1, 3)
+        q[i] = dk.tile_extract(t, 1)
+    """
+
+def tile_stack(capacity: Any, dtype: Any) -> Any:
+    """tile_stack(capacity, dtype)
+
+    An empty stack that the threads of a block share.
+
+    Parameters
+    ----------
+    capacity : int, literal
+    dtype : type
+
+    Returns
+    -------
+    A stack.
+
+    Notes
+    -----
+    Derivative: None: it is constant.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        s = dk.tile_stack(8, float)
+    """
+
+def tile_stack_push(s: Any, value: Any, has_value: Any) -> Any:
+    """tile_stack_push(s, value, has_value)
+
+    Push what each thread has; returns the item's place, or -1 for none.
+
+    Parameters
+    ----------
+    s : stack
+    value : element
+    has_value : bool
+
+    Returns
+    -------
+    An int32.
+
+    Notes
+    -----
+    Derivative: Items carry their cotangents.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        s = dk.tile_stack(8, float)
+        q[i] = dk.tile_stack_push(s, x[i], True)
+    """
+
+def tile_stack_pop(s: Any) -> Any:
+    """tile_stack_pop(s)
+
+    Pop an item for each thread; returns it and its place, which is -1 where there is none.
+
+    Parameters
+    ----------
+    s : stack
+
+    Returns
+    -------
+    A tuple of an element and an int32.
+
+    Notes
+    -----
+    Derivative: Items carry their cotangents.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        s = dk.tile_stack(8, float)
+        dk.tile_stack_push(s, x[i], True)
+        item, place = dk.tile_stack_pop(s)
+    """
+
+def tile_stack_clear(s: Any) -> Any:
+    """tile_stack_clear(s)
+
+    Make a stack empty.
+
+    Parameters
+    ----------
+    s : stack
+
+    Notes
+    -----
+    Derivative: None: no floats come back.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        s = dk.tile_stack(8, float)
+        dk.tile_stack_clear(s)
+    """
+
+def tile_stack_count(s: Any) -> Any:
+    """tile_stack_count(s)
+
+    How many items are on a stack.
+
+    Parameters
+    ----------
+    s : stack
+
+    Returns
+    -------
+    An int32.
+
+    Notes
+    -----
+    Derivative: None: no floats come back.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        s = dk.tile_stack(8, float)
+        q[i] = dk.tile_stack_count(s)
     """
 
 def tile_view(t: Any, offset: Any, shape: Any = ...) -> Any:
@@ -3233,6 +6107,100 @@ def tile_scan_exclusive(a: Any) -> Any:
         dk.tile_store(y, dk.tile_scan_exclusive(r))
     """
 
+def tile_scan_max_inclusive(a: Any) -> Any:
+    """tile_scan_max_inclusive(a)
+
+    The greatest of the elements up to each one, in row-major order.
+
+    Parameters
+    ----------
+    a : tile
+
+    Returns
+    -------
+    A tile.
+
+    Notes
+    -----
+    Derivative: To the element that is the extremum, the first one of equals.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        r = dk.tile_load(x, shape=4)
+        dk.tile_store(y, dk.tile_scan_max_inclusive(r))
+    """
+
+def tile_scan_min_inclusive(a: Any) -> Any:
+    """tile_scan_min_inclusive(a)
+
+    The smallest of the elements up to each one, in row-major order.
+
+    Parameters
+    ----------
+    a : tile
+
+    Returns
+    -------
+    A tile.
+
+    Notes
+    -----
+    Derivative: To the element that is the extremum, the first one of equals.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        r = dk.tile_load(x, shape=4)
+        dk.tile_store(y, dk.tile_scan_min_inclusive(r))
+    """
+
+def tile_fft(inout: Any) -> Any:
+    """tile_fft(inout)
+
+    Make the rows of a tile of complex numbers, as vec2, their Fourier transforms.
+
+    Parameters
+    ----------
+    inout : tile of vec2 or vec2d, of any length
+
+    Notes
+    -----
+    Derivative: tile_ifft of a cotangent.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        t = dk.tile_zeros(shape=8, dtype=dk.vec2)
+        t[0] = dk.vec2(x[i], 0.0)
+        dk.tile_fft(t)
+    """
+
+def tile_ifft(inout: Any) -> Any:
+    """tile_ifft(inout)
+
+    The inverse of tile_fft, times the length of a row.
+
+    Parameters
+    ----------
+    inout : tile of vec2 or vec2d, of any length
+
+    Notes
+    -----
+    Derivative: tile_fft of a cotangent.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        t = dk.tile_zeros(shape=8, dtype=dk.vec2)
+        t[0] = dk.vec2(x[i], 0.0)
+        dk.tile_ifft(t)
+    """
+
 def tile_sort(keys: Any, values: Any) -> Any:
     """tile_sort(keys, values)
 
@@ -3544,9 +6512,13 @@ __all__ = [
     "Device",
     "E",
     "Event",
+    "Float",
     "Graph",
     "HALF_PI",
+    "HashGrid",
+    "HashGridQuery",
     "INF",
+    "Int",
     "Kernel",
     "KernelError",
     "KernelRuntimeError",
@@ -3560,8 +6532,10 @@ __all__ = [
     "LaunchError",
     "MisuseError",
     "NAN",
+    "NonFiniteError",
     "PHI",
     "PI",
+    "Scalar",
     "ScopedCapture",
     "ScopedDevice",
     "ScopedStream",
@@ -3569,12 +6543,17 @@ __all__ = [
     "Sequence",
     "Stream",
     "TAU",
+    "Tangents",
     "Tape",
     "__version__",
     "abs",
     "acos",
     "acosh",
     "add",
+    "adjoint",
+    "angle",
+    "argmax",
+    "argmin",
     "array",
     "array1d",
     "array2d",
@@ -3586,12 +6565,17 @@ __all__ = [
     "atan2",
     "atanh",
     "atomic_add",
+    "atomic_and",
+    "atomic_cas",
     "atomic_exch",
     "atomic_max",
     "atomic_min",
+    "atomic_or",
     "atomic_sub",
+    "atomic_xor",
     "bfloat16",
     "bit_and",
+    "bit_count",
     "bit_or",
     "bit_xor",
     "block_dim",
@@ -3602,23 +6586,31 @@ __all__ = [
     "capture_if",
     "capture_launch",
     "capture_while",
+    "cast",
     "cbrt",
     "ceil",
+    "checkpoint",
     "clamp",
     "clear_kernel_cache",
     "clear_lto_cache",
     "clone",
+    "complex",
+    "complex128",
+    "complex64",
     "config",
+    "conj",
     "constant",
     "copy",
     "copysign",
     "cos",
     "cosh",
     "cross",
+    "curlnoise",
     "cw_div",
     "cw_mul",
     "ddot",
     "degrees",
+    "detect_anomaly",
     "determinant",
     "device_from_jax",
     "device_from_torch",
@@ -3626,6 +6618,7 @@ __all__ = [
     "device_to_torch",
     "diag",
     "div",
+    "div_approx",
     "dot",
     "dtype_from_jax",
     "dtype_from_numpy",
@@ -3634,12 +6627,18 @@ __all__ = [
     "dtype_to_numpy",
     "dtype_to_torch",
     "e",
+    "eig3",
     "empty",
     "empty_like",
     "erf",
     "erfc",
+    "erfcinv",
+    "erfinv",
     "exp",
     "exp2",
+    "expect_eq",
+    "expect_near",
+    "expect_neq",
     "expm1",
     "float16",
     "float32",
@@ -3655,6 +6654,8 @@ __all__ = [
     "full",
     "full_like",
     "func",
+    "func_grad",
+    "func_replay",
     "get_cuda_device",
     "get_cuda_device_count",
     "get_cuda_devices",
@@ -3665,9 +6666,20 @@ __all__ = [
     "get_module_options",
     "get_preferred_device",
     "get_stream",
+    "grad",
     "half_pi",
+    "hash_grid_point_id",
+    "hash_grid_query",
+    "hash_grid_query_next",
+    "hessian",
+    "hvp",
     "hypot",
     "identity",
+    "indexedarray",
+    "indexedarray1d",
+    "indexedarray2d",
+    "indexedarray3d",
+    "indexedarray4d",
     "inf",
     "init",
     "int16",
@@ -3675,6 +6687,7 @@ __all__ = [
     "int64",
     "int8",
     "inverse",
+    "inverse_approx",
     "invert",
     "is_cpu_available",
     "is_cuda_available",
@@ -3684,8 +6697,10 @@ __all__ = [
     "isfinite",
     "isinf",
     "isnan",
+    "jacobian",
     "jax_callable",
     "jax_kernel",
+    "jvp",
     "kernel",
     "launch",
     "launch_tiled",
@@ -3701,6 +6716,7 @@ __all__ = [
     "log1p",
     "log2",
     "log2e",
+    "lower_bound",
     "lshift",
     "mat22",
     "mat22d",
@@ -3714,6 +6730,7 @@ __all__ = [
     "mat44d",
     "mat44f",
     "mat44h",
+    "matrix",
     "matrix_from_cols",
     "matrix_from_rows",
     "max",
@@ -3722,22 +6739,69 @@ __all__ = [
     "mul",
     "nan",
     "neg",
+    "no_grad",
+    "noise",
     "nonzero",
+    "norm_huber",
+    "norm_l1",
+    "norm_l2",
+    "norm_pseudo_huber",
     "normalize",
     "ones",
     "ones_like",
     "outer",
     "phi",
     "pi",
+    "pnoise",
+    "poisson",
     "pos",
     "pow",
+    "printf",
+    "qr3",
+    "quat",
+    "quat_between_vectors",
+    "quat_from_axis_angle",
+    "quat_from_euler",
+    "quat_from_matrix",
+    "quat_identity",
+    "quat_inverse",
+    "quat_rotate",
+    "quat_rotate_inv",
+    "quat_rpy",
+    "quat_slerp",
+    "quat_to_axis_angle",
+    "quat_to_euler",
+    "quat_to_matrix",
+    "quat_to_rpy",
+    "quat_twist",
+    "quat_twist_angle",
+    "quat_twist_angle_signed",
+    "quatd",
+    "quaternion",
+    "quatf",
+    "quath",
     "radians",
+    "rand_init",
+    "randf",
+    "randi",
+    "randn",
+    "randu",
     "record",
     "record_event",
     "rint",
     "round",
     "rshift",
     "rsqrt",
+    "sample_cdf",
+    "sample_triangle",
+    "sample_unit_cube",
+    "sample_unit_disk",
+    "sample_unit_hemisphere",
+    "sample_unit_hemisphere_surface",
+    "sample_unit_ring",
+    "sample_unit_sphere",
+    "sample_unit_sphere_surface",
+    "sample_unit_square",
     "select",
     "set_device",
     "set_module_options",
@@ -3748,13 +6812,32 @@ __all__ = [
     "sin",
     "sinh",
     "skew",
+    "smooth_normalize",
     "smoothstep",
+    "spatial_adjoint",
+    "spatial_bottom",
+    "spatial_cross",
+    "spatial_cross_dual",
+    "spatial_dot",
+    "spatial_matrix",
+    "spatial_matrixd",
+    "spatial_matrixf",
+    "spatial_matrixh",
+    "spatial_top",
+    "spatial_vector",
+    "spatial_vectord",
+    "spatial_vectorf",
+    "spatial_vectorh",
     "sqrt",
+    "static",
     "step",
+    "stop_gradient",
     "stream_from_torch",
     "stream_to_torch",
     "struct",
     "sub",
+    "svd2",
+    "svd3",
     "synchronize",
     "synchronize_device",
     "synchronize_event",
@@ -3773,7 +6856,11 @@ __all__ = [
     "tile_assign",
     "tile_astype",
     "tile_atomic_add",
+    "tile_atomic_add_indexed",
     "tile_axpy",
+    "tile_bit_and_inplace",
+    "tile_bit_or_inplace",
+    "tile_bit_xor_inplace",
     "tile_broadcast",
     "tile_cholesky",
     "tile_cholesky_inplace",
@@ -3783,8 +6870,12 @@ __all__ = [
     "tile_dot",
     "tile_empty",
     "tile_extract",
+    "tile_fft",
+    "tile_from_thread",
     "tile_full",
+    "tile_ifft",
     "tile_load",
+    "tile_load_indexed",
     "tile_lower_solve",
     "tile_lower_solve_inplace",
     "tile_map",
@@ -3792,13 +6883,26 @@ __all__ = [
     "tile_max",
     "tile_min",
     "tile_ones",
+    "tile_randf",
+    "tile_randi",
     "tile_reduce",
     "tile_reshape",
     "tile_scan_exclusive",
     "tile_scan_inclusive",
+    "tile_scan_max_inclusive",
+    "tile_scan_min_inclusive",
+    "tile_scatter_add",
+    "tile_scatter_masked",
+    "tile_slice_indexed",
     "tile_sort",
     "tile_squeeze",
+    "tile_stack",
+    "tile_stack_clear",
+    "tile_stack_count",
+    "tile_stack_pop",
+    "tile_stack_push",
     "tile_store",
+    "tile_store_indexed",
     "tile_sub_inplace",
     "tile_sum",
     "tile_transpose",
@@ -3811,6 +6915,26 @@ __all__ = [
     "to_torch",
     "torch_function",
     "trace",
+    "transform",
+    "transform_compose",
+    "transform_decompose",
+    "transform_from_matrix",
+    "transform_get_rotation",
+    "transform_get_translation",
+    "transform_identity",
+    "transform_inverse",
+    "transform_multiply",
+    "transform_point",
+    "transform_set_rotation",
+    "transform_set_translation",
+    "transform_to_matrix",
+    "transform_twist",
+    "transform_vector",
+    "transform_wrench",
+    "transformation",
+    "transformd",
+    "transformf",
+    "transformh",
     "transpose",
     "trunc",
     "uint16",
@@ -3819,27 +6943,49 @@ __all__ = [
     "uint8",
     "unot",
     "untile",
+    "value_and_grad",
     "vec2",
+    "vec2b",
     "vec2d",
     "vec2f",
     "vec2h",
     "vec2i",
     "vec2l",
+    "vec2s",
     "vec2u",
+    "vec2ub",
+    "vec2ui",
+    "vec2ul",
+    "vec2us",
     "vec3",
+    "vec3b",
     "vec3d",
     "vec3f",
     "vec3h",
     "vec3i",
     "vec3l",
+    "vec3s",
     "vec3u",
+    "vec3ub",
+    "vec3ui",
+    "vec3ul",
+    "vec3us",
     "vec4",
+    "vec4b",
     "vec4d",
     "vec4f",
     "vec4h",
     "vec4i",
     "vec4l",
+    "vec4s",
     "vec4u",
+    "vec4ub",
+    "vec4ui",
+    "vec4ul",
+    "vec4us",
+    "vector",
+    "velocity_at_point",
+    "vjp",
     "wait_event",
     "wait_stream",
     "where",

@@ -16,8 +16,11 @@ chunk``) writes its 8-byte partial of site ``s`` to ``partials[c * sites + s]``,
 finish(int64 block, int64 0, int64 chunks)`` adds them in the order of the chunks to their destinations. A chunk that
 is executed writes all its sites; the destination's address is computed by ``finish`` from the block.
 
-Release programs do not touch the status. A debug program finds there the address of a record of int64 fields, all 0 on
-entry, and the first thread that causes an error fills it in:
+The lowest bit of the address is 1 where no other thread works on the launch, and none updates the same elements for
+another one: then atomic updates are plain ones. Only programs whose manifest says ``updates`` are told so.
+
+A debug program, and one that prints, finds in the status the address of a record of int64 fields; others do not touch
+it. All but the last two are 0 on entry, and the first thread that causes an error fills them in:
 
 ===========  ========================================================================================
 code         one of the codes below; 0 as long as there was no error
@@ -26,9 +29,14 @@ thread       flattened index of the thread
 other        the other thread, of two that store to one element
 index        four fields: the index as written, of an access
 shape        four fields: the array's shape, of an access
+output       address of the buffer for what threads print; 0 for none
 stamps       for each array with plain stores the address of one int64 per element, which holds 1 + the
              flattened index of the thread that stored there, 0 for none; address 0 where nothing is to be checked
 ===========  ========================================================================================
+
+The buffer is of int64 words: the next free word, how many words there are, how many texts found no room, then the
+texts. Each is 1 + the number of the place in the program, the flattened index of the thread, and a word for each value:
+an integer extended by its sign or by zeros, a float as the bits of a float64. The words behind the last text are 0.
 """
 
 from __future__ import annotations
@@ -41,6 +49,7 @@ STATUS = 0  # address of the record of errors found while running
 DIMS = 8  # four launch dimensions, unused ones 1
 CHUNK = 40  # threads in a chunk
 PARTIALS = 48  # address of the partial sums
+ALONE = 1  # in the address of the block
 HEADER_SIZE = 56
 HEADER_FORMAT = "7q"  # status address, dim0..dim3, chunk, partials
 MAX_DIMS = 4
@@ -50,6 +59,7 @@ OUT_OF_BOUNDS = 1  # an index is outside its array
 ZERO_DIVISION = 2  # an integer is divided by 0
 ZERO_STEP = 3  # the step of a range is 0
 TWO_WRITERS = 4  # two threads store to one element
+ASSERTION = 5  # an assertion does not hold
 
 # Fields of the record, counted in int64.
 RECORD_CODE = 0
@@ -58,7 +68,15 @@ RECORD_THREAD = 2
 RECORD_OTHER = 3
 RECORD_INDEX = 4
 RECORD_SHAPE = 8
-RECORD_STAMPS = 12
+RECORD_ERROR = 12  # how many of them describe an error
+RECORD_OUTPUT = 12
+RECORD_STAMPS = 13
+
+# Words of the buffer for what threads print.
+OUTPUT_NEXT = 0
+OUTPUT_WORDS = 1
+OUTPUT_LOST = 2
+OUTPUT_TEXTS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +97,7 @@ def passed_type(t: Type) -> Type:
 def field_size(t: Type) -> int:
     """Bytes a parameter takes in the block."""
     if isinstance(t, Array):
-        return 8 * (1 + 2 * t.ndim)
+        return 8 * (1 + 2 * (t.outer or t.ndim))
     if isinstance(t, Scalar):
         return 8
     if isinstance(t, (Vec, Mat)):

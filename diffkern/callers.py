@@ -1,8 +1,9 @@
 """Whose line it is: warnings and tracebacks that point at the user's code, not at diffkern's.
 
 In: a warning, or an error on its way out of a public function. Out: the warning is shown for the innermost line outside
-of diffkern; the error goes on without the frames between that function and the place where it was raised, which say
-nothing about the user's program. With the environment variable DIFFKERN_FULL_TRACEBACK=1 all frames stay.
+of diffkern; the error goes on without frames of diffkern, which say nothing about the user's program. Unforeseen
+errors become errors of the family on the same way, with the frames of their cause. ``dk.config.full_traceback``
+keeps all frames.
 """
 
 from __future__ import annotations
@@ -12,16 +13,30 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
-from types import FrameType
-from typing import ParamSpec, TypeVar
+from contextlib import AbstractContextManager
+from types import CodeType, FrameType, TracebackType
+from typing import Any, Concatenate, Final, NoReturn, ParamSpec, TypeVar
 
-from diffkern.errors import KernelError
+from diffkern.errors import REPORT, CompileError, KernelError, LaunchError, Loc, MisuseError, unexpected
 
-__all__ = ["brief", "shortened", "warn"]
+__all__ = [
+    "PASSED",
+    "Entrance",
+    "brief",
+    "compiles",
+    "fail_launch",
+    "frames_are_shown",
+    "let_pass",
+    "place_of",
+    "shorten",
+    "show_frames",
+    "warn",
+]
 
 _PLACE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+_K = TypeVar("_K")
 
 
 def warn(message: str, category: type[Warning] = RuntimeWarning) -> None:
@@ -41,12 +56,60 @@ def _is_passed_by(filename: str) -> bool:
 
 _BETWEEN = frozenset(sys.modules[name].__file__ or name for name in ("functools", "contextlib"))
 
+_shown = os.environ.get("DIFFKERN_FULL_TRACEBACK", "").strip() not in ("", "0")
 
-def shortened(error: KernelError) -> KernelError:
-    """Return an error without the frames that it has gone through, to be raised where it was caught."""
-    if os.environ.get("DIFFKERN_FULL_TRACEBACK", "0") in ("", "0"):
-        error.__traceback__ = None
-    return error
+
+def frames_are_shown() -> bool:
+    """Whether tracebacks show diffkern's own frames."""
+    return _shown
+
+
+def show_frames(shown: bool) -> None:
+    """Say whether tracebacks show diffkern's own frames."""
+    global _shown
+    _shown = shown
+
+
+def shorten(error: BaseException) -> None:
+    """Take the frames that an error has gone through from it, where it was caught: a bare ``raise`` then adds none."""
+    trace = error.__traceback__
+    if _shown or trace is None:
+        return
+    trace.tb_next = None  # Python 3.10 goes on with the traceback that it has, not with the error's
+    error.__traceback__ = None
+    if getattr(error, "remedy", None) != REPORT:  # of which the frames are to be reported
+        _shorten_origins(error)
+
+
+def _shorten_origins(error: BaseException) -> None:
+    """Do the same for the errors in diffkern that an error comes from; what the user was handling stays."""
+    while error.__cause__ is not None or error.__context__ is not None:
+        if error.__cause__ is not None:
+            error = error.__cause__
+            if _is_ours(error.__traceback__):
+                error.__traceback__ = _of_user(error.__traceback__)
+        elif error.__context__ is not None and _is_ours(error.__context__.__traceback__):
+            error.__context__ = error.__context__.__context__
+        else:
+            return
+
+
+def _is_ours(trace: TracebackType | None) -> bool:
+    """Whether an error was caught in diffkern."""
+    return trace is not None and trace.tb_frame.f_code.co_filename.startswith(_PLACE)
+
+
+def _of_user(trace: TracebackType | None) -> TracebackType | None:
+    """Return the frames outside of diffkern."""
+    kept: list[TracebackType] = []
+    while trace is not None:
+        if not trace.tb_frame.f_code.co_filename.startswith(_PLACE):
+            kept.append(trace)
+        trace = trace.tb_next
+    made: TracebackType | None = None
+    for one in reversed(kept):
+        made = TracebackType(made, one.tb_frame, one.tb_lasti, one.tb_lineno)
+    return made
 
 
 def brief(function: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -57,6 +120,81 @@ def brief(function: Callable[_P, _R]) -> Callable[_P, _R]:
         try:
             return function(*args, **kwargs)
         except KernelError as error:
-            raise shortened(error)  # noqa: B904 - the same error
+            shorten(error)
+            raise
 
     return briefly
+
+
+class Entrance(AbstractContextManager[None]):
+    """Around what decorators do: only errors of the family leave it, without diffkern's frames.
+
+    Parameters
+    ----------
+    decorator
+        Its name.
+    decorated
+        What it is given.
+    """
+
+    def __init__(self, decorator: str, decorated: Any) -> None:
+        self._decorator, self._decorated = decorator, decorated
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, KernelError):
+            shorten(error)
+        elif isinstance(error, Exception) and not isinstance(error, PASSED):
+            name = getattr(self._decorated, "__name__", None) or repr(self._decorated)
+            made = unexpected(MisuseError, error, f"took {name} for {self._decorator}", place_of(self._decorated))
+            raise made from error
+
+
+PASSED: Final = (MemoryError, Warning)
+"""What goes through every boundary as it is: no memory, and warnings that the user wants as errors."""
+
+
+def let_pass(error: BaseException) -> BaseException:
+    """Return an error of earlier work, which goes through the boundaries of a launch as it is."""
+    vars(error)[_OF_EARLIER_WORK] = True
+    return error
+
+
+_OF_EARLIER_WORK: Final = "_diffkern_of_earlier_work"
+
+
+def fail_launch(kernel: Any, error: Exception) -> NoReturn:
+    """Raise what a launch raises for an unforeseen error, or the error if it is one of earlier work."""
+    if _OF_EARLIER_WORK in vars(error):
+        raise error
+    name = getattr(kernel, "name", None) or repr(kernel)
+    raise unexpected(LaunchError, error, f"launched {name}", place_of(getattr(kernel, "func", None))) from error
+
+
+def compiles(function: Callable[Concatenate[_K, _P], _R]) -> Callable[Concatenate[_K, _P], _R]:
+    """Decorate a public function of a kernel that compiles it: only errors of the family leave it, without frames."""
+
+    @functools.wraps(function)
+    def briefly(kernel: _K, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        try:
+            try:
+                return function(kernel, *args, **kwargs)
+            except (KernelError, *PASSED):
+                raise
+            except Exception as error:
+                of = kernel[0] if isinstance(kernel, tuple) and kernel else kernel
+                name = getattr(of, "name", None) or repr(of)
+                place = place_of(getattr(of, "func", None))
+                raise unexpected(CompileError, error, f"compiled {name}", place) from error
+        except KernelError as error:
+            shorten(error)
+            raise
+
+    return briefly
+
+
+def place_of(function: Any) -> Loc | None:
+    """Return where a function stands, None if it is no function written in Python."""
+    code = getattr(function, "__code__", None)
+    return Loc(code.co_filename, code.co_firstlineno, 0) if isinstance(code, CodeType) else None

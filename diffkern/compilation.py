@@ -15,21 +15,26 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from diffkern.ad.derivative import Derivative
 from diffkern.ad.report import describe
+from diffkern.ad.slots import counting_calls, log_of, reading_log, writing_log
 from diffkern.analysis.extents import update_by_all
+from diffkern.analysis.order import ordered_update, used_update
 from diffkern.analysis.tile_threads import threads_of
-from diffkern.errors import Loc, compiling
+from diffkern.collector import rare_collections
+from diffkern.errors import AutodiffError, CompileError, Loc, compiling
 from diffkern.ir.clone import clone_function
-from diffkern.ir.nodes import Function
-from diffkern.ir.passes import Context, run
+from diffkern.ir.merge import with_merged
+from diffkern.ir.nodes import Function, walk
+from diffkern.ir.passes import PLAIN, Context, run
 from diffkern.ir.printer import to_text
 from diffkern.ir.structs import Argument
-from diffkern.lower.tiles.serial import has_tiles
-from diffkern.manifest import Manifest
+from diffkern.manifest import Log, Manifest, Turn
+from diffkern.ops.tile import of_block
 from diffkern.opt.reference import values_by_reference
 from diffkern.options import FORWARD, Variant
-from diffkern.pipeline import differentiate, lower_kernel, optimise, prepare, settle
+from diffkern.passes import FINITE
+from diffkern.pipeline import differentiate, finalize, finish, log_values, lower_kernel, optimise, prepare
 from diffkern.printing.python import to_python
-from diffkern.program import Program, adjoint_manifest, checks, forward_manifest
+from diffkern.program import Program, adjoint_manifest, checks, forward_manifest, outputs
 from diffkern.targets import target_named
 from diffkern.targets.emit.checks import Checking
 from diffkern.targets.target import ProductLibrary, Settings
@@ -51,7 +56,7 @@ def _checked(step: Callable[Concatenate[Compilation, P], R]) -> Callable[Concate
     @functools.wraps(step)
     def checked(self: Compilation, /, *args: P.args, **kwargs: P.kwargs) -> R:
         code = self.pyfunc.__code__
-        with compiling(self.pyfunc.__name__, Loc(code.co_filename, code.co_firstlineno, 0)):
+        with rare_collections(), compiling(self.pyfunc.__name__, Loc(code.co_filename, code.co_firstlineno, 0)):
             return step(self, *args, **kwargs)
 
     return checked
@@ -66,6 +71,8 @@ class Compilation:
         The kernel's function, the types of its arguments, and which program.
     slots, context
         As :func:`~diffkern.pipeline.differentiate` has them.
+    lowered
+        The typed IR, where another compilation has lowered the same kernel for the same types and target.
     """
 
     def __init__(
@@ -75,34 +82,68 @@ class Compilation:
         variant: Variant = FORWARD,
         slots: int | None = None,
         context: Context | None = None,
+        lowered: Function | None = None,
     ) -> None:
         self.pyfunc = pyfunc
         self.types = types
         self.variant = variant
         self._slots = slots
+        self._lowered = lowered
         self._target = target_named(variant.target, variant.compiler)
         self._context = context or Context(verify=variant.is_debug)
+        self.log: Log | None = None
 
     @functools.cached_property
     def primal(self) -> Function:
-        """The typed IR, as lowered."""
-        return lower_kernel(self.pyfunc, self.types, self.variant, self._context)
+        """The typed IR, as lowered; nothing changes it."""
+        found = self._lowered or lower_kernel(self.pyfunc, self.types, self.variant, self._context)
+        return with_merged(found, self.variant.merged) if self.variant.merged else found
 
     @functools.cached_property
     def forward(self) -> Function:
         """The optimised IR."""
-        return optimise(clone_function(self.primal), self._context)
+        return optimise(self._logging() if self.variant.log else clone_function(self.primal), self._context)
+
+    def _logging(self) -> Function:
+        """A copy that writes a log, or counts what it takes."""
+        written, active = self.variant.log == "written", self.variant.log_for
+        if active is None:
+            return writing_log(self.primal) if written else counting_calls(self.primal)
+        found, _ = log_values(self.primal, active, self.variant, self._slots, self._context)
+        return found.writing() if written else found.counting()
 
     @functools.cached_property
     def derivative(self) -> Derivative:
         """The adjoint; how its accumulations are made is not decided."""
-        prepared = prepare(self.primal, self._context)
+        try:
+            return self._differentiated(self.primal)
+        except AutodiffError as error:
+            if error.in_log == "loads":
+                return self._of_logged_values()
+            self.log = log_of(self.primal) if error.in_log == "calls" else None
+            if self.log is None:
+                raise
+        if self.log.calls is None:
+            counting_calls(self.primal)  # is an error where they are not known in front of a launch
+        return self._differentiated(reading_log(self.primal))
+
+    def _of_logged_values(self) -> Derivative:
+        """The adjoint that reads values which the kernel overwrites from a log."""
+        active = self.variant.active or frozenset()
+        found, swept = log_values(self.primal, active, self.variant, self._slots, self._context)
+        self.log = found.log(active)
+        if self.log.calls is None:
+            found.counting()
+        return finish(swept, self.variant, self._context)
+
+    def _differentiated(self, fn: Function) -> Derivative:
+        prepared = prepare(fn, self._context)
         return differentiate(prepared, self.variant.active or (), self.variant, self._slots, self._context)
 
     @functools.cached_property
     def adjoint(self) -> Derivative:
         """The adjoint as it is compiled."""
-        return settle(self.derivative, self.variant, self._context)
+        return finalize(self.derivative, self.variant, self._context)
 
     @property
     def fn(self) -> Function:
@@ -129,29 +170,69 @@ class Compilation:
         """
         is_forward = self.variant.active is None
         fn = values_by_reference(clone_function(self.fn)) if self.variant.by_reference else self.fn
+        if self.variant.mode == "finite":
+            fn = run((FINITE,), clone_function(fn), self._context)
         if is_forward:
-            manifest = forward_manifest(fn, self.types, self.forward, self.variant.is_debug)
+            log, turn = log_of(self.primal), self._turn()
+            manifest = forward_manifest(fn, self.types, self.forward, self.variant.is_debug, log, turn)
         else:
-            manifest = adjoint_manifest(fn, self.types, self.primal, self.adjoint.adjoint, self.adjoint.conflicts)
-        # Integer arithmetic of an adjoint may have moved out of branches, and the forward has been checked for it.
-        checking = Checking.NONE if not self.variant.is_debug else Checking.ALL if is_forward else Checking.MEMORY
+            manifest = adjoint_manifest(
+                fn, self.types, self.primal, self.adjoint.adjoint, self.adjoint.conflicts, self.log
+            )
+        checking = self._checking
         compiled = self._target.compile(fn, symbol, self._settings(obtain, checking))
         manifest = replace(
             self._of_blocks(manifest, compiled.block_dim),
             params=tuple(replace(p, align=n) for p, n in zip(manifest.params, compiled.alignments, strict=True)),
             sites=compiled.sites,
+            updates=compiled.updates,
+            added=compiled.added if is_forward and not self.variant.deterministic else (),
+            cost=manifest.cost / compiled.faster,
             gpu=compiled.gpu,
+            outputs=outputs(compiled.outputs),
             target=self.variant.target,
         )
+        if self.variant.deterministic:
+            manifest = self._in_order(manifest, fn)
         if checking is not Checking.NONE:
             found = checks(fn, self.primal.name, compiled.check_sites, compiled.stamped)
             manifest = replace(manifest, checks=found)
         files = {**compiled.files, "kernel.s": compiled.assembly().encode()} if assembly else compiled.files
         return Program(compiled.code, compiled.symbols, to_python(fn), manifest, files)
 
+    @property
+    def _checking(self) -> Checking:
+        """What the program looks for while it runs.
+
+        Integer arithmetic of an adjoint may have moved out of branches, and the forward has been checked for it.
+        """
+        if not self.variant.is_debug:
+            return Checking.NONE
+        return Checking.ALL if self.variant.active is None else Checking.MEMORY
+
+    def _turn(self) -> Turn | None:
+        """By what the results of the forward depend on the order of its threads, for its derivatives."""
+        found = used_update(self.primal)
+        return None if found is None else Turn(f"what atomic_{found.attrs.get('kind', 'add')} returned", found.loc)
+
+    def _in_order(self, manifest: Manifest, fn: Function) -> Manifest:
+        """The manifest of a program whose results are the same to the last bit from run to run."""
+        lowered = run(self._target.lowering(self._settings(None)), clone_function(fn), PLAIN)
+        found = ordered_update(lowered, sums_in_order=not self._target.simt)
+        if found is None:
+            return manifest
+        if self._target.simt:
+            raise CompileError(
+                f"kernel {self.primal.name!r} is deterministic, and what it computes depends on the order in which the "
+                "threads of a GPU come to this update",
+                loc=found.loc,
+                remedy="run it on the CPU, let each thread write an element of its own, or leave deterministic out",
+            )
+        return replace(manifest, cost=0.0)
+
     def _of_blocks(self, manifest: Manifest, fixed: int | None) -> Manifest:
         """The manifest with what it says of blocks of threads."""
-        together = has_tiles(self.fn)
+        together = any(map(of_block, walk(self.fn.body)))
         of_threads = bool(together and threads_of(self.fn))
         return replace(
             manifest,
@@ -167,6 +248,7 @@ class Compilation:
         variant, options = self.variant, self.variant.options
         return Settings(
             fast_math=bool(options.fast_math),
+            lanes=options.lanes,
             checking=checking,
             may_alias=variant.may_alias,
             lineinfo=bool(options.lineinfo),
@@ -188,7 +270,13 @@ class Compilation:
     @_checked
     def report(self) -> str:
         """Return what the adjoint stores, copies and synchronises."""
-        return describe(self.primal, self.derivative.adjoint, self.derivative.conflicts)
+        found = self.derivative
+        return describe(self.primal, found.adjoint, found.conflicts, self.log)
+
+    @_checked
+    def threads(self) -> str:
+        """Return how the threads of the program run."""
+        return self._target.threads(self.fn, self._settings(None, self._checking))
 
     @_checked
     def text(self) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, overload
 
+from diffkern.callers import Entrance
 from diffkern.kernel import Kernel
 from diffkern.lang.func import function_of_dispatcher
 from diffkern.options import describe
@@ -25,12 +26,15 @@ def kernel(
     *,
     enable_backward: bool | None = None,
     stack_bytes: int | None = None,
-    mode: Literal["release", "debug"] | None = None,
+    mode: Literal["release", "debug", "finite"] | None = None,
+    deterministic: bool | None = None,
     enable_mathdx_gemm: bool | None = None,
     block_dim: int | None = None,
     launch_bounds: int | tuple[int, int] | None = None,
     max_registers: int | None = None,
     compiler: Literal["llvm", "numba"] | None = None,
+    fast_math: bool | None = None,
+    lanes: bool | None = None,
 ) -> Callable[[Callable[..., Any]], Kernel]: ...
 
 
@@ -48,14 +52,18 @@ def kernel(func: Callable[..., Any] | None = None, **options: Any) -> Any:
     -------
     Kernel
     """
-    if func is None:
-        return lambda f: kernel(f, **options)
-    # One of numba.njit is no kernel of numba's: it is refused like anything that is no Python function.
-    if function_of_dispatcher(func) is not None and ".cuda" in type(func).__module__:
-        from diffkern.cuda.jit import CudaKernel
 
-        return CudaKernel.of_dispatcher(func, **options)
-    return Kernel(func, **options)
+    def made(f: Callable[..., Any]) -> Kernel:
+        with Entrance("@dk.kernel", f):
+            # One of numba.njit is no kernel of numba's: it is refused like anything that is no Python function.
+            if function_of_dispatcher(f) is not None and ".cuda" in type(f).__module__:
+                from diffkern.cuda.jit import CudaKernel
+
+                return CudaKernel.of_dispatcher(f, **options)
+            return Kernel(f, **options)
+
+    with Entrance("@dk.kernel", func):
+        return made if func is None else made(func)
 
 
 describe(kernel)

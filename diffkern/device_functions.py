@@ -7,7 +7,7 @@ code for a processor (:mod:`diffkern.targets.cpu.function`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
@@ -16,7 +16,7 @@ from diffkern.ad.reverse import reverse_func
 from diffkern.analysis.blocks import is_simt
 from diffkern.analysis.conflicts import use_atomics
 from diffkern.errors import AutodiffError, KernelError, KernelTypeError, Loc, compiling
-from diffkern.frontend.lowering import lower_func
+from diffkern.frontend.lowering import lower_func, lower_library
 from diffkern.frontend.signature import signature
 from diffkern.frontend.source import get_source
 from diffkern.ir.builder import Builder
@@ -24,26 +24,27 @@ from diffkern.ir.clone import Cloner, clone_function
 from diffkern.ir.nodes import Function, walk
 from diffkern.ir.passes import PLAIN, run
 from diffkern.ir.stages import ADJOINT, WRITTEN
-from diffkern.ir.structs import Argument, Struct, StructArray
-from diffkern.ir.types import Array, Scalar, Stack, is_differentiable, value_type
+from diffkern.ir.structs import Argument, IndexedArray, Struct, StructArray
+from diffkern.ir.types import Array, Scalar, Stack, Type, is_differentiable, value_type
+from diffkern.lang import DType
 from diffkern.lang.called import Form
+from diffkern.lang.library import Composed
 from diffkern.ops.table import lookup
+from diffkern.opt.reports import without_assertions, without_breakpoints
 from diffkern.options import Variant
+from diffkern.passes import CLEAN, NORMALISE_MAP, ONE_CALL
 from diffkern.pipeline import (
-    CLEAN,
-    NORMALISE_MAP,
-    ONE_CALL,
+    FUNCS,
     differentiate,
     lower_kernel,
     optimise,
     prepare,
-    tidy,
 )
 from diffkern.printing.functions import Structure, to_cuda_function, to_python_function
 from diffkern.targets import target_named
 from diffkern.targets.target import USUAL
 
-__all__ = ["DeviceFunction", "device_function"]
+__all__ = ["DeviceFunction", "device_function", "library_function"]
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,23 @@ def device_function(
             raise
 
 
-def _device(fn: Function, returns: Structure, given: Sequence[Argument | None]) -> DeviceFunction:
+def library_function(
+    function: Composed, given: Sequence[Type | DType | type], keywords: Mapping[str, Type | DType | type]
+) -> DeviceFunction:
+    """Compile a library function to IR, for the types of its arguments, or those that are types, in order and by name.
+
+    Raises
+    ------
+    KernelError
+        If they do not fit.
+    """
+    with compiling(function.name):
+        fn, together = lower_library(function, given, keywords)
+        fn = optimise(run(ONE_CALL, PLAIN.done("lower", WRITTEN, without_assertions(fn))))
+        return _device(fn, _whole(len(fn.body.yields), together), fn.params)
+
+
+def _device(fn: Function, returns: Structure, given: Sequence[object]) -> DeviceFunction:
     position = iter(range(len(fn.params)))
     return DeviceFunction(fn, returns, tuple(None if t is None else next(position) for t in given))
 
@@ -145,10 +162,14 @@ def _lowered(pyfunc: Callable[..., object], given: Sequence[Argument | None]) ->
     if not needed <= len(given) <= len(whole.params):
         names = ", ".join(p.name for p in whole.params)
         takes = f"{needed}" if needed == len(whole.params) else f"{needed} to {len(whole.params)}"
-        raise KernelTypeError(f"{_name(pyfunc)} takes {takes} arguments ({names}), not {len(given)}", loc=_loc(pyfunc))
+        raise KernelTypeError(
+            f"{_name(pyfunc)} takes {takes} arguments ({names}), not {len(given)}",
+            loc=_loc(pyfunc),
+            remedy=f"write {_name(pyfunc)}({names})",
+        )
     types = replace(whole, params=whole.params[: len(given)]).match([t for t in given if t is not None])
     fn, together = lower_func(pyfunc, types)
-    return run(ONE_CALL, PLAIN.done("lower", WRITTEN, fn)), together
+    return run(ONE_CALL, PLAIN.done("lower", WRITTEN, without_breakpoints(fn))), together
 
 
 def _whole(count: int, together: bool, start: int = 0) -> Structure:
@@ -178,9 +199,13 @@ def _differentiated(fn: Function, target: str) -> tuple[Function, int]:
             remedy="pass floats; an array's elements have derivatives in the adjoint of a kernel",
         )
     if not any(is_differentiable(y.type) for y in fn.body.yields):
-        raise AutodiffError(f"{fn.name} returns no floating-point value to differentiate", loc=fn.loc)
+        raise AutodiffError(
+            f"{fn.name} returns no floating-point value to differentiate",
+            loc=fn.loc,
+            remedy="return a float, or call the func itself: whole numbers have no derivative",
+        )
     budget = target_named(target).stack_budget(None, None)
-    swept = tidy(reverse_func(prepare(fn), active, budget, partial(run, NORMALISE_MAP)))
+    swept = reverse_func(prepare(fn), active, budget, partial(run, NORMALISE_MAP)).tidied()
     return run(CLEAN, PLAIN.done("reverse", ADJOINT, swept.function())), len(active)
 
 
@@ -214,7 +239,11 @@ def _check_cotangent(pyfunc: Callable[..., object], given: Argument | None, want
     if isinstance(given, Scalar) and isinstance(want, Scalar):
         fits = True  # any number is converted, as for a parameter
     if not fits:
-        raise KernelTypeError(f"a cotangent of {_name(pyfunc)} is {want}, as its result, not {given}", loc=_loc(pyfunc))
+        raise KernelTypeError(
+            f"a cotangent of {_name(pyfunc)} is {want}, as its result, not {given}",
+            loc=_loc(pyfunc),
+            remedy=f"pass a {want}",
+        )
 
 
 def _grad(pyfunc: Callable[..., object], given: Sequence[Argument | None], target: str) -> DeviceFunction:
@@ -229,6 +258,27 @@ def _grad(pyfunc: Callable[..., object], given: Sequence[Argument | None], targe
         )
     adjoint, partials = _differentiated(fn, target)
     return _device(_with_unit_seed(adjoint), _whole(partials, False), given)
+
+
+def _jvp(pyfunc: Callable[..., object], given: Sequence[Argument | None], target: str) -> DeviceFunction:
+    count = len(signature(pyfunc).params)
+    fn, together = _lowered(pyfunc, given[:count])
+    wanted = [fn.params[k].type for k in _active(fn)]
+    if len(given) - count != len(wanted):
+        raise KernelTypeError(
+            f"{_name(pyfunc)}.jvp takes the arguments of {_name(pyfunc)} and one tangent for each floating-point "
+            f"argument by value, which are {len(wanted)}; it was given {len(given)} arguments",
+            loc=_loc(pyfunc),
+            remedy="give a tangent for each floating-point argument, behind the arguments, as in f.jvp(x, y, 1.0, 0.0)",
+        )
+    for t, want in zip(given[count:], wanted, strict=True):
+        _check_cotangent(pyfunc, t, want)
+    smooth, returned = sum(is_differentiable(y.type) for y in fn.body.yields), len(fn.body.yields)
+    if not wanted or not smooth:
+        _differentiated(fn, target)  # says what is missing
+    made = FUNCS.tangents(fn, _active(fn))
+    shape = (_whole(returned, together), _whole(smooth, False, returned))
+    return _device(made, shape, given)
 
 
 def _with_unit_seed(adjoint: Function) -> Function:
@@ -260,7 +310,11 @@ def _of_one_thread(fn: Function) -> Function:
 def _typed(pyfunc: Callable[..., object], given: Sequence[Argument | None]) -> tuple[Argument, ...]:
     whole = signature(pyfunc)
     if any(t is None for t in given):
-        raise KernelTypeError(f"{_name(pyfunc)} takes no None", loc=_loc(pyfunc))
+        raise KernelTypeError(
+            f"{_name(pyfunc)} takes no None",
+            loc=_loc(pyfunc),
+            remedy="pass a number or an array; None is for parameters of kernels",
+        )
     return tuple(whole.match([t for t in given if t is not None]))
 
 
@@ -306,7 +360,7 @@ def _thread_adjoint(pyfunc: Callable[..., object], given: Sequence[Argument | No
 def _check_buffer(pyfunc: Callable[..., object], k: int, t: Argument, given: Argument | None) -> None:
     """Check a cotangent's type: an array like the argument, or of one element for an argument by value."""
     parameter = f"{signature(pyfunc).params[k].name} of {_name(pyfunc)}"
-    if isinstance(t, (Stack, Struct, StructArray)) or not is_differentiable(t):
+    if isinstance(t, (Stack, Struct, StructArray, IndexedArray)) or not is_differentiable(t):
         raise KernelTypeError(
             f"{parameter} is {t} and has no cotangent", loc=_loc(pyfunc), remedy="pass None in its place"
         )
@@ -325,6 +379,7 @@ _MAKERS: dict[Form, _Maker] = {
     Form.VALUE: _value,
     Form.GRAD: _grad,
     Form.VJP: _vjp,
+    Form.JVP: _jvp,
     Form.THREAD: _thread,
     Form.THREAD_ADJOINT: _thread_adjoint,
 }

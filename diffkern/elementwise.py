@@ -21,51 +21,51 @@ _kernel = functools.partial(Kernel, enable_backward=False, mode="release")
 
 
 @_kernel
-def copy1(goal, source):  # type: ignore[no-untyped-def]
+def copy1(target, source):  # type: ignore[no-untyped-def]
     i = tid()
-    goal[i] = source[i]
+    target[i] = source[i]
 
 
 @_kernel
-def copy2(goal, source):  # type: ignore[no-untyped-def]
+def copy2(target, source):  # type: ignore[no-untyped-def]
     i, j = tid()
-    goal[i, j] = source[i, j]
+    target[i, j] = source[i, j]
 
 
 @_kernel
-def copy3(goal, source):  # type: ignore[no-untyped-def]
+def copy3(target, source):  # type: ignore[no-untyped-def]
     i, j, k = tid()
-    goal[i, j, k] = source[i, j, k]
+    target[i, j, k] = source[i, j, k]
 
 
 @_kernel
-def copy4(goal, source):  # type: ignore[no-untyped-def]
+def copy4(target, source):  # type: ignore[no-untyped-def]
     i, j, k, m = tid()
-    goal[i, j, k, m] = source[i, j, k, m]
+    target[i, j, k, m] = source[i, j, k, m]
 
 
 @_kernel
-def add1(goal, source):  # type: ignore[no-untyped-def]
+def add1(target, source):  # type: ignore[no-untyped-def]
     i = tid()
-    goal[i] = goal[i] + source[i]
+    target[i] = target[i] + source[i]
 
 
 @_kernel
-def add2(goal, source):  # type: ignore[no-untyped-def]
+def add2(target, source):  # type: ignore[no-untyped-def]
     i, j = tid()
-    goal[i, j] = goal[i, j] + source[i, j]
+    target[i, j] = target[i, j] + source[i, j]
 
 
 @_kernel
-def add3(goal, source):  # type: ignore[no-untyped-def]
+def add3(target, source):  # type: ignore[no-untyped-def]
     i, j, k = tid()
-    goal[i, j, k] = goal[i, j, k] + source[i, j, k]
+    target[i, j, k] = target[i, j, k] + source[i, j, k]
 
 
 @_kernel
-def add4(goal, source):  # type: ignore[no-untyped-def]
+def add4(target, source):  # type: ignore[no-untyped-def]
     i, j, k, m = tid()
-    goal[i, j, k, m] = goal[i, j, k, m] + source[i, j, k, m]
+    target[i, j, k, m] = target[i, j, k, m] + source[i, j, k, m]
 
 
 _KERNELS: dict[str, tuple[Kernel, ...]] = {"copy": (copy1, copy2, copy3, copy4), "add": (add1, add2, add3, add4)}

@@ -1,4 +1,4 @@
-"""The errors a user can meet: what went wrong, where, and what to do instead.
+"""The errors a user can see: what went wrong, where, and what to do instead.
 
 In: a message, the source location it refers to, and a remedy. Out: an exception whose text shows ``file:line``, the
 source line with a caret under the offending columns, and the remedy. The module imports nothing of diffkern, so that
@@ -10,8 +10,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final, Literal, TypeVar
 
 __all__ = [
+    "REPORT",
     "AutodiffError",
     "CompileError",
     "CudaError",
@@ -22,8 +24,10 @@ __all__ = [
     "LaunchError",
     "Loc",
     "MisuseError",
+    "NonFiniteError",
     "compiling",
     "raise_all",
+    "unexpected",
 ]
 
 
@@ -74,7 +78,7 @@ class Loc:
         return f"    {text}\n    {padding}{'^' * width}"
 
 
-class KernelError(Exception):
+class KernelError(RuntimeError):
     """Base class of everything diffkern raises about a kernel or a launch.
 
     Parameters
@@ -119,19 +123,22 @@ class KernelSyntaxError(KernelError):
     """The kernel's source uses something that the kernel language does not have."""
 
 
-class KernelTypeError(KernelError):
+class KernelTypeError(KernelError, TypeError):
     """The types in a kernel, or those of its arguments, do not fit together."""
 
 
 class AutodiffError(KernelError):
     """The kernel cannot be differentiated with a guarantee that the result is right."""
 
+    in_log: Literal["calls", "loads"] | None = None
+    """Which log of the launch would have what is missing: of what its atomic updates returned, or its loads read."""
 
-class LaunchError(KernelError):
+
+class LaunchError(KernelError, TypeError, ValueError):
     """A launch's arguments do not fit the kernel; nothing was launched."""
 
 
-class MisuseError(LaunchError, TypeError, ValueError):
+class MisuseError(LaunchError):
     """What is decorated or launched is no function or kernel, or an option of either is none that there is."""
 
 
@@ -139,11 +146,44 @@ class KernelRuntimeError(LaunchError):
     """A debug program found an error while it ran; other threads did run, so arrays may have changed."""
 
 
+class NonFiniteError(KernelRuntimeError):
+    """A number became infinite or NaN in a program that looks for it: under ``dk.detect_anomaly()``, ``mode="finite"``.
+
+    Attributes
+    ----------
+    kernel : str
+        The kernel.
+    is_adjoint : bool
+        Whether it was in the kernel's adjoint.
+    thread : tuple of int
+        The thread's index.
+    text : str
+        What became what: a variable, an element or a component, and ``becomes nan`` or ``becomes infinite``.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        loc: Loc | None = None,
+        remedy: str | None = None,
+        kernel: str = "",
+        is_adjoint: bool = False,
+        thread: tuple[int, ...] = (),
+        text: str = "",
+    ) -> None:
+        super().__init__(message, loc=loc, remedy=remedy)
+        self.kernel = kernel
+        self.is_adjoint = is_adjoint
+        self.thread = thread
+        self.text = text
+
+
 class CompileError(KernelError):
     """The generated source could not be turned into object code."""
 
 
-class CudaError(KernelError, RuntimeError):
+class CudaError(KernelError):
     """The CUDA driver reported an error.
 
     Attributes
@@ -180,12 +220,33 @@ def compiling(name: str, loc: Loc | None = None) -> Iterator[None]:
             loc=loc,
             remedy="make parts of it functions with fewer branches and loops inside one another",
         ) from error
+    except Warning:  # the user wants warnings as errors
+        raise
     except Exception as error:
-        raise CompileError(
-            f"diffkern failed while it compiled {name} ({type(error).__name__}: {error})",
-            loc=loc,
-            remedy="this is an error in diffkern: please report it together with the kernel",
-        ) from error
+        raise unexpected(CompileError, error, f"compiled {name}", loc) from error
+
+
+REPORT: Final = "this is an error in diffkern: please report it together with the kernel"
+"""The remedy of unforeseen errors."""
+
+_Error = TypeVar("_Error", bound=KernelError)
+
+
+def unexpected(kind: type[_Error], error: Exception, doing: str, loc: Loc | None = None) -> _Error:
+    """Return an error of the family for an unforeseen one, to be raised from it.
+
+    Parameters
+    ----------
+    kind : type
+        Its class.
+    error : Exception
+        What was raised.
+    doing : str
+        What diffkern did, with the kernel's name.
+    loc : Loc, optional
+        Where the kernel stands.
+    """
+    return kind(f"diffkern failed while it {doing} ({type(error).__name__}: {error})", loc=loc, remedy=REPORT)
 
 
 def raise_all(errors: Sequence[KernelError]) -> None:

@@ -11,13 +11,17 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from diffkern.errors import KernelTypeError, MisuseError
 from diffkern.forks import free_in_child
 from diffkern.lang.called import Called, Form
+
+if TYPE_CHECKING:
+    from diffkern.lang.intrinsics import Intrinsic
+    from diffkern.lang.library import Composed
 
 __all__ = ["evaluate"]
 
@@ -28,13 +32,13 @@ _made: weakref.WeakKeyDictionary[Callable[..., Any], dict[Any, tuple[Any, Made]]
 _lock = free_in_child(threading.RLock())
 
 
-def evaluate(called: Called, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+def evaluate(called: Called | Composed | Intrinsic, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """Evaluate a call from Python.
 
     Parameters
     ----------
-    called : Called
-        What is called.
+    called : Called, Composed or Intrinsic
+        What is called: a form of a func or kernel, or a built-in function.
     args, kwargs
         Its arguments: numbers, vectors and matrices as tuples or values such as ``dk.vec3(…)``, NumPy arrays. A Python
         float counts as float64, an int as int64, unless the parameter's annotation says otherwise.
@@ -46,8 +50,17 @@ def evaluate(called: Called, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -
     MisuseError
         For a thread of a kernel, outside of numba's CUDA simulator.
     """
+    if not isinstance(called, Called):
+        from diffkern.built_in_calls import call
+
+        return call(called, args, kwargs)
     if called.form.of_kernel:
         return _thread(called, args, kwargs)
+    if isinstance(called.owner, Called):
+        from diffkern.lang.functions import calling
+
+        func = calling(called, len(args))
+        called = Called(func, func.pyfunc, Form.VALUE, "")
     given = _in_order(called, args, kwargs)
     types = tuple(_type_of(called, value) for value in given)
     result = _function(called, types, _host_function)(*given)
@@ -62,19 +75,24 @@ def _in_order(called: Called, args: tuple[Any, ...], kwargs: Mapping[str, Any]) 
     try:
         return inspect.signature(called.pyfunc).bind(*args, **kwargs).args
     except TypeError as error:
-        raise KernelTypeError(f"{called.name}: {error}") from error
+        raise KernelTypeError(
+            f"{called.name}: {error}", remedy=f"its parameters are {inspect.signature(called.pyfunc)}"
+        ) from error
 
 
 def _type_of(called: Called, value: Any) -> Any:
     from diffkern.ir import types as T
-    from diffkern.lang.dtypes import CompositeValue, element_of_value
+    from diffkern.lang.dtypes import element_of_value
+    from diffkern.lang.values import CompositeValue
 
-    if isinstance(value, CompositeValue) and value.composite is not None:
-        return value.composite.ir
+    if isinstance(value, CompositeValue):
+        return value.ir
     if isinstance(value, bool):
         return T.BOOL
     if isinstance(value, float) and not isinstance(value, np.generic):
         return T.FLOAT64
+    if isinstance(value, complex) and not isinstance(value, np.generic):
+        return T.complex_number(T.FLOAT64)
     if isinstance(value, int):
         return T.INT64
     if isinstance(value, tuple):
@@ -138,7 +156,10 @@ def _thread(called: Called, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
         )
     called.check()
     if kwargs or not args:
-        raise KernelTypeError(f"{called.name} takes the thread's index and the arguments in order")
+        raise KernelTypeError(
+            f"{called.name} takes the thread's index and the arguments in order",
+            remedy=f"write {called.name}(0, …), with the arguments of a launch behind the index",
+        )
     tid, *given = args
     types = tuple(None if value is None else _type_of(called, value) for value in given)
     key = ("tuple" if isinstance(tid, tuple) else "int", *types)

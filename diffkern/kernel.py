@@ -18,24 +18,26 @@ import numpy as np
 
 from diffkern import platforms
 from diffkern.build.specialize import Specialization, load, load_entry
-from diffkern.callers import brief, shortened
+from diffkern.callers import PASSED, brief, compiles, fail_launch, shorten
 from diffkern.errors import KernelError, Loc, MisuseError, raise_all
 from diffkern.forks import free_in_child
-from diffkern.ir.structs import Argument, StructArray, flatten
+from diffkern.ir.structs import Argument, StructArray, declared, flatten
 from diffkern.ir.types import Array, is_differentiable
 from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.lang.called import Called, Form, KnownToNumba
-from diffkern.lang.dtypes import CompositeValue
+from diffkern.lang.dialects import NATIVE, Dialect, spoken
 from diffkern.lang.func import check_function
 from diffkern.lang.imported import ByPath
-from diffkern.lang.structs import array_field, resolve_type
+from diffkern.lang.static import settle_static
+from diffkern.lang.structs import array_field, functions_of, resolve_type
 from diffkern.lang.text import take_text
-from diffkern.options import KernelOptions, Variant, names
+from diffkern.lang.values import CompositeValue
+from diffkern.options import Batch, KernelOptions, Variant, names
 from diffkern.runtime.arguments import NO_DEFAULT, Parameter, device_of_keys
 from diffkern.runtime.array import array, wrap
 from diffkern.runtime.config import config
 from diffkern.runtime.device import get_cuda_device
-from diffkern.runtime.generation import AdjointKey, Generation
+from diffkern.runtime.generation import AdjointKey, Generation, Merged
 from diffkern.runtime.gpu import gpu
 from diffkern.runtime.module_options import module_option
 from diffkern.runtime.packed import run
@@ -51,7 +53,7 @@ if TYPE_CHECKING:
 else:
     _computed_once = functools.cached_property
 
-__all__ = ["Kernel"]
+__all__ = ["Kernel", "set_forward_mode"]
 
 
 class Kernel(ByPath, KnownToNumba):
@@ -65,29 +67,40 @@ class Kernel(ByPath, KnownToNumba):
         The Python function.
     name, key : str
         Its name.
+    dialect : Dialect
+        What its text means where dialects differ.
     """
+
+    dialect: Dialect = NATIVE
 
     def __init__(self, func: Callable[..., Any], **options: Any) -> None:
         check_function(func, "@dk.kernel")
         for name in options:
             if name not in names("kernel"):
-                raise MisuseError(f"a kernel has no option {name!r}; it has {', '.join(names('kernel'))}")
+                raise MisuseError(
+                    f"a kernel has no option {name!r}; it has {', '.join(names('kernel'))}", remedy="leave it out"
+                )
         self._begin(func, KernelOptions(**options))
 
-    def _begin(self, func: Callable[..., Any], options: KernelOptions) -> None:
-        """Make a kernel of a function with options that are checked."""
+    def _begin(self, func: Callable[..., Any], options: KernelOptions, name: str | None = None) -> None:
+        """Make a kernel of a function with options that are checked, under the function's name or another one."""
         take_text(func)
+        settle_static(func)
         functools.update_wrapper(self, func)
         self.options = options
-        self.func = func
-        self.name = self.key = func.__name__
+        self.func = spoken(func, self.dialect)
+        self.name = self.key = name or func.__name__
         self._current = Generation(0, self.variant, self.enable_mathdx_gemm)
         self.programs = self._current.programs
         # What the function takes from its surroundings, as of the last look: compared at every launch.
         self._captures: list[Capture] = []
         self._meaning: Meaning | None = None
+        # Of structs of which instances were passed.
+        self._methods: tuple[Callable[..., Any], ...] = ()
         # Compiling one specialization in two threads at once would be wasted work.
         self._lock = free_in_child(threading.RLock())
+        # It with an axis of examples, by which arguments differ.
+        self.batches: dict[Batch, Kernel] = {}
         config.watch(self)
 
     def __repr__(self) -> str:
@@ -96,10 +109,11 @@ class Kernel(ByPath, KnownToNumba):
     def _function(self) -> Callable[..., Any]:
         return self.func
 
+    @brief
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         """Raise: a kernel runs on a grid."""
         raise MisuseError(
-            f"a kernel needs a grid: write {self.name}[n](…) or dk.launch({self.name}, dim=n, inputs=[…])"
+            "a kernel needs a grid", remedy=f"write {self.name}[n](…) or dk.launch({self.name}, dim=n, inputs=[…])"
         )
 
     @functools.cached_property
@@ -119,6 +133,16 @@ class Kernel(ByPath, KnownToNumba):
         """
         return Called(self, self.func, Form.THREAD_ADJOINT, "One thread of the kernel's adjoint.")
 
+    @functools.cached_property
+    def jvp(self) -> Kernel:
+        """The kernel in forward mode: it takes the kernel's arguments, and a tangent for each that can have one.
+
+        ``kernel.jvp[n](x, y, t_x, t_y)`` does what ``kernel[n](x, y)`` does, and writes the change of what is written
+        along the tangents. It is a kernel: ``kernel.jvp.jvp`` takes second derivatives, and so do gradients of it.
+        """
+        assert _forward_mode is not None
+        return _forward_mode(self)
+
     def __getitem__(self, dim: Any) -> Callable[..., None]:
         """Return what launches the kernel over `dim` with the arguments it is called with."""
 
@@ -126,9 +150,23 @@ class Kernel(ByPath, KnownToNumba):
             try:
                 run(self, dim, args)
             except KernelError as error:
-                raise shortened(error)  # noqa: B904 - the same error
+                shorten(error)
+                raise
+            except PASSED:
+                raise
+            except Exception as error:
+                try:
+                    fail_launch(self, error)
+                except KernelError as made:
+                    shorten(made)
+                    raise
 
         return launch
+
+    @property
+    def module_name(self) -> str:
+        """The name of the module whose options count for it."""
+        return self.func.__module__
 
     @property
     def enable_backward(self) -> bool:
@@ -142,7 +180,7 @@ class Kernel(ByPath, KnownToNumba):
 
     def _nearest(self, name: str) -> bool | None:
         """Return an option of the kernel, else of its module, else of ``dk.config``."""
-        for option in (getattr(self.options, name), module_option(self.func.__module__, name)):
+        for option in (getattr(self.options, name), module_option(self.module_name, name)):
             if option is not None:
                 return bool(option)
         found: bool | None = getattr(config, name)
@@ -173,7 +211,9 @@ class Kernel(ByPath, KnownToNumba):
     def variant(self) -> Variant:
         """Its forward program for the CPU, as the options and ``dk.config`` are."""
         options = self.options
-        return Variant(options, mode=options.mode or config.mode, compiler=options.compiler or config.cuda_compiler)
+        mode = options.mode or module_option(self.module_name, "mode") or config.mode
+        compiler = options.compiler or config.cuda_compiler
+        return Variant(options, mode=mode, compiler=compiler, deterministic=bool(self._nearest("deterministic")))
 
     def generation(self) -> int:
         """Return a number that grows when something the kernel captured changed; programs are current after it."""
@@ -205,7 +245,7 @@ class Kernel(ByPath, KnownToNumba):
 
         with self._lock:
             try:
-                meaning = meaning_of(self.func)
+                meaning = meaning_of(self.func, self._methods)
             except KernelError:  # whoever launches it is told, when the program is made
                 self.forget_programs()
                 self._meaning, self._captures = None, []
@@ -213,6 +253,14 @@ class Kernel(ByPath, KnownToNumba):
             if self._meaning is not None and meaning.fields != self._meaning.fields:
                 self.forget_programs()
             self._meaning, self._captures = meaning, captures(meaning)
+
+    def _watch_methods(self, types: Sequence[Argument]) -> None:
+        """Count the methods of structs among the types of arguments as part of what the kernel means."""
+        found = [func.pyfunc for t in types for _, func in functions_of(declared(t))]
+        new = [method for method in dict.fromkeys(found) if method not in self._methods]
+        if new:
+            self._methods, self._meaning = (*self._methods, *new), None
+            self._notice_changes()
 
     def function_of(self, generation: Generation) -> Callable[..., Any]:
         """Return the function to compile for what the kernel means, or meant."""
@@ -224,6 +272,22 @@ class Kernel(ByPath, KnownToNumba):
 
                 generation.function = frozen(self.func, generation.meaning)
             return generation.function
+
+    def one_by_one(self, generation: Generation) -> Generation:
+        """Return what the kernel means, or meant, with threads that run one after the other, by number.
+
+        Each launch of its programs, those with tangents or a log among them, gets the same from atomic updates.
+        """
+        with self._lock:
+            made = generation.one_by_one
+            if made is None:
+                if generation.meaning is None and self._meaning is None:
+                    self._notice_changes()
+                given = generation.variant
+                variant = replace(given, options=replace(given.options, lanes=False), deterministic=True)
+                made = generation.one_by_one = Generation(generation.number, variant, generation.library)
+                made.meaning, made.function = generation.meaning or self._meaning, generation.function
+            return made
 
     # -- programs ----------------------------------------------------------------------------------------------------
 
@@ -272,8 +336,12 @@ class Kernel(ByPath, KnownToNumba):
         accumulate: Literal["plain", "atomic"] = "plain",
         block_dim: int | None = None,
         of: Generation | None = None,
+        merged: Merged = (),
     ) -> Executable:
-        """Return the adjoint program for argument types and active parameters, built if need be; as :meth:`forward`."""
+        """Return the adjoint program for argument types and active parameters, built if need be; as :meth:`forward`.
+
+        ``merged`` are parameters that are given the array of another one, each with that one.
+        """
         if not self.enable_backward:
             own = self.options.enable_backward is not None
             elsewhere = "enable_backward is off for its module or in dk.config"
@@ -282,7 +350,7 @@ class Kernel(ByPath, KnownToNumba):
                 f"kernel {self.name!r} is not differentiated: {why}",
                 remedy="leave that option out, or launch it with record_tape=False",
             )
-        key = (keys, active, accumulate)
+        key = (keys, active, accumulate, merged)
         generation, threads = of or self._current, block_dim or self.block_dim
         found = self._known(generation, generation.adjoints, key, threads)
         if found is not None:
@@ -291,9 +359,33 @@ class Kernel(ByPath, KnownToNumba):
             found = self._known(generation, generation.adjoints, key, threads)
             if found is None:
                 types = self._checked_types(keys)
-                variant = replace(generation.variant, active=active, accumulate=accumulate)
+                variant = replace(generation.variant, active=active, accumulate=accumulate, merged=merged)
                 found = self._load(generation, variant, keys, threads, types)
                 self._keep(generation, generation.adjoints, key, threads, found)
+            return found
+
+    def logged(
+        self,
+        keys: tuple[str, ...],
+        log: Literal["written", "counted"],
+        active: tuple[int, ...] | None,
+        block_dim: int | None = None,
+        of: Generation | None = None,
+        merged: Merged = (),
+    ) -> Executable:
+        """Return the forward program that writes a log, or the one that counts what it takes.
+
+        ``active`` are the parameters for whose adjoint the values of loads are logged, None for what atomic updates
+        return; the others are those of :meth:`forward`.
+        """
+        generation, threads, key = of or self._current, block_dim or self.block_dim, (keys, log, active, merged)
+        with self._lock:
+            found = self._known(generation, generation.logged, key, threads)
+            if found is None:
+                wanted = None if active is None else frozenset(active)
+                variant = replace(generation.variant, log=log, log_for=wanted, merged=merged)
+                found = self._load(generation, variant, keys, threads, self._checked_types(keys))
+                self._keep(generation, generation.logged, key, threads, found)
             return found
 
     def _known(
@@ -322,6 +414,7 @@ class Kernel(ByPath, KnownToNumba):
         types: tuple[Argument, ...],
     ) -> Executable:
         """Return a program for where its arrays are."""
+        self._watch_methods(types)
 
         def specialization() -> Specialization:
             return Specialization(self.function_of(generation), types, variant)
@@ -368,11 +461,19 @@ class Kernel(ByPath, KnownToNumba):
             except KernelError as error:
                 errors.append(error)
         raise_all(errors)
+        self._check_generic(types)
         return types
+
+    @_computed_once
+    def _check_generic(self) -> Callable[[Sequence[Argument]], None]:
+        """What refuses arguments that are not of the kinds of generic parameters."""
+        from diffkern.frontend.signature import signature
+
+        return signature(self.func).check_generic
 
     # -- inspection --------------------------------------------------------------------------------------------------
 
-    @brief
+    @compiles
     def source(self, *types: Any, target: Literal["cpu", "cuda"] = "cpu") -> str:
         """Return the readable forward program.
 
@@ -395,12 +496,15 @@ class Kernel(ByPath, KnownToNumba):
         family = next((f for f in platforms.FAMILIES if f.name == target), None)
         if family is None:
             known = " or ".join(repr(f.name) for f in platforms.FAMILIES)
-            raise MisuseError(f"source is printed for target {known}, not {target!r}")
+            raise MisuseError(
+                f"source is printed for target {known}, not {target!r}",
+                remedy="leave target out, or call dk.compile(kernel, target=...), whose result has the code of any",
+            )
         threads = self.block_dim if family.platform.counts_threads else None
         variant = replace(self.variant, target=family.printed, active=active, block_dim=threads)
         return Compilation(self.func, types, variant)
 
-    @brief
+    @compiles
     def adjoint_source(self, *types: Any, active: Any = None, target: Literal["cpu", "cuda"] = "cpu") -> str:
         """Return the readable adjoint program.
 
@@ -416,13 +520,29 @@ class Kernel(ByPath, KnownToNumba):
         known = self.argument_types(*types)
         return self._compilation(known, target, self._active(known, active)).source()
 
-    @brief
+    @compiles
     def adjoint_report(self, *types: Any, active: Any = None) -> str:
         """Return in words what the adjoint stores, copies and synchronises; parameters as in :meth:`source`."""
         known = self.argument_types(*types)
         return self._compilation(known, active=self._active(known, active)).report()
 
-    @brief
+    @compiles
+    def report(self, *types: Any, adjoint: bool = False, active: Any = None) -> str:
+        """Return in words how threads run on this processor: one by one, or in lanes, and what is masked or gathered.
+
+        Parameters
+        ----------
+        *types
+            As in :meth:`source`.
+        adjoint : bool, optional
+            Of the adjoint instead of the forward.
+        active : sequence of str, optional
+            As in :meth:`adjoint_source`.
+        """
+        known = self.argument_types(*types)
+        return self._compilation(known, active=self._active(known, active) if adjoint else None).threads()
+
+    @compiles
     def ir(self, *types: Any, adjoint: bool = False, active: Any = None) -> str:
         """Return the intermediate representation of the kernel or of its adjoint; parameters as above."""
         known = self.argument_types(*types)
@@ -443,7 +563,10 @@ class Kernel(ByPath, KnownToNumba):
                     "kernel.source(type, …), dk.compile((kernel, type, …)), diffkern inspect --types 'array(float)' …",
                 )
         if len(given) != len(self.parameters):
-            raise KernelError(f"kernel {self.name!r} has {len(self.parameters)} parameters, not {len(given)}")
+            raise KernelError(
+                f"kernel {self.name!r} has {len(self.parameters)} parameters, not {len(given)}",
+                remedy="give a type for each parameter, in order",
+            )
         types = tuple(_type_of(value, p) for value, p in zip(given, self.parameters, strict=True))
         for parameter, t in zip(self.parameters, types, strict=True):
             parameter.check_type(t)
@@ -461,19 +584,34 @@ class Kernel(ByPath, KnownToNumba):
         A name stands for the parameter itself, or for all fields of a struct below it: ``s`` and ``s.pos``.
         """
         if not isinstance(names, Iterable):
-            raise MisuseError(f"active is a list of names of parameters, not {names!r}")
+            raise MisuseError(
+                f"active is a list of names of parameters, not {names!r}",
+                remedy="write active=['x'], or leave it out for all that have a gradient",
+            )
         names = [names] if isinstance(names, str) else list(names)
         leaves = flatten([p.name for p in self.parameters], types)
         found = {name: [i for i, leaf in enumerate(leaves) if f"{leaf.name}.".startswith(f"{name}.")] for name in names}
         unknown = [name for name, indices in found.items() if not indices]
         if unknown:
             known = ", ".join(leaf.name for leaf in leaves)
-            raise KernelError(f"kernel {self.name!r} has no parameter {unknown[0]!r}; it has {known}")
+            raise KernelError(
+                f"kernel {self.name!r} has no parameter {unknown[0]!r}; it has {known}",
+                remedy="take one of these names, or leave active out for all that have a gradient",
+            )
         return frozenset(i for indices in found.values() for i in indices)
 
 
 if sys.version_info < (3, 12):  # until then such a property has a lock for all kernels
     free_in_child(vars(Kernel)["parameters"].lock)
+
+
+_forward_mode: Callable[[Kernel], Kernel] | None = None
+
+
+def set_forward_mode(make: Callable[[Kernel], Kernel]) -> None:
+    """Say what makes :attr:`Kernel.jvp`."""
+    global _forward_mode
+    _forward_mode = make
 
 
 def _serves(program: Executable, block_dim: int) -> bool:
@@ -494,7 +632,7 @@ def _type_of(value: Any, parameter: Parameter) -> Argument:
         element = parameter.annotation.dtype if isinstance(parameter.annotation, ArrayAnnotation) else None
         try:
             return wrap(value, element)._type
-        except TypeError as error:
+        except (TypeError, ValueError) as error:
             raise parameter.error(str(error), "pass an array of the parameter's type") from None
     try:
         return resolve_type(value)

@@ -9,7 +9,7 @@ __all__ = ["give_back", "llvm_lock"]
 
 
 def llvm_lock() -> Any:
-    """The lock, or None as long as nobody has imported llvmlite."""
+    """The lock, or None as long as llvmlite is not imported."""
     library = getattr(sys.modules.get("llvmlite.binding.ffi"), "lib", None)
     return getattr(getattr(library, "_lock", None), "_lock", None)
 

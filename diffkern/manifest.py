@@ -15,8 +15,9 @@ from typing import Any, Literal
 from diffkern.errors import Loc
 
 __all__ = [
-    "DEFAULT_BLOCK_DIM", "Access", "Checks", "Conflict", "GpuResources", "Linear", "Manifest", "Parameter", "Shared",
-    "Site", "Stamp", "from_json", "to_json",
+    "DEFAULT_BLOCK_DIM", "Access", "Checks", "Conflict", "Form", "GpuResources", "Linear", "Log", "Manifest",
+    "Monomial", "Order", "Output", "Parameter", "RaceCheck", "Shared", "Site", "Stamp", "Touch", "Turn",
+    "from_json", "to_json",
 ]  # fmt: skip
 
 DEFAULT_BLOCK_DIM = 256
@@ -51,11 +52,13 @@ class Parameter:
     name, type
         Its name and the spelling of its type.
     role
-        A parameter of the kernel, a copy of what one held before the launch, or a cotangent.
+        A parameter of the kernel, the log of what its calls returned, a copy of what a parameter held before the
+        launch, or a cotangent.
     of
-        The kernel's parameter, fields of structs counted, that it is or belongs to.
+        The kernel's parameter, fields of structs counted, that it is or belongs to; those of the log are counted behind
+        them.
     argument
-        The kernel's argument that this is, or is a field of.
+        The kernel's argument that this is, or is a field of; of the log the number of arguments.
     align
         Bytes of which the address of a GPU's array has to be a multiple.
     whole
@@ -68,7 +71,7 @@ class Parameter:
 
     name: str
     type: str
-    role: Literal["param", "saved", "cotangent"]
+    role: Literal["param", "log", "saved", "cotangent"]
     of: int
     argument: int
     align: int | None = None
@@ -116,20 +119,115 @@ class Access:
 
 
 @dataclass(frozen=True)
+class Monomial:
+    """A product of numbers that a launch knows.
+
+    Attributes
+    ----------
+    factor
+        A number that is known before.
+    of
+        Parameter and axis of an extent; parameter and -1 of an integer argument.
+    """
+
+    factor: int
+    of: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Form:
+    """A linear form in integers of a thread, with sums of products as constant and coefficients."""
+
+    const: tuple[Monomial, ...]
+    terms: tuple[tuple[int, tuple[Monomial, ...]], ...] = ()
+
+
+@dataclass(frozen=True)
+class Order:
+    """What holds of a thread: one form is at most another, or equal to it.
+
+    With `divided`, the greater one is quotient times divisor plus remainder of the less one, which alone was computed.
+    """
+
+    less: Form
+    more: Form
+    equal: bool = False
+    divided: bool = False
+
+
+@dataclass(frozen=True)
+class Touch:
+    """An access as a launch can look at it.
+
+    Attributes
+    ----------
+    loc
+        Where it stands.
+    index
+        The index along each axis.
+    wrap
+        For each axis, whether a negative index counts from the end.
+    under
+        What holds of a thread that gets there, from the outside to the inside.
+    """
+
+    loc: Loc | None
+    index: tuple[Form, ...]
+    wrap: tuple[bool, ...]
+    under: tuple[Order, ...] = ()
+
+
+@dataclass(frozen=True)
+class RaceCheck:
+    """A load and a write that must not touch one element in two threads of a launch.
+
+    Attributes
+    ----------
+    array
+        The parameter.
+    load, write
+        The two accesses.
+    ranges
+        Least and greatest value of the integers of a thread; the first are the thread index, whose extents the launch
+        knows.
+    uniform
+        Those that are the same for all threads.
+    positive
+        Divisors, which have to be positive.
+    same_thread
+        Whether they must not touch one element in one thread either.
+    """
+
+    array: int
+    load: Touch
+    write: Touch
+    ranges: tuple[tuple[int, int], ...]
+    uniform: tuple[int, ...] = ()
+    positive: tuple[tuple[Monomial, ...], ...] = ()
+    same_thread: bool = False
+
+
+@dataclass(frozen=True)
 class Shared:
-    """An array that a block shares."""
+    """An array that is no parameter: one that a block shares, or one in an element of an array."""
 
     name: str
     ndim: int
+    in_element: bool = False
 
 
 @dataclass(frozen=True)
 class Site:
-    """Where a check stands, and the array it is for: a parameter or one that a block shares."""
+    """Where a check stands, and what it is for: a parameter, an array that a block shares, or an assertion.
+
+    ``number`` is whether the assertion says what a number becomes.
+    """
 
     loc: Loc | None
     array: int | None
     shared: Shared | None = None
+    assertion: str | None = None
+    number: bool = False
 
 
 @dataclass(frozen=True)
@@ -148,6 +246,51 @@ class Checks:
     kernel: str
     sites: tuple[Site, ...]
     stamps: tuple[Stamp, ...]
+
+
+@dataclass(frozen=True)
+class Output:
+    """A text that threads print, with fields for values, and the types of these."""
+
+    text: str
+    types: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Log:
+    """What a launch keeps for its adjoint: what atomic updates returned, or the values of loads.
+
+    Attributes
+    ----------
+    type
+        Of its elements.
+    calls
+        Slots of each thread; None where the launch decides, and they are counted before.
+    what, loc
+        The first of the updates or loads in words, and where it stands.
+    active
+        The parameters for whose adjoint it has the values of loads; None if it has what updates returned.
+    """
+
+    type: str
+    calls: int | None
+    what: str
+    loc: Loc | None
+    active: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Something by which a thread's results depend on how many threads came there before it.
+
+    Attributes
+    ----------
+    what, loc
+        It in words, and where it stands.
+    """
+
+    what: str
+    loc: Loc | None
 
 
 @dataclass(frozen=True)
@@ -174,16 +317,25 @@ class Manifest:
     tid_arity
         Axes of the grid that the kernel asks for.
     cost
-        Rough operations of one thread.
+        Rough operations of one thread; 0 where its threads have to run one after the other.
     params
         The parameters in the order of the argument block.
     reads, writes
         Parameters of the kernel that it reads and writes.
+    updated
+        Those of which it uses nothing: it only adds to them and the like, atomically.
+    added
+        Those of them that threads, on the CPU, add to anywhere and nothing else: with a copy for each chunk, no update
+        need be atomic.
     post
         Parameters whose contents after the launch the adjoint reads.
+    steering
+        Of an adjoint: arrays by whose elements the kernel decides what it executes, and which elements it accesses.
     accesses, alone
         What a launch is checked for: accesses that every thread makes; an array of which all threads change one element
         that they have read.
+    races
+        Of an adjoint: loads and writes of the kernel that must not race, for it to be right.
     blockwise, tiled
         Whether threads of a block work together; whether blocks are what is launched.
     block_dim, block_dim_fixed
@@ -192,6 +344,16 @@ class Manifest:
         The most threads of a block, and the fewest blocks of a multiprocessor.
     sites
         Number of uniform addresses that are accumulated to.
+    updates
+        Whether its threads update elements atomically, on the CPU: it can be told that they need not.
+    log
+        What a log of the atomic updates of a kernel would be like; of an adjoint, only if it reads one.
+    turn
+        The first atomic update whose result a kernel uses: another launch of it may give other results.
+    outputs
+        What threads print; the number of a place is its position here, and 1 more in the buffer.
+    by_id
+        Whether it looks at objects of the host by their ids, whose memory is no argument.
     title, target
         What it is in words, and what it is compiled for.
     """
@@ -201,17 +363,26 @@ class Manifest:
     params: tuple[Parameter, ...]
     reads: tuple[int, ...] = ()
     writes: tuple[int, ...] = ()
+    updated: tuple[int, ...] = ()
+    added: tuple[int, ...] = ()
     post: tuple[int, ...] = ()
+    steering: tuple[int, ...] = ()
     accesses: tuple[Access, ...] = ()
     alone: str | None = None
+    races: tuple[RaceCheck, ...] = ()
     blockwise: bool = False
     tiled: bool = False
     block_dim: int = DEFAULT_BLOCK_DIM
     block_dim_fixed: bool = False
     launch_bounds: tuple[int, int] | None = None
     sites: int = 0
+    updates: bool = False
     gpu: GpuResources | None = None
     checks: Checks | None = None
+    log: Log | None = None
+    turn: Turn | None = None
+    outputs: tuple[Output, ...] = ()
+    by_id: bool = False
     title: str = ""
     target: str = ""
 
@@ -225,10 +396,20 @@ class Manifest:
         """Of an adjoint, how threads race in the cotangent of each active parameter."""
         return {p.of: p.conflict for p in self.params if p.conflict is not None}
 
+    @functools.cached_property
+    def pointing(self) -> tuple[int, ...]:
+        """Parameters of the kernel whose elements hold arrays."""
+        return tuple(k for k, p in enumerate(self.params) if p.role == "param" and _holds_arrays(p.type))
+
     @property
     def is_adjoint(self) -> bool:
         """Whether it is the manifest of an adjoint."""
         return bool(self.conflicts)
+
+    @property
+    def reports(self) -> bool:
+        """Whether there is something to be looked at after each launch."""
+        return self.checks is not None or bool(self.outputs)
 
     @property
     def resources(self) -> GpuResources:
@@ -236,6 +417,11 @@ class Manifest:
         if self.gpu is None:
             raise AttributeError(f"a program for {self.target or 'a CPU'} takes nothing of a GPU")
         return self.gpu
+
+
+def _holds_arrays(spelling: str) -> bool:
+    """Whether a type is that of an array whose elements hold arrays."""
+    return spelling.startswith("array") and spelling.rpartition(",")[2].startswith("P")
 
 
 def to_json(fact: Any) -> Any:

@@ -9,18 +9,19 @@ from __future__ import annotations
 import inspect
 import json
 import textwrap
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from diffkern.errors import MisuseError
 from diffkern.launch_layout import Layout
 from diffkern.manifest import DEFAULT_BLOCK_DIM
 from diffkern.platforms import CUDA_COMPILERS, LLVM, NATIVE
 
-__all__ = ["FORWARD", "KernelOptions", "Mode", "Variant", "checked", "describe", "names"]
+__all__ = ["FORWARD", "Along", "KernelOptions", "Mode", "Variant", "checked", "describe", "names"]
 
-Mode = Literal["release", "debug"]
+Mode = Literal["release", "debug", "finite"]
+_T = TypeVar("_T")
 MAX_BLOCK_DIM = 1024
 """Most threads of a block."""
 
@@ -36,7 +37,7 @@ def _is_bool(value: Any) -> bool:
 
 
 def _is_mode(value: Any) -> bool:
-    return isinstance(value, str) and value in ("release", "debug")
+    return isinstance(value, str) and value in ("release", "debug", "finite")
 
 
 def _is_compiler(value: Any) -> bool:
@@ -78,11 +79,19 @@ class KernelOptions:
         "Memory per thread in which the adjoint keeps the state of loops; past it, states are computed again.",
         "kernel",
     )  # fmt: skip
-    mode: Literal["release", "debug"] | None = _option(
-        "'release' or 'debug'", _is_mode,
-        "Whether the programs check indices, integer divisions and stores while they run; ``dk.config.mode`` by "
-        "default.",
-        "kernel", in_key=False,
+    mode: Literal["release", "debug", "finite"] | None = _option(
+        "'release', 'debug' or 'finite'", _is_mode,
+        "Whether the programs check indices, integer divisions and stores while they run, or with ``\"finite\"`` also "
+        "that no number becomes infinite or NaN; ``dk.config.mode`` by default, or what ``dk.set_module_options`` says "
+        "for its module.",
+        "kernel", "module", in_key=False,
+    )  # fmt: skip
+    deterministic: bool | None = _option(
+        "True or False", _is_bool,
+        "Whether results are the same to the last bit from run to run: where they depend on the order of threads, "
+        "these run one after the other, and a program for a GPU is refused; by default what "
+        "``dk.set_module_options`` says for its module, or else ``dk.config.deterministic``.",
+        "kernel", "module", in_key=False,
     )  # fmt: skip
     enable_mathdx_gemm: bool | None = _option(
         "True or False", _is_bool,
@@ -108,14 +117,23 @@ class KernelOptions:
         "``kernel.source(target=\"cuda\")`` shows; ``dk.config.cuda_compiler`` by default.",
         "kernel", in_key=False,
     )  # fmt: skip
+    lanes: bool | None = _option(
+        "True or False", _is_bool,
+        "Whether neighbouring threads of a launch on a processor run in one vector register, where they can; by "
+        "default where that is likely to pay.",
+        "kernel",
+    )  # fmt: skip
     max_registers: int | None = _option(
         "a number of registers from 1 to 255", _is_register_count,
         "The most registers of a GPU that a thread may have; what does not fit lies in local memory.",
         "kernel",
     )  # fmt: skip
     fast_math: bool | None = _option(
-        "True or False", _is_bool, "Whether arithmetic may be reassociated and elementary functions be less exact."
-    )
+        "True or False", _is_bool,
+        "Whether arithmetic may be reassociated, divisions be products with reciprocals, and a GPU's elementary "
+        "functions be less exact; a GPU's program may then take it that no number is NaN or infinite.",
+        "kernel",
+    )  # fmt: skip
     lineinfo: bool | None = _option(
         "True or False", _is_bool, "Whether a GPU's machine code says which source line each instruction is of."
     )
@@ -128,6 +146,11 @@ class KernelOptions:
         for option in fields(self):
             if (value := getattr(self, option.name)) is not None:
                 checked(option.name, value, self.most_threads)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return an option that was given, or else a default."""
+        value = getattr(self, name, None)
+        return default if value is None else value
 
     @property
     def most_threads(self) -> int:
@@ -155,13 +178,72 @@ def checked(name: str, value: Any, most_threads: int = MAX_BLOCK_DIM, called: st
     """
     option = KernelOptions.__dataclass_fields__[name].metadata
     if not option["check"](value) or (name == "block_dim" and value > most_threads):
-        raise MisuseError(f"{called or name} is {option['wanted'].format(most=most_threads)}, not {value!r}")
+        raise MisuseError(
+            f"{called or name} is {option['wanted'].format(most=most_threads)}, not {value!r}",
+            remedy="write one of these, or leave it out",
+        )
     return value
 
 
 def names(where: str) -> tuple[str, ...]:
     """Return the options that are given in a place: ``"kernel"`` or ``"module"``."""
     return tuple(option.name for option in fields(KernelOptions) if where in option.metadata["where"])
+
+
+class Along(NamedTuple):
+    """How a kernel in forward mode takes tangents.
+
+    Attributes
+    ----------
+    arguments
+        Those that have tangents.
+    leading
+        How many arguments stand first. The tangents of these follow them, then the other arguments, then theirs.
+    """
+
+    arguments: tuple[int, ...]
+    leading: int
+
+    def parted(self, taken: Sequence[_T]) -> tuple[list[_T], list[_T]]:
+        """Return what belongs to the arguments and what belongs to their tangents, of what belongs to parameters."""
+        early = self.leading + sum(k < self.leading for k in self.arguments)
+        late = len(taken) - sum(k >= self.leading for k in self.arguments)
+        return [*taken[: self.leading], *taken[early:late]], [*taken[self.leading : early], *taken[late:]]
+
+    def own(self, taken: Sequence[_T]) -> list[_T]:
+        """Return what belongs to the arguments, of what belongs to parameters."""
+        return self.parted(taken)[0]
+
+    def joined(self, own: Sequence[_T], tangents: Sequence[_T]) -> list[_T]:
+        """Return what belongs to parameters, of what belongs to the arguments and to their tangents."""
+        early = sum(k < self.leading for k in self.arguments)
+        return [*own[: self.leading], *tangents[:early], *own[self.leading :], *tangents[early:]]
+
+
+class Batch(NamedTuple):
+    """How a kernel with an axis of examples takes them.
+
+    Attributes
+    ----------
+    arguments
+        Those that differ from example to example: arrays have an axis more, values are arrays of one axis.
+    values
+        Those of them that are values.
+    single
+        Whether a kernel that asks for no axis of threads has one thread for each example.
+    """
+
+    arguments: tuple[int, ...]
+    values: tuple[int, ...]
+    single: bool
+
+    def own(self, types: Sequence[Any]) -> list[Any]:
+        """Return the types of the arguments of one example, from those for a batch."""
+        own = list(types)
+        for k in self.arguments:
+            t = types[k]
+            own[k] = t.dtype if k in self.values else replace(t, ndim=t.ndim - 1)
+        return own
 
 
 @dataclass(frozen=True)
@@ -190,8 +272,18 @@ class Variant:
         Whether numbers are passed by reference.
     layout
         Of a kernel in numba's spelling: for which launches it is; None for kernels in diffkern's own.
+    log
+        Of the forward: whether it writes what its adjoint needs to a log, or only counts how much that is.
+    log_for
+        The parameters for whose adjoint that is the values of loads; None if it is what atomic updates return.
     compiler
         What compiles it, if it is for a GPU. It goes into the key with the versions of that compiler.
+    merged
+        Parameters to which a launch passes the array of another one, each with that one: they count as one parameter.
+    layers
+        What was made of the kernel, one after the other: forward mode, and how it takes tangents; an axis of examples.
+    deterministic
+        Whether its results are the same to the last bit from run to run.
     """
 
     options: KernelOptions = KernelOptions()
@@ -204,7 +296,12 @@ class Variant:
     may_alias: bool = True
     by_reference: bool = False
     layout: Layout | None = None
+    log: Literal["written", "counted"] | None = None
+    log_for: frozenset[int] | None = None
     compiler: str = LLVM
+    layers: tuple[Along | Batch, ...] = ()
+    merged: tuple[tuple[int, int], ...] = ()
+    deterministic: bool = False
 
     def __post_init__(self) -> None:
         if self.block_dim is None:
@@ -213,7 +310,7 @@ class Variant:
     @property
     def is_debug(self) -> bool:
         """Whether it checks what it does while it runs."""
-        return self.mode == "debug"
+        return self.mode != "release"
 
     def key(self) -> bytes:
         """Return what of it has a say in the code, besides direction and target, as text for a cache's key."""
@@ -222,6 +319,16 @@ class Variant:
         usual = {"mode": "release", "may_alias": True, "by_reference": False}
         if self.layout is not None:
             said["layout"] = self.layout
+        if self.deterministic:
+            said["deterministic"] = True
+        if self.layers:
+            said["layers"] = [(type(layer).__name__, *layer) for layer in self.layers]
+        if self.log is not None:
+            said["log"] = self.log
+        if self.merged:
+            said["merged"] = self.merged
+        if self.log_for is not None:
+            said["log_for"] = sorted(self.log_for)
         told = {name: value for name, value in said.items() if value != usual.get(name)}
         return json.dumps(told, sort_keys=True).encode()
 

@@ -2,123 +2,104 @@
 
 ::
 
-    lower_kernel   Python function + argument types -> typed IR              (frontend)
+    lower_kernel   Python function + argument types -> typed IR              (frontend; ad, lower, of layers)
     optimise       IR -> IR of the forward program                           (opt)
     prepare        IR -> normalised IR: what differentiation expects         (opt)
     differentiate  normalised IR + active parameters -> adjoint IR           (ad)
-    settle         adjoint IR -> adjoint IR with the ways it accumulates     (targets)
+    finalize       adjoint IR -> adjoint IR with the ways it accumulates     (targets)
 
-The passes of each step stand in a list; from here to the form that is emitted, a target gives the list (``lowering``).
+The passes of each step stand in a list (:mod:`~diffkern.passes`); from here to the form that is emitted, a target
+gives the list (``lowering``).
 :class:`~diffkern.compilation.Compilation` goes these ways for a kernel, on to a :class:`~diffkern.program.Program`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import accumulate
 
+from diffkern import passes
 from diffkern.ad.adjoint import Swept
 from diffkern.ad.derivative import Derivative
+from diffkern.ad.forward import with_tangents
+from diffkern.ad.inner import FuncDerivatives
+from diffkern.ad.overwritten import Overwritten, Reading, overwritten_values
 from diffkern.ad.reverse import reverse
-from diffkern.analysis.blocks import check_adjoint, check_blocks
+from diffkern.analysis.blocks import check_adjoint
 from diffkern.analysis.conflicts import analyse_conflicts
-from diffkern.analysis.thread_free import check_thread_free
+from diffkern.analysis.pointed import check_not_pointed
+from diffkern.frontend.derived import set_differentiators
 from diffkern.frontend.lowering import lower
 from diffkern.ir.clone import clone_function
-from diffkern.ir.nodes import Function
-from diffkern.ir.passes import PLAIN, Context, Pass, run
-from diffkern.ir.stages import ADJOINT, NORMAL, PRIMAL, PROGRAM, WRITTEN
+from diffkern.ir.nodes import Function, Op, Value
+from diffkern.ir.passes import PLAIN, Context, run
+from diffkern.ir.stages import ADJOINT, PRIMAL, PROGRAM, WRITTEN
 from diffkern.ir.structs import Argument
 from diffkern.ir.types import is_differentiable
-from diffkern.lower.marks import blocks_of_one, mark_threads, mark_unfused
-from diffkern.lower.updates import finalize_element_updates
-from diffkern.opt.cse import eliminate_common
-from diffkern.opt.dce import eliminate
-from diffkern.opt.fold import fold
-from diffkern.opt.hoist import hoist_integers
-from diffkern.opt.promote import promote
-from diffkern.opt.ranges import clear_wraps
-from diffkern.opt.sink import guard_singular, sink_singular
-from diffkern.opt.unroll import unroll
-from diffkern.options import FORWARD, Variant
+from diffkern.lower.batch import with_examples
+from diffkern.lower.nulls import has_nulls
+from diffkern.opt.reports import without_assertions, without_breakpoints, without_reports
+from diffkern.options import FORWARD, Batch, Variant
 from diffkern.targets import target_named
-
-COMPARABLE = (
-    Pass("fold", WRITTEN, WRITTEN, fold),
-    Pass("cse", WRITTEN, WRITTEN, eliminate_common),
-    Pass("ranges", WRITTEN, WRITTEN, partial(clear_wraps, bounds=True)),
-    Pass("hoist", WRITTEN, WRITTEN, hoist_integers),
-    Pass("cse-loads", WRITTEN, WRITTEN, partial(eliminate_common, loads=True)),
-)
-"""What makes equal indices one value, of a copy by which it is found out whether threads share elements."""
-
-WRITTEN_TO_PRIMAL = (
-    Pass("barriers", WRITTEN, WRITTEN, check_blocks),
-    Pass("updates", WRITTEN, PRIMAL, partial(finalize_element_updates, simplify=partial(run, COMPARABLE))),
-    Pass("threads", PRIMAL, PRIMAL, mark_threads),
-    Pass("unfused", PRIMAL, PRIMAL, mark_unfused),
-)
-ONE_THREAD = (Pass("blocks-of-one", PRIMAL, PRIMAL, blocks_of_one),)
-"""For targets on which a block that works on tiles is one thread."""
-
-ONE_CALL = (
-    Pass("threads", WRITTEN, WRITTEN, check_thread_free),
-    Pass("updates", WRITTEN, PRIMAL, partial(finalize_element_updates, simplify=partial(run, COMPARABLE))),
-    Pass("unfused", PRIMAL, PRIMAL, mark_unfused),
-)
-"""For a func that no kernel calls (:mod:`diffkern.device_functions`)."""
-
-FOLD = Pass("fold", PRIMAL, PRIMAL, fold)
-UNROLL = Pass("unroll", PRIMAL, PRIMAL, unroll)
-CSE = Pass("cse", PRIMAL, PRIMAL, eliminate_common)
-CSE_LOADS = Pass("cse-loads", PRIMAL, PRIMAL, partial(eliminate_common, loads=True))
-RANGES = Pass("ranges", PRIMAL, PRIMAL, clear_wraps)
-HOIST = Pass("hoist", PRIMAL, PRIMAL, hoist_integers)
-PROMOTE = Pass("promote", PRIMAL, PRIMAL, promote)
-DCE = Pass("dce", PRIMAL, PRIMAL, eliminate)
-SINK = Pass("sink", PRIMAL, NORMAL, sink_singular)  # last: sharing would undo it
-DCE_NORMAL = Pass("dce", NORMAL, NORMAL, eliminate)
-
-OPTIMISE = (FOLD, CSE, RANGES, DCE)
-NORMALISE = (FOLD, UNROLL, CSE, RANGES, HOIST, CSE_LOADS, PROMOTE, DCE, CSE_LOADS, DCE, SINK, DCE_NORMAL)
-NORMALISE_MAP = (FOLD, UNROLL, CSE, DCE, SINK, Pass("guard", NORMAL, NORMAL, guard_singular), DCE_NORMAL)
-"""For the function of a map of tiles."""
-
-
-def tidy(swept: Swept) -> Swept:
-    """Clean up behind a sweep, in place; until then the function is of no stage."""
-    shared = (swept.remove_dead_replays, eliminate, swept.merge_barriers, swept.allocate)
-    for step in (*(shared if swept.memory is not None else ()), eliminate):
-        step(swept.fn)
-    return swept
-
-
-CLEAN = (
-    Pass("fold", ADJOINT, ADJOINT, fold),
-    Pass("cse-loads", ADJOINT, ADJOINT, partial(eliminate_common, loads=True)),
-    Pass("dce", ADJOINT, ADJOINT, eliminate),
-)
 
 
 def lower_kernel(
-    pyfunc: Callable[..., object], types: Sequence[Argument], variant: Variant = FORWARD, context: Context | None = None
+    pyfunc: Callable[..., object],
+    types: Sequence[Argument],
+    variant: Variant = FORWARD,
+    context: Context | None = None,
+    *,
+    stops: bool = False,
 ) -> Function:
-    """Typed IR of a kernel."""
+    """Typed IR of a kernel; ``stops``: with the places where a debugger stops."""
     simt, context = target_named(variant.target, variant.compiler).simt, context or Context(verify=variant.is_debug)
     block_dim = (variant.block_dim if simt else None) or 1
-    fn = context.done("lower", WRITTEN, lower(pyfunc, types, block_dim=block_dim, layout=variant.layout))
-    return run(WRITTEN_TO_PRIMAL if simt else WRITTEN_TO_PRIMAL + ONE_THREAD, fn, context)
+    taken = [*accumulate(reversed(variant.layers), lambda given, layer: layer.own(given), initial=types)]
+    written = lower(pyfunc, taken.pop(), block_dim=block_dim, layout=variant.layout, checked=variant.is_debug)
+    written = written if stops else without_breakpoints(written)
+    fn = context.done("lower", WRITTEN, written if variant.is_debug else without_assertions(written))
+    if has_nulls(fn) and not variant.is_debug:
+        run(passes.NULLS, fn, context)
+    fn = run(passes.WRITTEN_TO_PRIMAL if simt else (*passes.WRITTEN_TO_PRIMAL, passes.ONE_THREAD), fn, context)
+    for layer, given in zip(variant.layers, reversed(taken), strict=True):
+        if isinstance(layer, Batch):
+            fn = context.done("batch", PRIMAL, with_examples(fn, layer, given))
+        else:
+            check_not_pointed(fn)
+            own, tangents = layer.parted(given)
+            pairs = tuple(zip(layer.arguments, tangents, strict=True))
+            fn = context.done("forward", PRIMAL, with_tangents(fn, own, pairs, FUNCS.tools, layer.leading))
+    return fn
 
 
 def optimise(fn: Function, context: Context = PLAIN) -> Function:
     """The forward program of a kernel, in place."""
-    return run(OPTIMISE, fn, context)
+    return run(passes.OPTIMISE, fn, context)
 
 
 def prepare(fn: Function, context: Context = PLAIN) -> Function:
-    """A normalised copy of a kernel."""
-    return run(NORMALISE, clone_function(fn), context)
+    """A normalised copy of a kernel, which reports nothing: its forward program has done so."""
+    return run(passes.NORMALISE, without_reports(clone_function(fn)), context)
+
+
+def log_values(
+    fn: Function,
+    active: Iterable[int],
+    variant: Variant = FORWARD,
+    slots: int | None = None,
+    context: Context | None = None,
+) -> tuple[Overwritten, Swept]:
+    """What a kernel overwrites and its adjoint needs, and that adjoint as :func:`differentiate` goes on with it.
+
+    An AutodiffError says why it cannot be logged, or why the gradient cannot be proved right.
+    """
+
+    def sweep(reading: Reading) -> Swept:
+        return _sweep(reading.fn, active, variant, slots, reading.logged)
+
+    return overwritten_values(run(passes.NORMALISE, clone_function(fn), context or PLAIN), sweep)
 
 
 def differentiate(
@@ -132,19 +113,38 @@ def differentiate(
 
     ``slots`` is how many states a loop keeps, instead of as many as fit into memory.
     """
-    target, context = target_named(variant.target, variant.compiler), context or Context(verify=variant.is_debug)
+    return finish(_sweep(fn, active, variant, slots), variant, context)
+
+
+def _sweep(
+    fn: Function, active: Iterable[int], variant: Variant, slots: int | None, logged: Mapping[Op, Value] | None = None
+) -> Swept:
+    """The reverse sweep through a prepared function, tidied up."""
+    target = target_named(variant.target, variant.compiler)
     budget = target.stack_budget(variant.options.stack_bytes, slots)
     chosen = sorted(k for k in active if is_differentiable(fn.params[k].type))
-    adjoint = tidy(reverse(fn, chosen, budget, partial(run, NORMALISE_MAP))).adjoint()
-    run(CLEAN, context.done("reverse", ADJOINT, adjoint.fn), context)
+    return reverse(fn, chosen, budget, partial(run, passes.NORMALISE_MAP), logged or {}).tidied()
+
+
+def finish(swept: Swept, variant: Variant = FORWARD, context: Context | None = None) -> Derivative:
+    """The adjoint that a reverse sweep has led to."""
+    target, context = target_named(variant.target, variant.compiler), context or Context(verify=variant.is_debug)
+    adjoint = swept.adjoint()
+    run(passes.CLEAN, context.done("reverse", ADJOINT, adjoint.fn), context)
     check_adjoint(adjoint.fn, target.shared_bytes)
     conflicts = analyse_conflicts(adjoint.fn, adjoint.buffers)
     context.done("conflicts", PROGRAM, adjoint.fn)
     return Derivative(adjoint, tuple(conflicts))
 
 
-def settle(d: Derivative, variant: Variant = FORWARD, context: Context = PLAIN) -> Derivative:
+_ONE_CALL, _MAP, _CLEAN = (partial(run, p) for p in (passes.ONE_CALL, passes.NORMALISE_MAP, passes.CLEAN))
+FUNCS = FuncDerivatives(_ONE_CALL, prepare, optimise, simplify=_MAP, clean=_CLEAN)
+set_differentiators(FUNCS.derivative, FUNCS.tangents)
+
+
+def finalize(d: Derivative, variant: Variant = FORWARD, context: Context = PLAIN) -> Derivative:
     """The adjoint, in place, with the modes of its accumulations as its target needs them."""
-    conflicts = target_named(variant.target, variant.compiler).settle(d.fn, d.buffers, d.conflicts, variant.accumulate)
+    target = target_named(variant.target, variant.compiler)
+    conflicts = target.finalize(d.fn, d.buffers, d.conflicts, variant.accumulate)
     context.done("accumulations", PROGRAM, d.fn)
     return replace(d, conflicts=conflicts)

@@ -314,6 +314,9 @@ FAMILIES: tuple[Family, ...] = (
 )  # fmt: skip
 """The registry of targets."""
 
+LINKER: Final = _NUMBA_CUDA.name
+"""What compiles programs for GPUs into which a library's LTO code is linked."""
+
 CUDA_COMPILERS: Final = (LLVM, *(other.name for family in FAMILIES for other in family.others))
 """What a kernel's programs for GPUs can be compiled by."""
 

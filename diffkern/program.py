@@ -15,14 +15,16 @@ from diffkern.analysis.blocks import is_simt
 from diffkern.analysis.cost import thread_cost
 from diffkern.analysis.coverage import overwritten_whole
 from diffkern.analysis.extents import certain_extents, update_by_all
+from diffkern.analysis.steering import steering
+from diffkern.analysis.sums import used_values
 from diffkern.analysis.writers import one_writer_each
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.structs import Argument, leaves
-from diffkern.ir.types import SHARED, Array
-from diffkern.manifest import Checks, Conflict, Manifest, Parameter, Shared, Site, Stamp
-from diffkern.ops.memory import ATOMICS, LOADS, WRITES
+from diffkern.ir.types import HELD, SHARED, Array
+from diffkern.manifest import Checks, Conflict, Log, Manifest, Output, Parameter, Shared, Site, Stamp, Turn
+from diffkern.ops.memory import ACCESSES, ATOMICS, LOADS, WRITES
 
-__all__ = ["Program", "adjoint_manifest", "checks", "forward_manifest"]
+__all__ = ["Program", "adjoint_manifest", "checks", "forward_manifest", "outputs"]
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,14 @@ class Program:
     files: Mapping[str, bytes] = field(default_factory=dict)
 
 
-def forward_manifest(fn: Function, types: Sequence[Argument], forward: Function, is_debug: bool) -> Manifest:
+def forward_manifest(
+    fn: Function,
+    types: Sequence[Argument],
+    forward: Function,
+    is_debug: bool,
+    log: Log | None = None,
+    turn: Turn | None = None,
+) -> Manifest:
     """The facts of a forward program.
 
     Parameters
@@ -62,31 +71,50 @@ def forward_manifest(fn: Function, types: Sequence[Argument], forward: Function,
     forward
         The function before values became references.
     is_debug
-        Whether the program looks at each access itself; a launch is not checked for them before it runs then.
+        Whether the program looks at each access itself; a launch is not checked for them before it runs then. Nor is
+        one with a log, which was checked as one without.
+    log
+        What a log of its calls would be like.
+    turn
+        The first atomic update whose result the kernel uses.
     """
     common = update_by_all(forward)
     arguments, whole, read = _arguments(types), overwritten_whole(fn), _shapes_read(fn)
+    own, outside = len(arguments), len(types)
     return Manifest(
         tid_arity=fn.tid_arity,
         cost=float(thread_cost(fn)),
         params=tuple(
             Parameter(p.name, str(p.type), "param", k, arguments[k], whole=whole.get(k), shape_read=p in read)
+            if k < own
+            else Parameter(p.name, str(p.type), "log", k, outside)
             for k, p in enumerate(fn.params)
         ),
-        **_accessed(fn),
-        accesses=() if is_debug else certain_extents(forward),
+        **_accessed(fn, own),
+        accesses=() if is_debug or own < len(fn.params) else certain_extents(forward),
         alone=None if common is None else common.operands[0].name,
         blockwise=is_simt(fn),
+        log=log,
+        turn=turn,
+        by_id=any(op.name == "peek" or _is_pointing(op) for op in walk(fn.body)),
     )
 
 
 def adjoint_manifest(
-    fn: Function, types: Sequence[Argument], primal: Function, adjoint: Adjoint, conflicts: Sequence[Conflict]
+    fn: Function,
+    types: Sequence[Argument],
+    primal: Function,
+    adjoint: Adjoint,
+    conflicts: Sequence[Conflict],
+    log: Log | None,
 ) -> Manifest:
     """The facts of an adjoint program; there is a conflict for each cotangent."""
-    arguments = _arguments(types)
-    roles: list[tuple[Literal["param", "saved", "cotangent"], int, Conflict | None]] = [
-        *(("param", k, None) for k in range(len(primal.params))),
+    arguments, own, steers = _arguments(types), len(primal.params), steering(primal)
+    logged = range(own, len(fn.params) - len(adjoint.saved) - len(adjoint.cotangents))
+    arguments += [len(types)] * len(logged)
+    roles: list[tuple[Literal["param", "log", "saved", "cotangent"], int, Conflict | None]] = [
+        *(("param", k, None) for k in range(own)),
+        *(("log", k, None) for k in logged),
         *(("saved", k, None) for k in adjoint.saved),
         *(("cotangent", k, conflict) for k, conflict in zip(adjoint.cotangents, conflicts, strict=True)),
     ]
@@ -97,9 +125,12 @@ def adjoint_manifest(
             Parameter(p.name, str(p.type), role, of, arguments[of], conflict=conflict)
             for p, (role, of, conflict) in zip(fn.params, roles, strict=True)
         ),
-        **_accessed(primal),
-        post=tuple(k for k in adjoint.final if isinstance(fn.params[k].type, Array)),
+        **_accessed(primal, own),
+        post=tuple(k for k in adjoint.final if k < own and isinstance(fn.params[k].type, Array)),
+        steering=tuple(k for k, p in enumerate(primal.params) if p in steers),
+        races=adjoint.races,
         blockwise=is_simt(fn),
+        log=log,
     )
 
 
@@ -110,28 +141,64 @@ def checks(fn: Function, kernel: str, sites: Iterable[Op], stamped: Iterable[Val
     proved = one_writer_each(fn)
     return Checks(
         kernel,
-        tuple(Site(op.loc, position.get(op.operands[0]) if op.operands else None, _shared_array(op)) for op in sites),
+        tuple(
+            Site(
+                op.loc,
+                _position(op, fn.params) if op.operands else None,
+                _shared_array(op),
+                op.attrs["text"] if op.name == "assertion" else None,
+                bool(op.attrs.get("number")),
+            )
+            for op in sites
+        ),
         tuple(Stamp(position[p], fields[position[p]].offset - abi.HEADER_SIZE, p in proved) for p in stamped),
     )
 
 
-def _shared_array(op: Op) -> Shared | None:
-    """Of an access to an array that a block shares: its name and number of axes."""
+def outputs(printed: Iterable[Op]) -> tuple[Output, ...]:
+    """What each op that prints writes."""
+    return tuple(Output(op.attrs["text"], tuple(str(v.type) for v in op.operands)) for op in printed)
+
+
+def _is_pointing(op: Op) -> bool:
+    """Whether an op accesses an array in an element of an array."""
     t = op.operands[0].type if op.operands else None
-    return Shared(op.operands[0].name, t.ndim) if isinstance(t, Array) and t.layout == SHARED else None
+    return isinstance(t, Array) and t.outer > 0 and op.name in ACCESSES
 
 
-def _accessed(fn: Function) -> dict[str, Any]:
-    position = {p: k for k, p in enumerate(fn.params)}
-    reads, writes = set(), set()
+def _position(op: Op, params: Sequence[Value]) -> int | None:
+    """Of an access to a parameter, or to the descriptors that it holds, which one it is."""
+    array = op.operands[0]
+    return next((k for k, p in enumerate(params) if p is array or _holds(p, array)), None)
+
+
+def _holds(p: Value, array: Value) -> bool:
+    return isinstance(p.type, Array) and p.type.outer > 0 and (p.name, p.type.held) == (array.name, array.type)
+
+
+def _shared_array(op: Op) -> Shared | None:
+    """Of an access to an array that is no parameter: its name and number of axes."""
+    t = op.operands[0].type if op.operands else None
+    if not isinstance(t, Array) or t.layout not in (SHARED, HELD):
+        return None
+    return Shared(op.operands[0].name, t.ndim, t.layout == HELD)
+
+
+def _accessed(fn: Function, own: int) -> dict[str, Any]:
+    """What is read and written of the first parameters, so many, and which of these are only updated."""
+    position = {p: k for k, p in enumerate(fn.params[:own])}
+    used = used_values(fn)
+    reads, writes, known = set(), set(), set()
     for op in walk(fn.body):
         if op.operands[:1] and op.operands[0] not in position:
-            continue  # memory of a block
+            continue  # memory of a block, or a log
         if op.name in LOADS | ATOMICS:
             reads.add(position[op.operands[0]])
+            if op.name in LOADS or not used.isdisjoint(op.results):
+                known.add(position[op.operands[0]])
         if op.name in WRITES:
             writes.add(position[op.operands[0]])
-    return {"reads": tuple(sorted(reads)), "writes": tuple(sorted(writes))}
+    return {"reads": tuple(sorted(reads)), "writes": tuple(sorted(writes)), "updated": tuple(sorted(reads - known))}
 
 
 def _arguments(types: Sequence[Argument]) -> list[int]:

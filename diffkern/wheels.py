@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import importlib.metadata
 import importlib.util
 import os
 from collections.abc import Iterator
@@ -46,12 +45,14 @@ def distributions(pattern: str) -> tuple[str, ...]:
 
 def places(pattern: str) -> Iterator[Path]:
     """Yield the files of a name, a key of the table of wheels, in the order in which Python finds their wheels."""
+    from importlib.metadata import PackageNotFoundError, files
+
     for wheel in _WHEELS[pattern]:
         try:
-            files = importlib.metadata.files(wheel) or []
-        except importlib.metadata.PackageNotFoundError:
+            known = files(wheel) or []
+        except PackageNotFoundError:
             continue
-        for file in files:
+        for file in known:
             if file.match(pattern):
                 yield Path(str(file.locate()))
     # Also of wheels that were unpacked without what describes them.

@@ -210,3 +210,33 @@ def rotating_values(x: f1, y: f1, n: int):
         total += mine
         dk.syncthreads()
     y[i] = total
+
+
+def windows(x: np.ndarray, y: np.ndarray) -> list[np.ndarray]:
+    rows = x.reshape(2, 4)
+    last = np.stack([np.roll(rows, -k, axis=1) for k in range(3)], axis=2)
+    scaled = last * rows[:, :, None]
+    return [x, (scaled.sum(axis=2) + scaled[:, ::-1, 1] + 2 * last[:, :, 2]).ravel()]
+
+
+@case(8, block_dim=4, arguments=lambda: [floats(8), empty(8)], expected=windows)
+def arrays_of_threads(x: f1, y: f1):
+    """Each thread has arrays for itself, which it keeps across barriers."""
+    i, t, size = dk.tid(), dk.thread_index(), dk.block_dim()
+    s = dk.shared_array(4, float)
+    window = dk.zeros(3, dtype=float)
+    pairs = dk.zeros((2, 1), dtype=dk.vec2)
+    s[t] = x[i]
+    dk.syncthreads()
+    for k in range(3):
+        window[k] = s[(t + k) % size]
+    pairs[1, 0] = dk.vec2(window[2], window[t % 3])
+    dk.syncthreads()
+    for k in range(3):
+        window[k] *= x[i]
+        s[t] = window[k]
+        dk.syncthreads()
+        if k == 1:
+            pairs[k, 0][1] = s[size - 1 - t]
+        dk.syncthreads()
+    y[i] = window[0] + window[1] + window[2] + pairs[1, 0][1] + 2.0 * pairs[1, 0][0]

@@ -78,7 +78,7 @@ class InTurns:
     Parameters
     ----------
     fn
-        The function. The modes of an adjoint's accumulations must be settled for a GPU.
+        The function. The modes of an adjoint's accumulations must be final for a GPU.
     block_dim, blocks
         The grid; threads stride over the launch.
     seed

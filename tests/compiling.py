@@ -14,16 +14,6 @@ def compile_function(fn: Function, symbol: str, target: str = "native", **settin
     return target_named(target).compile(fn, symbol, Settings(**settings))
 
 
-def by_nvidia(fn: Function, symbol: str, arch: str = "sm_90", **settings: Any) -> bytes:
-    """The cubin of a function that NVIDIA's compilers make, as of one that calls a library."""
-    from diffkern.targets.cuda import toolchain
-
-    return toolchain.assemble(toolchain.link([lto_code(fn, symbol, arch, **settings)], arch, symbol), arch, symbol)
-
-
-def lto_code(fn: Function, symbol: str, arch: str = "sm_90", **settings: Any) -> bytes:
-    """The LTO code of a function for a GPU."""
-    from diffkern.targets.cuda import toolchain
-    from diffkern.targets.cuda.compiler import CudaTarget
-
-    return toolchain.ltoir(CudaTarget(arch).emit(fn, symbol, Settings(**settings)).module, symbol, arch)
+def by_numba(fn: Function, symbol: str, arch: str = "sm_90", **settings: Any) -> bytes:
+    """The cubin of a function that goes by LTO code, as one does that calls a library."""
+    return target_named(arch, "numba").compile(fn, symbol, Settings(**settings)).code

@@ -8,6 +8,7 @@ asks for N examples per property instead of the default.
 from __future__ import annotations
 
 import ctypes
+import gc
 import importlib
 import os
 import shutil
@@ -54,12 +55,18 @@ def pytest_report_header() -> str:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="also run the tests marked 'full'")
+    parser.addoption("--lanes", choices=("on", "off"), help="run threads in lanes wherever they can, or nowhere")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     # A shell ignores Ctrl-C in what it starts in the background, and so would the tests of Ctrl-C and their children.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if (lanes := config.getoption("--lanes")) is not None:
+        from support import lanes as lanes_of_tests
+
+        os.environ[lanes_of_tests.VARIABLE] = lanes
+        lanes_of_tests.force()
     # Making a matrix product takes minutes of processor time: tests that want one say so.
     os.environ["DIFFKERN_ENABLE_MATHDX_GEMM"] = "0"
     runtime_config.enable_mathdx_gemm = False
@@ -77,6 +84,13 @@ def products_made(directory: Path) -> list[str]:
 
 
 @pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Leave what a file of tests has made out of later collections: fake drivers collect at each change."""
+    if nextitem is None or nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     config = session.config
     if hasattr(config, "workerinput") or config.getoption("--full"):

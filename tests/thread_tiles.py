@@ -28,3 +28,14 @@ def ordered(x: f1, y: f1, count: dk.array(dtype=int)):
     dk.tile_sort(keys, places)
     y[i] = dk.untile(places) + 100.0 * float(dk.block_dim())
     dk.atomic_add(count, 0, 1)
+
+
+@dk.kernel
+def reversed_by_stack(x: f1, kept: f1, y: f1):
+    """The items of a block that are kept, from the last one to the first, behind them zeros."""
+    i = dk.tid()
+    s = dk.tile_stack(4, float)
+    dk.tile_stack_push(s, x[i], kept[i] > 0.0)
+    item, place = dk.tile_stack_pop(s)
+    if place >= 0:
+        y[i] = item

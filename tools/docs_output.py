@@ -20,7 +20,9 @@ from diffkern.cli import command as cli
 from diffkern.cuda.names import DIFFERENT, INSTEAD, OWN
 from diffkern.cuda.types import TYPES
 from diffkern.lang.intrinsics import INTRINSICS, Intrinsic
+from diffkern.lang.library import Composed
 from diffkern.ops.table import all_ops
+from diffkern.warp.absent import INSTEAD as NOT_OF_WARP
 
 ROOT = Path(__file__).resolve().parents[1]
 GENERATED = ROOT / "docs" / "generated"
@@ -54,10 +56,20 @@ def mistakes() -> str:
     return "\n".join(parts)
 
 
+_TITLES = {
+    "complexes": "Complex numbers",
+    "quaternions": "Quaternions",
+    "transforms": "Transforms",
+    "spatial": "Spatial vectors",
+    "hash_grids": "Hash grids",
+}
+"""Families of built-ins by the module of the library that defines them, but for numbers, vectors and matrices."""
+
+
 def builtins() -> str:
     """The entries of the built-in functions, by family."""
     families: dict[str, list[str]] = {
-        title: [] for title in ("Numbers", "Vectors and matrices", "Threads and memory", "Tiles")
+        title: [] for title in ("Numbers", "Vectors and matrices", *_TITLES.values(), "Threads and memory", "Tiles")
     }
     for name in sorted(INTRINSICS):
         families[_family(name)].append(_entry(name, INTRINSICS[name]))
@@ -65,7 +77,13 @@ def builtins() -> str:
 
 
 def _family(name: str) -> str:
-    row = all_ops().get(name)
+    row, function = all_ops().get(name), INTRINSICS[name]
+    if name == "complex":
+        return "Complex numbers"
+    if isinstance(function, Composed):
+        return _TITLES.get(
+            function.module, "Numbers" if function.module in ("numbers", "search") else "Vectors and matrices"
+        )
     if name.startswith(("tile", "untile")):
         return "Tiles"
     if name.startswith(("atomic", "shared")) or name in (
@@ -80,7 +98,7 @@ def _family(name: str) -> str:
     return "Vectors and matrices" if name in vectors or row is not None and row.family == "composite" else "Numbers"
 
 
-def _entry(name: str, intrinsic: Intrinsic) -> str:
+def _entry(name: str, intrinsic: Intrinsic | Composed) -> str:
     config = Config(napoleon_use_param=False, napoleon_use_rtype=False)
     text = str(NumpyDocstring(str(intrinsic.__doc__).split("\n\n", 1)[1], config, what="function"))
     text = text.replace(".. rubric:: Notes\n\nDerivative:", ":Derivative:").replace(".. rubric:: Examples\n\n", "")
@@ -104,6 +122,15 @@ def numba_names() -> str:
     )
 
 
+def warp_names() -> str:
+    """The names of Warp's that are not there, with what to take instead, as a table."""
+    by_reason: dict[str, list[str]] = {}
+    for name, text in NOT_OF_WARP.items():
+        by_reason.setdefault(text, []).append(f"``{name}``")
+    rows = "".join(f"   * - {', '.join(sorted(names))}\n     - {text}\n" for text, names in by_reason.items())
+    return f".. list-table::\n   :header-rows: 1\n   :widths: 60 40\n\n   * - not there\n     - take instead\n{rows}"
+
+
 def _block(language: str, text: str) -> str:
     lines = "\n".join(f"   {line}".rstrip() for line in text.rstrip().splitlines())
     return f".. code-block:: {language}\n\n{lines}\n\n"
@@ -119,6 +146,7 @@ def texts() -> dict[str, str]:
         "exported_main.txt": exported[exported.index("def launch(") :],
         "first_kernel_ir.txt": printed(snippets, "inspect", "first_kernel.py:spring_energy", "--ir"),
         "numba_names.inc": numba_names(),
+        "warp_names.inc": warp_names(),
         "flood_forward.txt": printed(examples, "inspect", "flood.py:flow"),
         "flood_adjoint.txt": printed(examples, "inspect", "flood.py:flow", "--adjoint"),
     }

@@ -17,6 +17,7 @@ from diffkern.ir.types import Kind, Mat
 from diffkern.lang.annotations import ArrayOf
 from diffkern.lang.dtypes import CompositeType, DType
 from diffkern.lang.intrinsics import INTRINSICS, Intrinsic
+from diffkern.lang.library import Composed
 from diffkern.ops.table import all_ops
 
 PACKAGE = Path(__file__).parents[1] / "diffkern"
@@ -83,7 +84,7 @@ _PARAMETER = re.compile(r"(\w+)(=[^,]+)?")
 
 def stub() -> str:
     """The text of the stub."""
-    names = {**lang.public_names(), **INTRINSICS}
+    names = {**lang.public_names(), **lang.COMPOSITES, **INTRINSICS}
     body = [*_imports(), _CLASSES]
     for name, value in names.items():
         body.extend(_declaration(name, value))
@@ -104,7 +105,7 @@ def _imports() -> Iterator[str]:
 
 
 def _declaration(name: str, value: object) -> Iterator[str]:
-    if isinstance(value, Intrinsic):
+    if isinstance(value, (Intrinsic, Composed)):
         yield from _function(name, value)
     elif isinstance(value, DType):
         python = {Kind.BOOL: "bool", Kind.FLOAT: "float"}.get(value.ir.kind, "int")
@@ -124,8 +125,9 @@ def _declaration(name: str, value: object) -> Iterator[str]:
         yield f"{name}: Any"
 
 
-def _function(name: str, built_in: Intrinsic) -> Iterator[str]:
-    result = _RESULTS.get(name, "Any")
+def _function(name: str, built_in: Intrinsic | Composed) -> Iterator[str]:
+    returns = built_in.entry.returns if isinstance(built_in, Composed) else ""
+    result = {"float": "float", "int": "int", "bool": "bool"}.get(returns, _RESULTS.get(name, "Any"))
     of_a_float = any(row.name == name and row.elementary and row.arity == 1 for row in all_ops().values())
     yield f"def {name}({_parameters(built_in.signature, 'float' if of_a_float else 'Any')}) -> {result}:"
     lines = (built_in.__doc__ or "").splitlines()

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import is_differentiable
-from diffkern.ir.views import Access, Loop, While, loop
+from diffkern.ir.views import Access, Loop, Ruled, Slot, While, loop
 from diffkern.ops.memory import ATOMICS, LOADS, STORES
 from diffkern.ops.row import Diff
 from diffkern.ops.table import lookup
@@ -23,7 +23,11 @@ class Activity:
         self.roots = frozenset(active)
         self.varied: set[Value] = {p for p in self.roots if is_differentiable(p.type)}
         self.useful: set[Value] = set(fn.body.yields)
-        self._forward(fn.body)
+        self._kept: set[tuple[Value, int]] = set()  # the fields of loop stacks to which varied values are written
+        kept = -1
+        while len(self._kept) > kept:
+            kept = len(self._kept)
+            self._forward(fn.body)
         self._backward(fn.body)
 
     def active(self, v: Value) -> bool:
@@ -40,16 +44,31 @@ class Activity:
     def _forward(self, region: Region) -> None:
         for op in region.ops:
             if op.name in LOADS | ATOMICS:
-                if Access(op).array in self.roots and is_differentiable(op.results[0].type):
+                seen = Access(op).array in self.roots and not op.attrs.get("opaque")
+                if seen and is_differentiable(op.results[0].type):
                     self.varied.add(op.results[0])
             elif op.name == "if":
                 for sub in op.regions:
                     self._forward(sub)
                     self._vary(op.results, sub.yields)
+            elif op.name == "ruled":
+                self._forward_ruled(Ruled(op))
+            elif op.name == "stack_set":
+                varied = (k for k, v in enumerate(Slot(op).values) if v in self.varied)
+                self._kept.update((Slot(op).stack, k) for k in varied)
+            elif op.name == "stack_get":
+                if (Slot(op).stack, op.attrs["field"]) in self._kept:
+                    self.varied.add(op.result)
             elif op.regions:
                 self._forward_loop(loop(op))
             elif lookup(op.name).diff is Diff.RULE and any(v in self.varied for v in op.operands):
                 self.varied.update(r for r in op.results if is_differentiable(r.type))
+
+    def _forward_ruled(self, call: Ruled) -> None:
+        if call.derivative is None:
+            self._vary(call.op.results, call.returned)
+        elif any(v in self.varied for v in call.inputs) or any(a in self.roots for a in call.arrays):
+            self.varied.update(r for r in call.op.results if is_differentiable(r.type))
 
     def _forward_loop(self, loop: Loop) -> None:
         self._vary(loop.carried, loop.init)
@@ -71,16 +90,24 @@ class Activity:
     def _backward(self, region: Region) -> None:
         for op in reversed(region.ops):
             if op.name in STORES | ATOMICS:
-                if Access(op).array in self.roots:
+                if Access(op).array in self.roots and not op.attrs.get("opaque"):
                     self.useful.add(Access(op).value)
             elif op.name == "if":
                 for sub in op.regions:
                     self._use(sub.yields, op.results)
                     self._backward(sub)
+            elif op.name == "ruled":
+                self._backward_ruled(Ruled(op))
             elif op.regions:
                 self._backward_loop(loop(op))
             elif lookup(op.name).diff is Diff.RULE and any(r in self.useful for r in op.results):
                 self.useful.update(op.operands)
+
+    def _backward_ruled(self, call: Ruled) -> None:
+        if call.derivative is None:
+            self._use(call.returned, call.op.results)
+        elif any(r in self.useful for r in call.op.results) or any(a in self.roots for a in call.arrays):
+            self.useful.update(call.inputs)
 
     def _backward_loop(self, loop: Loop) -> None:
         self._use(loop.yields, loop.results)

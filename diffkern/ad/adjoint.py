@@ -1,6 +1,6 @@
 """What reverse mode makes of a kernel.
 
-In: a function as the sweep has left it. Out: the :class:`Adjoint`, after the passes that ``pipeline.tidy`` lists.
+In: a function as the sweep has left it. Out: the :class:`Adjoint`, after :meth:`Swept.tidied`.
 """
 
 from __future__ import annotations
@@ -9,11 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from diffkern.ad.blocks import BlockMemory
-from diffkern.ad.replay import ReplayContext, used_poison
+from diffkern.ad.replay import ReplayContext, used_poisons
+from diffkern.analysis.dependence import LoadFact
+from diffkern.errors import AutodiffError
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.views import Access
+from diffkern.manifest import RaceCheck
 from diffkern.ops.memory import LOADS
 from diffkern.opt import replays
+from diffkern.opt.dce import eliminate
 
 __all__ = ["Adjoint", "Swept"]
 
@@ -33,12 +37,15 @@ class Adjoint:
     cotangents
         Indices of the active parameters: an array's cotangent has its shape, a by-value parameter's is an array of
         one element.
+    races
+        What a launch has to be checked for, as what it loads may be written by another thread.
     """
 
     fn: Function
     saved: tuple[int, ...]
     final: tuple[int, ...]
     cotangents: tuple[int, ...]
+    races: tuple[RaceCheck, ...]
 
     @property
     def buffers(self) -> tuple[Value, ...]:
@@ -62,6 +69,8 @@ class Swept:
         Indices of the active parameters.
     context
         What its replay knows, that of values which must not be used too.
+    loads
+        What is known of loads that the sweep goes through.
     memory
         The shared arrays of the threads of a block, None where they do not work together.
     prologue
@@ -73,11 +82,19 @@ class Swept:
     saved: Mapping[Value, Value]
     cotangents: tuple[int, ...]
     context: ReplayContext
+    loads: Sequence[LoadFact]
     memory: BlockMemory | None
     prologue: Sequence[Op]
 
+    def tidied(self) -> Swept:
+        """The same without what nothing uses, in place; until then the function is of no stage."""
+        shared = (self.remove_dead_replays, eliminate, self.merge_barriers, self.allocate)
+        for step in (*(shared if self.memory is not None else ()), eliminate):
+            step(self.fn)
+        return self
+
     def remove_dead_replays(self, fn: Function) -> Function:
-        """Remove what is replayed in shared memory for values that nobody needs, in place."""
+        """Remove what is replayed in shared memory for values that are not used, in place."""
         assert self.memory is not None
         replays.remove_dead_replays(fn.body, self.memory.tracked)
         return fn
@@ -101,10 +118,15 @@ class Swept:
         AutodiffError
             If it needs a value that cannot be rematerialized.
         """
-        error = used_poison(self.fn.body, self.context)
-        if error is not None:
-            raise error
+        lost = self.lost()
+        if lost:
+            raise lost[0][1]
         return self.fn
+
+    def lost(self) -> list[tuple[Op | None, AutodiffError]]:
+        """Return what is needed and cannot be had again: the load, if a log could have its value, and the error."""
+        found = used_poisons(self.fn.body, self.context)
+        return [(self.context.lost.get(v), self.context.poison[v]) for v in found]
 
     def adjoint(self) -> Adjoint:
         """Return the adjoint of a kernel, with the parameters that it needs; errors as of :meth:`function`."""
@@ -114,4 +136,6 @@ class Swept:
         final = tuple(k for k, p in enumerate(params) if p in read)
         kept = tuple(self.saved[params[k]] for k in saved)
         out.params = (*params, *kept, *out.params[len(out.params) - len(self.cotangents) :])
-        return Adjoint(out, saved, final, self.cotangents)
+        used = [self.context.checked[v] for op in walk(out.body) for v in op.results if v in self.context.checked]
+        races = dict.fromkeys(check for fact in (*self.loads, *used) for check in fact.checks)
+        return Adjoint(out, saved, final, self.cotangents, tuple(races))

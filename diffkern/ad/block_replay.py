@@ -60,7 +60,7 @@ class LiveReplay(Replay):
     def op(self, op: Op) -> None:
         if op.name == "shared_new":
             return
-        if self.sweep and op.regions:
+        if self.sweep and op.regions and op.name != "ruled":
             self.before(op)
         if op.name == "barrier":
             with self.b.at(op.loc):

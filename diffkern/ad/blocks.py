@@ -25,7 +25,8 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
-from diffkern.analysis.blocks import decided_for_all, has_barrier, uniform_values
+from diffkern.analysis.blocks import decided_for_all, uniform_values
+from diffkern.analysis.scopes import has_barrier
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Region, Value
 from diffkern.ir.types import INT32, SHARED, Array, is_shared, value_type

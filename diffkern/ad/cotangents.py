@@ -1,7 +1,7 @@
 """The cotangents collected so far for the primal values of one scope of the reverse sweep.
 
 A value used several times sums its contributions. Contributions to single components of a composite (from ``extract``)
-are kept apart until the whole is asked for, so that no zero vectors are built and added.
+are kept separate until the whole is asked for, so that no zero vectors are built and added.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Cotangents:
     def add_at(self, v: Value, index: Sequence[Value], ct: Value) -> None:
         """Add a contribution to one element of a tile's cotangent."""
         known = self._whole.get(v)
-        each: dict[str, Any] = {"each": True} if self.b.threads else {}
+        each: dict[str, Any] = {"each": True} if self.b.threads and not v.type.own else {}  # type: ignore[union-attr]
         self._whole[v] = self.b.one("tile_add_at", known or self.b.zero(v.type), ct, *index, **each)
 
     def take(self, v: Value) -> Value | None:

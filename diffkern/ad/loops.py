@@ -14,7 +14,9 @@ memory is bounded whatever the number of trips::
         adjoint of iteration `it` from `state`
         pop if the top is snapshot `it`
 
-The first trip through the inner loop stores every state when slots suffice, and later ones do not advance at all.
+The first trip through the inner loop stores every state when slots suffice, and later ones do not advance at all. A
+short body has code of its own for that case (``StackBudget.every``): a loop that keeps every state, and one that goes
+back.
 
 Where the iterations are those of a block of threads (``ReverseLoop.memory``), what they find in shared memory is part
 of the state: it is kept and restored with the snapshots, in arrays that the block shares.
@@ -23,12 +25,12 @@ of the state: it is kept and restored with the snapshots, in arrays that the blo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from diffkern.ad.blocks import LoopMemory
 from diffkern.ir.builder import Builder
-from diffkern.ir.clone import substitute
-from diffkern.ir.nodes import Op, Region, Value
+from diffkern.ir.clone import Cloner, substitute
+from diffkern.ir.nodes import Op, Region, Value, walk
 from diffkern.ir.types import BOOL, INT32, Element, Kind, Scalar, Stack, StackField, Tile
 from diffkern.ir.views import is_loop
 from diffkern.opt.dce import eliminate_region
@@ -51,12 +53,13 @@ class StackBudget:
     tile_bytes: int = 2 * 1024 * 1024  # where the state has tiles, which are those of a block of threads
     block_bytes: int = 128 * 1024  # for snapshots of shared memory
     thread_bytes: int = 128  # for the state of a thread in a loop around barriers
+    every: int = 0  # operations of a body up to which loops whose states all fit have code of their own
 
     def per_level(self, depth: int) -> StackBudget:
         """The part of each of ``depth`` nested loops."""
         parts = (n // depth for n in (self.bytes, self.tile_bytes, self.block_bytes, self.thread_bytes))
         room, tiles, block, thread = parts
-        return StackBudget(room, self.slots, tiles, block, thread)
+        return StackBudget(room, self.slots, tiles, block, thread, self.every)
 
     def slots_for(self, fields: Sequence[StackField], *, block: bool = False, shared: int = 0) -> int:
         """Snapshots that fit, at least 2.
@@ -139,6 +142,8 @@ def emit_reverse_loop(b: Builder, loop: ReverseLoop, budget: StackBudget) -> tup
                 loop.memory.begin(None, ())
             loop.body.ops[:0] = start.ops
         return b.for_(first, stop, step, loop.carried, loop.body, loop.names)
+    if not arrays and _has_own_code(loop, budget):
+        return _either_way(b, loop, needed, budget, (first, stop, step))
     return _with_stack(b, loop, needed, arrays, budget, (first, stop, step))
 
 
@@ -159,6 +164,66 @@ def _closure(b: Builder, loop: ReverseLoop, needed: set[int], arrays: set[Value]
         if wider == needed and more == arrays:
             return sorted(needed), arrays
         needed, arrays = wider, more
+
+
+def _has_own_code(loop: ReverseLoop, budget: StackBudget) -> bool:
+    """Whether the iterations are emitted twice: for loops whose states all fit, and for the others.
+
+    Not those of loops in which others keep states: there would be twice as much code for each level.
+    """
+    ops = list(walk(loop.body))
+    return loop.memory is None and len(ops) <= budget.every and all(op.name != "stack_new" for op in ops)
+
+
+def _either_way(
+    b: Builder, loop: ReverseLoop, needed: list[int], budget: StackBudget, bounds: tuple[Value, Value, Value]
+) -> tuple[Value, ...]:
+    """Keep every state if they fit, which is found out once, and snapshots else."""
+    counter = loop.trips.type
+    assert isinstance(counter, Scalar)
+    fields: list[Element] = [loop.state[k].type for k in needed]  # type: ignore[misc]
+    type_ = Stack(tuple(fields), budget.slots_for([counter, *fields]), loop.level)  # as many as snapshots
+    fit, others = Region(), Region()
+    copy = Cloner(Builder()).region(loop.body)
+    with b.into(fit):
+        fit.yields = _with_every_state(b, replace(loop, body=copy), needed, type_, bounds)
+    with b.into(others):
+        others.yields = _with_stack(b, loop, needed, set(), budget, bounds)
+    few = b.one("le", loop.trips, b.const(type_.slots, counter))
+    return b.if_(few, fit, others, loop.names)
+
+
+def _with_every_state(
+    b: Builder, loop: ReverseLoop, needed: list[int], type_: Stack, bounds: tuple[Value, Value, Value]
+) -> tuple[Value, ...]:
+    """The state before each iteration is kept, and taken where the iteration is reversed."""
+    counter = loop.trips.type
+    assert isinstance(counter, Scalar)
+
+    def slot(at: Value) -> Value:
+        return at if counter == INT32 else b.one("cast", at, to=INT32)
+
+    one, names = b.const(1, counter), [loop.state[k].name for k in needed]
+    stack = b.one("stack_new", type=type_, hint="stack")
+    first = [loop.init[k] for k in needed]
+    b.op("stack_set", stack, b.i32(0), *first)
+    ahead = Region((Value(counter, "cur"), *(Value(v.type, n) for v, n in zip(first, names, strict=True))))
+    with b.into(ahead):
+        full = [Value(v.type, v.name) for v in loop.state]
+        for k, v in zip(needed, ahead.params[1:], strict=True):
+            full[k] = v
+        after = loop.advance(ahead.params[0], full)
+        ahead.yields = tuple(after[k] for k in needed)
+        b.op("stack_set", stack, slot(b.add(ahead.params[0], one)), *ahead.yields)
+    b.for_(b.const(0, counter), bounds[0], one, first, ahead, names)
+    body = Region(loop.body.params)
+    with b.into(body):
+        at = slot(body.params[0])
+        states = [b.one("stack_get", stack, at, field=j, hint=n) for j, n in enumerate(names)]
+        body.ops.extend(loop.body.ops)
+        body.yields = loop.body.yields
+    substitute(body, {loop.state[k]: v for k, v in zip(needed, states, strict=True)})
+    return b.for_(*bounds, loop.carried, body, loop.names)
 
 
 def _with_stack(

@@ -1,4 +1,4 @@
-"""What reverse mode refuses of a kernel's accesses to memory, and the sweep through an atomic minimum or maximum."""
+"""What reverse mode refuses of a kernel's accesses to memory."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ from collections.abc import Collection, Mapping, Sequence
 
 from diffkern.ad.activity import Activity, HiddenPaths
 from diffkern.ad.blocks import BlockMemory
-from diffkern.ad.cotangents import ct_name
 from diffkern.ad.replay import plain_form, reading
 from diffkern.analysis.dependence import LoadFact, Source
 from diffkern.errors import AutodiffError
-from diffkern.ir.builder import Builder
-from diffkern.ir.nodes import Function, Op, Region, Value, walk
-from diffkern.ir.types import Scalar, is_differentiable, is_shared
-from diffkern.ir.views import Access
+from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.types import is_differentiable, is_shared
+from diffkern.ir.views import Access, Ruled
 from diffkern.ops.memory import ATOMICS, LOADS, STORES
 
-__all__ = ["check_extremum", "check_memory", "reverse_extremum"]
+__all__ = ["check_atomics", "check_memory", "check_one_writer", "check_stacks", "stores_to", "touches_cotangents"]
 
 
 def check_memory(
@@ -46,10 +44,10 @@ def check_memory(
     AutodiffError
         With the line of what is refused.
     """
-    _check_atomics(fn, with_cotangents)
+    check_atomics(fn, with_cotangents)
     hidden = HiddenPaths(fn, roots)
     for op in walk(fn.body):
-        if op.name not in LOADS | ATOMICS or not is_differentiable(op.result.type):
+        if op.name not in LOADS | ATOMICS or op.attrs.get("opaque") or not is_differentiable(op.result.type):
             continue
         array, fact = Access(op).array, facts.get(op)
         if fact is not None and fact.source is Source.RACING and op.result in activity.useful:
@@ -68,15 +66,17 @@ def check_memory(
             )
 
 
-def _check_atomics(fn: Function, with_cotangents: Collection[Value]) -> None:
+def check_atomics(fn: Function, with_cotangents: Collection[Value]) -> None:
     """Refuse arrays updated in ways whose order decides about the result."""
     updates: dict[Value, set[str]] = {}
     for op in walk(fn.body):
+        kind = op.attrs.get("kind", "store")
+        if kind == "take" or op.attrs.get("opaque"):  # which leaves what there is
+            continue
         if op.name in STORES | ATOMICS and Access(op).array in with_cotangents:
-            kind = op.attrs.get("kind", "store")
             updates.setdefault(Access(op).array, set()).add("add" if kind == "sub" else kind)
     for op in walk(fn.body):
-        if op.name not in ATOMICS or is_shared(Access(op).array.type):
+        if op.name not in ATOMICS or op.attrs.get("opaque") or is_shared(Access(op).array.type):
             continue  # barriers keep those of a shared array in order
         array = Access(op).array
         if len(updates.get(array, ())) > 1:
@@ -89,27 +89,6 @@ def _check_atomics(fn: Function, with_cotangents: Collection[Value]) -> None:
             )
 
 
-def check_extremum(op: Op) -> None:
-    """Refuse atomic extrema without a derivative."""
-    array, t = Access(op).array, Access(op).value.type
-    if is_shared(array.type):
-        raise AutodiffError(
-            f"atomic_{op.attrs['kind']} on a shared array has no derivative", loc=op.loc,
-            remedy="compare the elements one with another, as in a reduction by halves, or use a global array",
-        )  # fmt: skip
-    if t != array.type.dtype:  # type: ignore[union-attr]
-        raise AutodiffError(
-            f"atomic_{op.attrs['kind']} of {array.type.dtype} has no derivative: the element is rounded, "  # type: ignore[union-attr]
-            "so that it is not known which thread's value it is",
-            loc=op.loc, remedy=f"make {array.name} an array of float32",
-        )  # fmt: skip
-    if not isinstance(t, Scalar):
-        raise AutodiffError(
-            f"atomic_{op.attrs['kind']} of {t} has no derivative", loc=op.loc,
-            remedy="use one array of scalars per component",
-        )  # fmt: skip
-
-
 def check_one_writer(store: Op, memory: BlockMemory | None) -> None:
     """Refuse a store of all threads of a block to one element: each would take the cotangent."""
     if memory is not None and memory.plan.by_all_threads(store):
@@ -120,26 +99,28 @@ def check_one_writer(store: Op, memory: BlockMemory | None) -> None:
         )
 
 
+def check_stacks(fn: Function) -> None:
+    """Refuse a derivative that keeps the states of a loop: it cannot be differentiated once more."""
+    for op in walk(fn.body):
+        if op.name == "stack_new":
+            raise AutodiffError(
+                "the derivative of a loop that is called here is differentiated once more",
+                loc=op.loc,
+                remedy="let the loop have a constant and small number of trips, so that it is unrolled, or write the "
+                "derivative of the func by hand, with @dk.func_grad",
+            )
+
+
 def stores_to(op: Op, arrays: Collection[Value]) -> bool:
-    """Whether a control-flow op stores to one of some arrays."""
+    """Whether a control-flow op stores to one of some arrays, or a derivative in it accesses the cotangents of one."""
+    inside = [inner for sub in op.regions for inner in walk(sub)]
     return any(
-        inner.name in STORES | ATOMICS and Access(inner).array in arrays for sub in op.regions for inner in walk(sub)
+        (inner.name in STORES | ATOMICS and Access(inner).array in arrays and not inner.attrs.get("opaque"))
+        or (inner.name == "ruled" and touches_cotangents(Ruled(inner), arrays))
+        for inner in inside
     )
 
 
-def reverse_extremum(
-    b: Builder, op: Op, value: Value, array: Value, entry_array: Value, buffer: Value, index: Sequence[Value]
-) -> Value:
-    """The winner takes the element's cotangent, the old content first in a tie, and leaves zero for the rest."""
-    wrap = Access(op).wrap
-    final = b.one("load", array, *index, wrap=wrap)
-    entry = b.one("load", entry_array, *index, wrap=wrap)
-    wins = b.one("and", b.one("eq", value, final), b.one("ne", entry, final))
-    taken, left = Region(), Region()
-    with b.into(taken):
-        zero = b.zero(value.type)
-        taken.yields = (b.one("atomic", buffer, *index, zero, kind="exch", wrap=wrap),)
-    with b.into(left):
-        left.yields = (b.zero(value.type),)
-    (ct,) = b.if_(wins, taken, left, (ct_name(Access(op).value),))
-    return ct
+def touches_cotangents(call: Ruled, arrays: Collection[Value]) -> bool:
+    """Whether a derivative written by the user accesses the cotangents of one of some arrays."""
+    return any(array in arrays for array in call.arrays)

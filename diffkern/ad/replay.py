@@ -9,6 +9,7 @@ becomes *poison*, which is an error if anything uses it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from diffkern.analysis.dependence import LoadFact, Source
@@ -16,9 +17,9 @@ from diffkern.errors import AutodiffError
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner
 from diffkern.ir.nodes import Op, Region, Value
-from diffkern.ir.types import INT32
-from diffkern.ir.views import Access, While
-from diffkern.ops.memory import ACCUMULATES, ATOMICS, LOADS, STORES
+from diffkern.ir.types import INT32, Scalar
+from diffkern.ir.views import Access, Ruled, While
+from diffkern.ops.memory import ACCESSES, ACCUMULATES, ATOMICS, LOADS, STORES
 
 _SIGNS = {"add": "+", "sub": "-", "and": "&", "or": "|", "xor": "^"}
 
@@ -29,8 +30,13 @@ class ReplayContext:
 
     facts: dict[Op, LoadFact]
     saved: dict[Value, Value]  # array parameter -> parameter with its entry contents
+    logged: Mapping[Op, Value] = field(default_factory=dict)  # a load -> what a log has of its value
     poison: dict[Value, AutodiffError] = field(default_factory=dict)
+    lost: dict[Value, Op] = field(default_factory=dict)  # poison -> the load that a log could have
     counters: dict[Op, Value] = field(default_factory=dict)  # a while op -> key of its trip count in environments
+    buffers: Mapping[Value, Value] = field(default_factory=dict)  # an array of the primal -> its cotangents
+    cotangents: dict[Value, Value | None] = field(default_factory=dict)  # in a derivative written by the user
+    checked: dict[Value, LoadFact] = field(default_factory=dict)  # a load that is right if a launch passes checks
 
 
 class Replay(Cloner):
@@ -42,9 +48,15 @@ class Replay(Cloner):
 
     def op(self, op: Op) -> None:
         with self.b.at(op.loc):
-            if op.name in STORES | ACCUMULATES:
+            if op.name == "ruled":
+                self.ruled(Ruled(op))
+            elif op.name == "cotangent_array":
+                self.context.cotangents[op.result] = self.context.buffers.get(op.operands[0])
+            elif op.name in ACCESSES and Access(op).array in self.context.cotangents:
+                self.cotangent(op)
+            elif op.name in STORES | ACCUMULATES:
                 return
-            if op.name in ATOMICS:
+            elif op.name in ATOMICS:
                 self.poisoned(op, _atomic_result(op))
             elif op.name in LOADS:
                 self.load(op)
@@ -53,6 +65,34 @@ class Replay(Cloner):
             else:
                 super().op(op)
 
+    def ruled(self, call: Ruled) -> None:
+        """The results of a func with rules of its own: its own, or what its replay says."""
+        found = self.values(call.returned) if call.replay is None else self.inline(call.replay, ())
+        self.env.update(zip(call.op.results, found, strict=True))
+
+    def cotangent(self, op: Op) -> None:
+        """An access to cotangents in a derivative written by the user; there are none, or a buffer of them."""
+        access, buffer = Access(op), self.context.cotangents[Access(op).array]
+        if op.name in LOADS:
+            if buffer is None:
+                self.env[op.result] = self.b.zero(op.result.type)
+            else:
+                self.emit(op, (buffer, *self.values(access.places)), ())
+            return
+        if op.name in ATOMICS:
+            self.poisoned(op, _atomic_result(op))
+        if buffer is None:
+            return
+        operands = (buffer, *self.values(op.operands[1:]))
+        if op.attrs.get("kind") not in ("add", "sub"):
+            self.emit(op, operands, ())
+            return
+        value = operands[-1] if op.attrs["kind"] == "add" else self.b.neg(operands[-1])
+        if op.name == "atomic":
+            self.b.op("accumulate", *operands[:-1], value, mode="plain", wrap=access.wrap)
+        else:
+            self.b.op("tile_accumulate", *operands[:-1], value, mode="plain", **access.along)
+
     def poisoned(self, op: Op, error: AutodiffError) -> None:
         value = Value(op.result.type, op.result.name)
         self.context.poison[value] = error
@@ -60,13 +100,19 @@ class Replay(Cloner):
 
     def load(self, op: Op) -> None:
         fact = self.context.facts.get(op)
-        if fact is None or fact.source is Source.FINAL:
+        if op in self.context.logged:
+            self.env[op.result] = self.value(self.context.logged[op])
+        elif fact is None or fact.source is Source.FINAL:
             super().op(op)
         elif fact.source is Source.ENTRY:
             array = self.context.saved[Access(op).array]
-            self.emit(op, (array, *self.values(Access(op).index)), ())
+            self.emit(op, (array, *self.values(Access(op).places)), ())
         else:
             self.poisoned(op, _lost_value(op, fact))
+            if op.name == "load" and fact.source is Source.UNKNOWN:
+                self.context.lost[self.env[op.result]] = op
+        if fact is not None and fact.checks and op not in self.context.logged:
+            self.context.checked[self.env[op.result]] = fact
 
     def counted_while(self, op: Op) -> None:
         """The loop with one more carried value, the number of trips made so far."""
@@ -85,20 +131,15 @@ class Replay(Cloner):
         self.env[key] = results[-1]
 
 
-def used_poison(region: Region, context: ReplayContext) -> AutodiffError | None:
-    """The error of the first poisoned value that a region uses, if any."""
+def used_poisons(region: Region, context: ReplayContext) -> list[Value]:
+    """The poisoned values that a region uses, in order."""
+    found: dict[Value, None] = {}
     for op in region.ops:
-        for v in op.operands:
-            if v in context.poison:
-                return context.poison[v]
+        found.update(dict.fromkeys(v for v in op.operands if v in context.poison))
         for sub in op.regions:
-            found = used_poison(sub, context)
-            if found is not None:
-                return found
-    for v in region.yields:
-        if v in context.poison:
-            return context.poison[v]
-    return None
+            found.update(dict.fromkeys(used_poisons(sub, context)))
+    found.update(dict.fromkeys(v for v in region.yields if v in context.poison))
+    return list(found)
 
 
 def plain_form(op: Op | None) -> str:
@@ -113,11 +154,15 @@ def plain_form(op: Op | None) -> str:
 
 
 def _atomic_result(op: Op) -> AutodiffError:
-    return AutodiffError(
-        f"the gradient needs the value that atomic_{op.attrs['kind']} returned, which depends on the order of threads",
+    t, name = op.result.type, f"atomic_{op.attrs['kind'].removeprefix('f')}"
+    error = AutodiffError(
+        f"the gradient needs the value that {name} returned, which depends on the order of threads",
         loc=op.loc,
         remedy="do not use the returned value in differentiated code, or split the kernel in two launches",
-    )
+    )  # fmt: skip
+    if isinstance(t, Scalar) and t.is_integer and op.name == "atomic":
+        error.in_log = "calls"
+    return error
 
 
 def reading(op: Op, fact: LoadFact) -> str:
@@ -138,9 +183,12 @@ def _lost_value(op: Op, fact: LoadFact) -> AutodiffError:
             remedy=f"read from a copy of {name} or write to another array, in a launch of its own if need be"
             + plain_form(fact.store),
         )
-    return AutodiffError(
+    error = AutodiffError(
         f"the gradient needs this value of {name}, which the kernel overwrites{line} before and after it is read",
         loc=op.loc,
         remedy="carry the value from iteration to iteration in a variable and write it to the array behind the loop, "
         "or give each iteration an element of its own",
     )
+    if op.name == "load":
+        error.in_log = "loads"
+    return error

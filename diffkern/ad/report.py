@@ -6,20 +6,21 @@ import math
 from collections.abc import Sequence
 
 from diffkern.ad.adjoint import Adjoint
+from diffkern.analysis.cost import usual_ways
 from diffkern.ir.nodes import Function, Op, walk
 from diffkern.ir.types import Stack
-from diffkern.manifest import Conflict
+from diffkern.manifest import Conflict, Log
 
 _SYNCHRONISATION = {
-    "none": "plain additions, no two threads meet",
+    "none": "plain additions, no two threads race",
     "bounded": "plain additions, neighbouring chunks one after the other",
     "reduce": "one partial sum per chunk",
     "general": "a private copy per group of chunks, or atomics",
 }
 
 
-def describe(primal: Function, adjoint: Adjoint, conflicts: Sequence[Conflict]) -> str:
-    """A report of several lines, ending in a newline."""
+def describe(primal: Function, adjoint: Adjoint, conflicts: Sequence[Conflict], log: Log | None = None) -> str:
+    """A report of several lines, ending in a newline; ``log`` is what a launch on a tape keeps."""
     names = primal.param_names
     lines = [f"adjoint of {primal.name}"]
     lines += [f"  gradient of {names[k]}: {_SYNCHRONISATION[c.kind]}" for k, c in zip(
@@ -27,9 +28,24 @@ def describe(primal: Function, adjoint: Adjoint, conflicts: Sequence[Conflict]) 
     if adjoint.saved:
         kept = ", ".join(names[k] for k in adjoint.saved)
         lines.append(f"  contents kept from before the launch: {kept}")
-    stacks = [op for op in walk(adjoint.fn.body) if op.name == "stack_new"]
+    if log is not None:
+        size = "counted before each launch" if log.calls is None else f"{log.calls} for each thread"
+        line = f" (line {log.loc.line})" if log.loc is not None else ""
+        lines.append(f"  logged by launches on tapes: {log.what}{line}, in all {size}, of type {log.type}")
+    every = _keep_every_state(adjoint.fn)
+    stacks = [op for op in walk(adjoint.fn.body) if op.name == "stack_new" and op not in every]
     lines += [_loop(op) for op in stacks] or ["  no loop needs its state stored"]
     return "\n".join(lines) + "\n"
+
+
+def _keep_every_state(fn: Function) -> set[Op]:
+    """What stands in the branches of loops whose states fit; the other branch has snapshots for as many trips."""
+    found: set[Op] = set()
+    for op in walk(fn.body):
+        ways = usual_ways(op)
+        if len(ways) < len(op.regions):
+            found.update(*map(walk, ways))
+    return found
 
 
 def _loop(op: Op) -> str:

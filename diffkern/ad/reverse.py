@@ -11,17 +11,20 @@ The sweep visits each region's ops backwards. Statement forms that survive norma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from diffkern.ad.activity import Activity, HiddenPaths
 from diffkern.ad.adjoint import Swept
 from diffkern.ad.block_replay import BlockReplay, LiveReplay
 from diffkern.ad.blocks import BlockMemory, BlockPlan
 from diffkern.ad.cotangents import Cotangents, cotangent_type, ct_name, name_after
+from diffkern.ad.extrema import check_extremum, reverse_extremum
 from diffkern.ad.loop_shapes import LoopShape, for_shape, while_shape
 from diffkern.ad.loops import ReverseLoop, StackBudget, emit_reverse_loop, loop_depth
-from diffkern.ad.memory import check_extremum, check_memory, check_one_writer, reverse_extremum, stores_to
+from diffkern.ad.memory import check_memory, check_one_writer, check_stacks, stores_to, touches_cotangents
 from diffkern.ad.replay import Replay, ReplayContext
 from diffkern.ad.rules import RULES, RuleArguments
 from diffkern.ad.singular import Guards, kept_zero
@@ -33,28 +36,37 @@ from diffkern.ad.tiles import (
     reverse_sort,
     reverse_store,
 )
-from diffkern.analysis.blocks import has_barrier, is_simt
+from diffkern.analysis.blocks import is_simt
 from diffkern.analysis.dependence import classify_loads
+from diffkern.analysis.scopes import has_barrier
 from diffkern.analysis.tile_threads import threads_of
 from diffkern.errors import AutodiffError
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import free_values
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Array, Tile, is_differentiable, is_shared
-from diffkern.ir.views import Access, If, loop
-from diffkern.ops.memory import ATOMICS, LOADS, STORES
+from diffkern.ir.views import Access, If, Ruled, loop
+from diffkern.ops.memory import ATOMICS, EXTREMA, LOADS, STORES
 from diffkern.ops.row import Diff
 from diffkern.ops.table import lookup
+from diffkern.opt.sink import guard_products
 
 Env = dict[Value, Value]
 _BY_TILES = {"tile_load": reverse_load, "tile_store": reverse_store, "tile_atomic": reverse_atomic}
+_NOTHING: Mapping[Op, Value] = MappingProxyType({})
 Normalise = Callable[[Function], Function]
 
 MAP_LEVEL = 1000
 """Loop stacks in the function of a map have levels of their own: those of the loops around it are alive meanwhile."""
 
 
-def reverse(fn: Function, active: Sequence[int], budget: StackBudget, normalise_map: Normalise) -> Swept:
+def reverse(
+    fn: Function,
+    active: Sequence[int],
+    budget: StackBudget,
+    normalise_map: Normalise,
+    logged: Mapping[Op, Value] = _NOTHING,
+) -> Swept:
     """Differentiate a normalised function with respect to its parameters ``active``.
 
     Parameters
@@ -67,6 +79,8 @@ def reverse(fn: Function, active: Sequence[int], budget: StackBudget, normalise_
         How much memory its loops may take.
     normalise_map : callable
         Prepares the function of a map of tiles for differentiation, in place.
+    logged : mapping, optional
+        Loads whose values are those that a log has of them.
 
     Returns
     -------
@@ -78,7 +92,7 @@ def reverse(fn: Function, active: Sequence[int], budget: StackBudget, normalise_
     AutodiffError
         If the gradient cannot be proved right; with the source line and a remedy.
     """
-    return _Reverse(fn, sorted(active), budget, normalise_map).run()
+    return _Reverse(fn, sorted(active), budget, normalise_map, logged=logged).run()
 
 
 def reverse_func(fn: Function, active: Sequence[int], budget: StackBudget, normalise_map: Normalise) -> Swept:
@@ -105,8 +119,15 @@ def reverse_func(fn: Function, active: Sequence[int], budget: StackBudget, norma
 
 class _Reverse:
     def __init__(
-        self, fn: Function, active: list[int], budget: StackBudget, normalise_map: Normalise, level: int = 0
+        self,
+        fn: Function,
+        active: list[int],
+        budget: StackBudget,
+        normalise_map: Normalise,
+        level: int = 0,
+        logged: Mapping[Op, Value] = _NOTHING,
     ) -> None:
+        check_stacks(fn)
         self.fn = fn
         self.normalise_map = normalise_map
         self.active_params = [fn.params[k] for k in active]
@@ -124,8 +145,15 @@ class _Reverse:
         arrays = [p for p in fn.params if isinstance(p.type, Array)]
         self.saved: Env = {self.params[p]: Value(p.type, f"saved_{p.name}") for p in arrays}
         saved_of = {p: self.saved[self.params[p]] for p in arrays}
-        self.context = ReplayContext(classify_loads(fn), saved_of)
+        self.context = ReplayContext(classify_loads(fn), saved_of, logged, buffers=self.ct_params)
         self.constants = {op.result: op.attrs["value"] for op in walk(fn.body) if op.name == "const"}
+        self.constructs = {op.result: op.operands for op in walk(fn.body) if op.name == "construct"}
+        paired = [
+            op
+            for op in walk(fn.body)
+            if "pair" in op.attrs and op.attrs["kind"] in EXTREMA and not op.attrs.get("opaque")
+        ]
+        self.extrema = {op.attrs["pair"]: op for op in paired}
 
     # -- whole function ----------------------------------------------------------------------------------------------
 
@@ -174,7 +202,9 @@ class _Reverse:
         everything = (*params, *self.saved.values(), *of_active)
         out = replace(self.fn, name=f"{self.fn.name}_adjoint", params=everything, body=self.b.region)
         prologue = [] if self.memory is None else self.memory.prologue()
-        return Swept(out, params, self.saved, self.cotangents, self.context, self.memory, prologue)
+        facts, useful = self.context.facts.items(), self.activity.useful
+        passed = [fact for op, fact in facts if op.result in useful and is_differentiable(op.result.type)]
+        return Swept(out, params, self.saved, self.cotangents, self.context, passed, self.memory, prologue)
 
     def elements(self) -> Region:
         """The adjoint of the function of a map: from parameters and cotangents of the yields to cotangents."""
@@ -216,7 +246,7 @@ class _Reverse:
         params = [self.params[p] for p in self.fn.params]
         out = replace(self.fn, name=f"{self.fn.name}_vjp", params=(*params, *seeds), body=self.b.region)
         out.body.yields = (*(env[y] for y in results), *(self.b.zero(p.type) if ct is None else ct for p, ct in found))
-        return Swept(out, params, self.saved, self.cotangents, self.context, None, ())
+        return Swept(out, params, self.saved, self.cotangents, self.context, (), None, ())
 
     # -- regions -----------------------------------------------------------------------------------------------------
 
@@ -233,6 +263,8 @@ class _Reverse:
             "tile_sort": lambda op, env, cts: reverse_sort(self.b, op, env, cts, self.activity),
             "tile_extract": lambda op, env, cts: reverse_extract(op, env, cts, self.activity),
         }  # fmt: skip
+        if op.attrs.get("opaque"):
+            return
         if op.name in special:
             special[op.name](op, env, cts)
         elif op.name == "if":
@@ -245,6 +277,8 @@ class _Reverse:
             self.loop(op, env, cts, level, while_shape(op, env, self.context.counters[op]))
         elif op.name == "barrier":
             self.barrier()
+        elif op.name == "ruled":
+            self.ruled(Ruled(op), env, cts)
         elif lookup(op.name).diff is Diff.RULE:
             self.pure(op, env, cts)
 
@@ -269,6 +303,23 @@ class _Reverse:
                     contribution = kept_zero(self.b, op, ct, contribution)
                 name_after(contribution, v)
                 cts.add(v, contribution)
+
+    def ruled(self, call: Ruled, env: Env, cts: Cotangents) -> None:
+        """A call of a func with a derivative, or a replay, of its own."""
+        seeds = [cts.take(r) for r in call.op.results]
+        if call.derivative is None:
+            for v, seed in zip(call.returned, seeds, strict=True):
+                if seed is not None and self.activity.active(v):
+                    cts.add(v, seed)
+            return
+        if all(s is None for s in seeds) and not touches_cotangents(call, self.ct_params):
+            return
+        given = [self.b.zero(r.type) if s is None else s for r, s in zip(call.op.results, seeds, strict=True)]
+        found = self.replay(dict(env)).inline(call.derivative, given)
+        for v, ct in zip(call.inputs, found, strict=True):
+            if self.activity.active(v):
+                name_after(ct, v)
+                cts.add(v, ct)
 
     # -- memory ------------------------------------------------------------------------------------------------------
 
@@ -303,14 +354,14 @@ class _Reverse:
         buffer = self.ct_params.get(Access(op).array)
         if cts.take(op.result) is not None:
             raise AutodiffError(
-                f"the value returned by atomic_{op.attrs['kind']} is used in a differentiated path",
+                f"the value returned by atomic_{op.attrs['kind'].removeprefix('f')} is used in a differentiated path",
                 loc=op.loc,
                 remedy="it depends on the order of threads and has no gradient; use the array in a later launch",
             )
-        if buffer is None:
-            return
         kind, value = op.attrs["kind"], Access(op).value
-        if kind not in ("add", "sub", "min", "max"):
+        if buffer is None or kind == "take" or op.attrs.get("opaque"):
+            return
+        if kind not in ("add", "sub", "give", *EXTREMA):
             raise AutodiffError(
                 f"atomic_{kind} has no derivative", loc=op.loc,
                 remedy="keep it out of differentiated arrays, or use atomic_add, atomic_min or atomic_max",
@@ -318,7 +369,10 @@ class _Reverse:
         index = [env[v] for v in Access(op).index]
         wrap = Access(op).wrap
         active = self.activity.active(value)
-        if kind in ("min", "max"):
+        if kind == "give":
+            self.given(op, env, cts, buffer, index)
+            return
+        if kind in EXTREMA:
             check_extremum(op)
             array = self.params[Access(op).array]
             # A constant may win too: the old content then gets nothing.
@@ -331,11 +385,24 @@ class _Reverse:
         ct = self.b.one("load", buffer, *index, wrap=wrap, hint=ct_name(value))
         cts.add(value, ct if kind == "add" else self.b.neg(ct))
 
+    def given(self, op: Op, env: Env, cts: Cotangents, buffer: Value, index: Sequence[Value]) -> None:
+        """The tangent of an extremum's winner takes the cotangent of the element's tangent."""
+        of, parts = self.extrema[op.attrs["pair"]], self.constructs[Access(op).value]
+        check_extremum(of)
+        array, size = self.params[Access(of).array], len(parts) // 4
+        number = self.b.construct(Access(of).value.type, [env[v] for v in parts[2 * size : 3 * size]])
+        ct = reverse_extremum(self.b, of, number, array, self.saved[array], buffer, index)
+        for v, component in zip(parts[3 * size :], self.b.components(ct), strict=True):
+            if self.activity.active(v):
+                cts.add(v, component)
+
     # -- tiles -------------------------------------------------------------------------------------------------------
 
     def tile_map(self, op: Op, env: Env, cts: Cotangents) -> None:
         def reverse_body(fn: Function, active: list[int]) -> Region:
             normal = self.normalise_map(fn)
+            if op.attrs.get("guarded"):
+                guard_products(normal)
             return _Reverse(normal, active, self.budget, self.normalise_map, MAP_LEVEL).elements()
 
         reverse_map(self.b, op, env, cts, self.activity, reverse_body)
@@ -348,6 +415,38 @@ class _Reverse:
             if has_barrier(op):
                 self.barrier()  # what stands before it and after it stays ordered
             return
+        if self.may_be_skipped(op, seeds):
+            self.unless_zero(op, seeds, cts, lambda inner: self.reverse_branch(op, env, inner, level, seeds))
+        else:
+            self.reverse_branch(op, env, cts, level, seeds)
+
+    def may_be_skipped(self, op: Op, seeds: Sequence[Value | None]) -> bool:
+        """Whether an exact zero has to stay one behind a branch or loop, which does nothing but compute its results."""
+        if not op.attrs.get("guarded") or has_barrier(op) or stores_to(op, self.ct_params):
+            return False
+        values = [v for v in (*seeds, *free_values(Region(ops=[op]))) if v is not None]
+        return any(s is not None for s in seeds) and not any(isinstance(v.type, Tile) for v in values)
+
+    def unless_zero(
+        self, op: Op, seeds: Sequence[Value | None], cts: Cotangents, sweep: Callable[[Cotangents], None]
+    ) -> None:
+        """A part of the sweep, which is left out where all cotangents that it begins with are exactly zero."""
+        b = self.b
+        parts = [c for seed in seeds if seed is not None for c in b.components(seed)]
+        zero = functools.reduce(lambda x, y: b.one("and", x, y), (b.one("eq", c, b.zero(c.type)) for c in parts))
+        swept, left_out = Region(), Region()
+        inner = Cotangents(b)
+        with b.into(swept):
+            sweep(inner)
+            found = {v: inner.take(v) for v in inner.remaining()}
+            swept.yields = tuple(ct for ct in found.values() if ct is not None)
+        with b.into(left_out):
+            left_out.yields = tuple(b.zero(v.type) for v in found)
+        for v, ct in zip(found, b.if_(zero, left_out, swept, [ct_name(v) for v in found]), strict=True):
+            cts.add(v, ct)
+
+    def reverse_branch(self, op: Op, env: Env, cts: Cotangents, level: int, seeds: Sequence[Value | None]) -> None:
+        """The sweep through a branch whose results have these cotangents."""
         built: list[tuple[Region, dict[Value, Value]]] = []
         for sub in op.regions:
             region = Region()
@@ -381,12 +480,21 @@ class _Reverse:
         return out
 
     def loop(self, op: Op, env: Env, cts: Cotangents, level: int, shape: LoopShape) -> None:
-        b, body = self.b, loop(op).body
         seeds = [cts.take(r) for r in op.results]
         if all(s is None for s in seeds) and not stores_to(op, self.ct_params):
             if has_barrier(op):
                 self.barrier()
             return
+        if self.may_be_skipped(op, seeds):
+            self.unless_zero(op, seeds, cts, lambda inner: self.reverse_loop(op, env, inner, level, shape, seeds))
+        else:
+            self.reverse_loop(op, env, cts, level, shape, seeds)
+
+    def reverse_loop(
+        self, op: Op, env: Env, cts: Cotangents, level: int, shape: LoopShape, seeds: Sequence[Value | None]
+    ) -> None:
+        """The sweep through a loop whose results have these cotangents."""
+        b, body = self.b, loop(op).body
         memory = self.memory.loop(op) if self.memory is not None and has_barrier(op) else None
         chain = [k for k, p in enumerate(shape.params) if self.activity.active(p)]
         outside = [v for v in free_values(body) if self.activity.active(v)]

@@ -54,6 +54,13 @@ class Guards:
         bound = self._bound(op)
         return bound is not None and bound <= _LARGEST
 
+    def divides_safely(self, op: Op) -> bool:
+        """Whether the op's tangent is divided by a number whose inverse is finite for all inputs."""
+        if op.name not in ("div", "unscale", "sqrt"):
+            return False
+        divisor = op.result if op.name == "sqrt" else op.operands[1]
+        return self._least(divisor, _DEPTH) >= 1.0 / _LARGEST
+
     def _bound(self, op: Op) -> float | None:
         """What the derivative of ``rsqrt``, and of a quotient with a literal numerator, does not exceed; else None."""
         if op.name not in ("div", "rsqrt"):
@@ -88,6 +95,9 @@ class Guards:
                 )
             case "max":
                 return max(map(least, op.operands))
+            case "mul":
+                product = 0.99 * math.prod(map(least, op.operands))
+                return product if product >= _normal(v) else 0.0
             case "sqrt":
                 return 0.99 * math.sqrt(least(op.operands[0]))
             case name:

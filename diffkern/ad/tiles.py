@@ -84,7 +84,8 @@ def reverse_load(b: Builder, op: Op, env: Env, cts: Cotangents, activity: Activi
     ct = cts.take(op.result)
     buffer = cotangents.get(Access(op).array)
     if ct is not None and buffer is not None:
-        b.op("tile_accumulate", buffer, *(env[v] for v in Access(op).index), ct, mode="plain")
+        places = [env[v] for v in Access(op).places]
+        b.op("tile_accumulate", buffer, *places, ct, mode="plain", **Access(op).along)
 
 
 def reverse_store(b: Builder, op: Op, env: Env, cts: Cotangents, activity: Activity, cotangents: Env) -> None:
@@ -92,10 +93,10 @@ def reverse_store(b: Builder, op: Op, env: Env, cts: Cotangents, activity: Activ
     buffer, value = cotangents.get(Access(op).array), Access(op).value
     if buffer is None:
         return
-    offset = [env[v] for v in Access(op).index]
+    places = [env[v] for v in Access(op).places]
     if activity.active(value):
-        cts.add(value, _cotangent(b, buffer, offset, value))
-    b.op("tile_store", buffer, *offset, b.zero(value.type))
+        cts.add(value, _cotangent(b, buffer, places, op))
+    b.op("tile_store", buffer, *places, b.zero(value.type), **Access(op).along)
 
 
 def reverse_atomic(b: Builder, op: Op, env: Env, cts: Cotangents, activity: Activity, cotangents: Env) -> None:
@@ -107,9 +108,10 @@ def reverse_atomic(b: Builder, op: Op, env: Env, cts: Cotangents, activity: Acti
         )  # fmt: skip
     buffer, value = cotangents.get(Access(op).array), Access(op).value
     if buffer is not None and activity.active(value):
-        cts.add(value, _cotangent(b, buffer, [env[v] for v in Access(op).index], value))
+        cts.add(value, _cotangent(b, buffer, [env[v] for v in Access(op).places], op))
 
 
-def _cotangent(b: Builder, buffer: Value, offset: Sequence[Value], value: Value) -> Value:
+def _cotangent(b: Builder, buffer: Value, places: Sequence[Value], op: Op) -> Value:
+    value = Access(op).value
     assert isinstance(value.type, Tile)
-    return b.one("tile_load", buffer, *offset, shape=value.type.shape, hint=ct_name(value))
+    return b.one("tile_load", buffer, *places, shape=value.type.shape, hint=ct_name(value), **Access(op).along)

@@ -49,6 +49,16 @@ class Affine:
         return not self.terms
 
 
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A decomposed index: coefficients of the thread index, invariant terms, and what varies otherwise, bounded."""
+
+    tids: Mapping[int, int]
+    invariant: Mapping[Term, int]
+    low: int
+    high: int
+
+
 def tid_term(axis: int) -> Term:
     """The term that stands for one component of the thread index."""
     return ("tid", axis)
@@ -69,6 +79,7 @@ class AffineForms:
                     self.loop_of[p] = op
         self._forms: dict[Value, Affine] = {}
         self._invariant: dict[Value, bool] = {}
+        self._parts: dict[Value, Parts | None] = {}
 
     def of(self, v: Value) -> Affine:
         """The form of an integer value."""
@@ -76,6 +87,29 @@ class AffineForms:
         if known is None:
             known = self._forms[v] = self._compute(v)
         return known
+
+    def parts(self, v: Value) -> Parts | None:
+        """The parts of an index; None if a term varies in a way that has no known bounds."""
+        if v not in self._parts:
+            self._parts[v] = self._split(self.of(v))
+        return self._parts[v]
+
+    def _split(self, form: Affine) -> Parts | None:
+        tids: dict[int, int] = {}
+        invariant: dict[Term, int] = {}
+        low = high = form.const
+        for term, c in form.terms.items():
+            if isinstance(term, tuple) and term[0] == "tid":
+                tids[term[1]] = c
+            elif self.invariant(term):
+                invariant[term] = c
+            else:
+                bounds = self.loop_bounds(term)
+                if bounds is None:
+                    return None
+                low += min(c * bounds[0], c * bounds[1])
+                high += max(c * bounds[0], c * bounds[1])
+        return Parts(tids, invariant, low, high)
 
     def _compute(self, v: Value) -> Affine:
         op = self.producer.get(v)

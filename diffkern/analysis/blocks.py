@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 
-from diffkern.analysis.uniformity import is_per_thread, varying_values
+from diffkern.analysis.scopes import Scope, uniformity
 from diffkern.errors import AutodiffError, KernelTypeError
 from diffkern.ir.clone import defined_in
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
-from diffkern.ir.views import Slot, While, control
-from diffkern.ops.row import Effect
+from diffkern.ir.views import While, deciding
 from diffkern.ops.table import lookup
+from diffkern.ops.tile import of_block
 
 __all__ = [
     "MAX_BLOCK_DIM",
@@ -23,10 +23,9 @@ __all__ = [
     "check_adjoint",
     "check_blocks",
     "decided_for_all",
-    "has_barrier",
     "is_simt",
     "shared_bytes",
-    "stacks_of_blocks",
+    "shared_size",
     "uniform_values",
 ]
 
@@ -40,11 +39,6 @@ def blockwise_op(fn: Function) -> Op | None:
     return next((op for op in walk(fn.body) if lookup(op.name).family == "block"), None)
 
 
-def has_barrier(op: Op) -> bool:
-    """Whether there is a barrier in the regions of an op."""
-    return any(inner.name == "barrier" for sub in op.regions for inner in walk(sub))
-
-
 def is_simt(fn: Function) -> bool:
     """Whether the threads of a block work together, and one by one rather than on tiles."""
     families = {lookup(op.name).family for op in walk(fn.body)}
@@ -52,9 +46,14 @@ def is_simt(fn: Function) -> bool:
 
 
 def shared_bytes(fn: Function) -> int:
-    """Bytes of the shared arrays of a block, each beginning at a multiple of 16."""
-    arrays = [op for op in fn.body.ops if op.name == "shared_new"]
-    return sum((math.prod(op.attrs["shape"]) * op.attrs["type"].dtype.itemsize + 15) // 16 * 16 for op in arrays)
+    """Bytes of the shared arrays of a block."""
+    return sum(shared_size(op) for op in fn.body.ops if op.name == "shared_new")
+
+
+def shared_size(op: Op) -> int:
+    """Bytes of a shared array; each begins at a multiple of 16."""
+    size: int = math.prod(op.attrs["shape"]) * op.attrs["type"].dtype.itemsize
+    return (size + 15) // 16 * 16
 
 
 def check_blocks(fn: Function) -> Function:
@@ -70,7 +69,9 @@ def check_blocks(fn: Function) -> Function:
     _check_tiles(fn)
     if fn.tid_arity > 3:
         raise KernelTypeError(
-            f"kernel {fn.name} works in blocks and asks for 4 axes; at most 3 are possible", loc=fn.loc
+            f"kernel {fn.name} works in blocks and asks for 4 axes; at most 3 are possible",
+            loc=fn.loc,
+            remedy="join two axes, as in k = i * n + j, and launch over their product",
         )
     top = set(fn.body.ops)
     for op in walk(fn.body):
@@ -122,7 +123,7 @@ def check_adjoint(fn: Function, limit: int | None) -> Function:
 
 def _check_tiles(fn: Function) -> None:
     ops = list(walk(fn.body))
-    tile = next((op for op in ops if lookup(op.name).family == "tile"), None)
+    tile = next((op for op in ops if lookup(op.name).family == "tile" and of_block(op)), None)
     single = next((op for op in ops if lookup(op.name).family == "block" and op.name != "block_dim"), None)
     if tile is not None and single is not None:
         where = f" in line {tile.loc.line}" if tile.loc is not None else ""
@@ -161,27 +162,9 @@ def _check_test(loop: While) -> None:
 
 def decided_for_all(op: Op, uniform: set[Value]) -> bool:
     """Whether all threads of a block take the same way through a loop or branch."""
-    return uniform.issuperset(control(op).deciding)
+    return uniform.issuperset(deciding(op))
 
 
 def uniform_values(fn: Function) -> set[Value]:
-    """Values that are the same for all threads of a block (greatest fixpoint)."""
-
-    def differs(op: Op) -> bool:
-        reads = lookup(op.name).effect in (Effect.READ, Effect.ATOMIC)
-        return is_per_thread(op) or (reads and not op.attrs.get("common"))
-
-    return {*fn.params, *defined_in(fn.body)} - varying_values(fn, differs, stacks=stacks_of_blocks(fn))
-
-
-def stacks_of_blocks(fn: Function) -> dict[Value, Op]:
-    """Loop stacks that are used across barriers, with the ops that make them: those of loops around barriers."""
-    made = {op.result: op for op in walk(fn.body) if op.name == "stack_new"}
-    found: dict[Value, Op] = {}
-    for op in walk(fn.body) if made else ():
-        if has_barrier(op):
-            inside = [inner for sub in op.regions for inner in walk(sub)]
-            own = {inner.result for inner in inside if inner.name == "stack_new"}
-            used = (Slot(inner).stack for inner in inside if inner.name in ("stack_get", "stack_set"))
-            found.update((v, made[v]) for v in used if v not in own)
-    return found
+    """Values that are the same for all threads of a block."""
+    return {*fn.params, *defined_in(fn.body)} - uniformity(fn, Scope.BLOCK).varying

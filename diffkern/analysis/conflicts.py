@@ -18,6 +18,7 @@ from diffkern.analysis.affine import AffineForms
 from diffkern.analysis.threads import Never, relate, uniform
 from diffkern.analysis.tile_access import shadow
 from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.types import Array
 from diffkern.ir.views import Access
 from diffkern.manifest import Conflict
 from diffkern.ops.memory import ACCUMULATES
@@ -31,7 +32,7 @@ def analyse_conflicts(fn: Function, buffers: Sequence[Value]) -> list[Conflict]:
     for op in walk(seen.fn.body):
         if op.name in ("load", "store", "accumulate", "atomic") and Access(op).array in sites:
             sites[Access(op).array].append(op)
-    found = [_classify(forms, fn.tid_arity, sites[b]) for b in buffers]
+    found = [_in_elements() if _points(b) else _classify(forms, fn.tid_arity, sites[b]) for b in buffers]
     for access, op in seen.accesses.items():
         if "mode" in access.attrs:
             op.attrs = {**op.attrs, "mode": access.attrs["mode"]}
@@ -54,6 +55,16 @@ def finalize_blocks(fn: Function, buffers: Sequence[Value], conflicts: Sequence[
     racing = [b for b, c in zip(buffers, conflicts, strict=True) if c.kind in ("bounded", "general")]
     use_atomics(fn, racing)
     return tuple(c if b not in racing else Conflict("none") for b, c in zip(buffers, conflicts, strict=True))
+
+
+def _points(buffer: Value) -> bool:
+    """Whether it is of arrays in elements of an array, of which several may be one."""
+    return isinstance(buffer.type, Array) and buffer.type.outer > 0
+
+
+def _in_elements() -> Conflict:
+    """What is known of them: no private copy could stand in for what elements point to."""
+    return Conflict("general", private=False)
 
 
 def _classify(forms: AffineForms, arity: int, sites: list[Op]) -> Conflict:

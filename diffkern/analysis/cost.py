@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from diffkern.ir.nodes import Function, Op, Region
+from collections.abc import Sequence
+
+from diffkern.ir.nodes import Function, Op, Region, walk
 from diffkern.ir.types import Tile
 from diffkern.ir.views import is_loop
 from diffkern.ops.table import lookup
@@ -13,6 +15,12 @@ UNKNOWN_TRIPS = 16.0
 def thread_cost(fn: Function) -> float:
     """Estimated operations per thread; loops of unknown length count as 16 trips."""
     return max(1.0, _region(fn.body))
+
+
+def usual_ways(op: Op) -> Sequence[Region]:
+    """The regions of a branch, without that of a loop which makes more trips than there is room for states."""
+    kept = [region for region in op.regions if all(inner.name != "next_checkpoint" for inner in walk(region))]
+    return kept if op.name == "if" and kept else op.regions
 
 
 def _tile(op: Op) -> float:
@@ -34,7 +42,7 @@ def _region(region: Region) -> float:
         if is_loop(op):
             total += UNKNOWN_TRIPS * sum(map(_region, op.regions))
         elif op.regions:
-            total += sum(map(_region, op.regions))
+            total += sum(map(_region, usual_ways(op)))
         elif op.name.startswith("tile_"):
             total += _tile(op)
         else:

@@ -1,7 +1,7 @@
 """Which arrays does a launch over their own shape overwrite as a whole, without having looked at them?
 
 In: a function. Out: for such parameters the number of axes. A launch whose first axes have exactly the array's shape
-then leaves no element as it was, so that memory which nobody has initialised may be passed.
+then leaves no element as it was, so that uninitialized memory may be passed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ def overwritten_whole(fn: Function) -> dict[int, int]:
     others = {Access(op).array for op in walk(fn.body) if op.name in LOADS | ATOMICS | ACCUMULATES}
     stored = {Access(op).array for op in fn.body.ops if op.name == "store" and _own_index(op, axis, fn.tid_arity)}
     return {
-        k: p.type.ndim for k, p in enumerate(fn.params) if isinstance(p.type, Array) and p in stored and p not in others
+        k: p.type.ndim
+        for k, p in enumerate(fn.params)
+        if isinstance(p.type, Array) and not p.type.outer and p in stored and p not in others
     }
 
 

@@ -6,21 +6,27 @@ if none may come after it. Everything else is *unknown*: the adjoint cannot rema
 the stores, which it never does. Loads that another thread may overwrite in the same launch are *racing*.
 
 The test is the classical dependence test: along each axis the two index expressions are compared as affine forms in
-the variables of common loops, which gives the distance, in iterations, between the two accesses of one element.
+the variables of common loops, which gives the distance, in iterations, between the two accesses of one element. Where
+that does not decide, the bounds of the loops and the conditions around the accesses are taken into account
+(:mod:`diffkern.analysis.iterations`).
 """
 
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from diffkern.analysis.affine import Affine, AffineForms, enclosing_loops
 from diffkern.analysis.blocks import blockwise_op
+from diffkern.analysis.iterations import Place, may_precede
+from diffkern.analysis.race_checks import RaceChecks
 from diffkern.analysis.threads import Never, relate
 from diffkern.analysis.tile_access import shadow
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import is_shared
 from diffkern.ir.views import Access, For
+from diffkern.manifest import RaceCheck
 
 
 class Source(enum.Enum):
@@ -34,10 +40,14 @@ class Source(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class LoadFact:
-    """A load's source and, where that is bad news, the store that is the reason."""
+    """A load's source and, where that is bad news, the store that is the reason.
+
+    ``checks`` are what a launch has to be looked at for, so that the source is right.
+    """
 
     source: Source
     store: Op | None = None
+    checks: tuple[RaceCheck, ...] = ()
 
 
 @dataclass(slots=True)
@@ -75,44 +85,61 @@ class Positions:
 def classify_loads(fn: Function) -> dict[Op, LoadFact]:
     """A fact for each load from an array parameter that the function stores to or updates atomically."""
     seen = shadow(fn)
-    forms = AffineForms(seen.fn)
-    loops = enclosing_loops(seen.fn)
-    order = Positions()
-    order.visit(seen.fn.body)
+    classes = _Classes(seen.fn, fn)
     writes: dict[Value, list[Op]] = {}
     for op in walk(seen.fn.body):
         if op.name in ("store", "atomic") and not is_shared(Access(op).array.type):
             writes.setdefault(Access(op).array, []).append(op)
-    alone = fn.tid_arity == 0 and blockwise_op(fn) is None
     return {
-        seen.original(op): _classify(op, writes[Access(op).array], forms, loops, order, fn.tid_arity, alone)
+        seen.original(op): classes.of(op, writes[Access(op).array])
         for op in walk(seen.fn.body)
         if op.name == "load" and Access(op).array in writes
     }
 
 
-def _classify(
-    load: Op,
-    writes: list[Op],
-    forms: AffineForms,
-    loops: dict[Op, tuple[Op, ...]],
-    order: Positions,
-    arity: int,
-    alone: bool,
-) -> LoadFact:
-    total = _Order()
-    for write in writes:
+class _Classes:
+    """What the loads of one function see, of which `fn` is a shadow."""
+
+    def __init__(self, fn: Function, function: Function) -> None:
+        self.forms = AffineForms(fn)
+        self.loops = enclosing_loops(fn)
+        self.order = Positions()
+        self.order.visit(fn.body)
+        self.arity = fn.tid_arity
+        self.alone = fn.tid_arity == 0 and blockwise_op(fn) is None
+        self.checks = RaceChecks(fn, self.forms, function)
+
+    def of(self, load: Op, writes: list[Op]) -> LoadFact:
+        total, near, checks = _Order(), [], []
+        for write in writes:
+            is_atomic = write.name == "atomic"
+            if self.alone and is_atomic:
+                return LoadFact(Source.RACING, write)
+            if not (self.alone or self.proved(load, write)):
+                check = self.checks.of(load, write, same_thread=is_atomic)
+                if check is None:
+                    return LoadFact(Source.RACING, write)
+                checks.append(check)
+            if not is_atomic:
+                found = _order(load, write, self.forms, self.loops, self.order)
+                total.before |= found.before
+                total.after |= found.after
+                near += [write] if found.before or found.after else []
+        if total.before and total.after:
+            total = _by_bounds(load, near, self.forms, self.loops, self.order)
+        if not total.before:
+            return LoadFact(Source.ENTRY, checks=tuple(checks))
+        if not total.after:
+            return LoadFact(Source.FINAL, checks=tuple(checks))
+        return LoadFact(Source.UNKNOWN, writes[0], tuple(checks))
+
+    def proved(self, load: Op, write: Op) -> bool:
+        """Whether no other thread writes the element, whatever the launch; of an atomic update no thread at all."""
+        if write.name == "atomic":
+            return isinstance(relate(self.forms, load, write), Never)
+        loops, order = self.loops, self.order
         implied = load.attrs.get("carried") or (order.implies(load, write) and begins(loops[write], loops[load]))
-        if write.name == "atomic" or not (alone or _same_thread(forms, load, write, arity, implied)):
-            return LoadFact(Source.RACING, write)
-        found = _order(load, write, forms, loops, order)
-        total.before |= found.before
-        total.after |= found.after
-    if not total.before:
-        return LoadFact(Source.ENTRY)
-    if not total.after:
-        return LoadFact(Source.FINAL)
-    return LoadFact(Source.UNKNOWN, writes[0])
+        return _same_thread(self.forms, load, write, self.arity, implied)
 
 
 def begins(outer: tuple[Op, ...], inner: tuple[Op, ...]) -> bool:
@@ -149,6 +176,21 @@ def _order(load: Op, write: Op, forms: AffineForms, loops: dict[Op, tuple[Op, ..
         return _Order()
     earlier = order.number[write] < order.number[load]
     return _Order(before=earlier, after=not earlier)
+
+
+def _by_bounds(
+    load: Op, writes: Iterable[Op], forms: AffineForms, loops: dict[Op, tuple[Op, ...]], order: Positions
+) -> _Order:
+    """Whether one of the stores may come before the load, and one after it, by all that is known of iterations."""
+    total, here = _Order(), Place(load, loops[load], order.branches[load])
+    for write in writes:
+        there = Place(write, loops[write], order.branches[write])
+        apart, earlier = order.exclusive(load, write), order.number[write] < order.number[load]
+        total.before = total.before or may_precede(forms, there, here, not apart and earlier)
+        total.after = total.after or may_precede(forms, here, there, not apart and not earlier)
+        if total.before and total.after:
+            break
+    return total
 
 
 def _distances(load: Op, write: Op, forms: AffineForms, common: list[Op]) -> dict[Op, int] | None:

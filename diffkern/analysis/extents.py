@@ -48,7 +48,7 @@ def certain_extents(fn: Function) -> tuple[manifest.Access, ...]:
         trips = tuple(_linear(loop.hi - loop.lo, position) for loop in loops.values() if not _trips(loop))
         for axis, (v, wrap) in enumerate(zip(Access(op).index, Access(op).wrap, strict=True)):
             bounds = _bounds(forms.of(v), loops) if _exact(forms, v) else None
-            if bounds is None:
+            if bounds is None or axis >= _ndim(Access(op).array):
                 continue
             tids, low, high = bounds[0], _linear(bounds[1], position), _linear(bounds[2], position)
             array = position[Access(op).array]
@@ -59,8 +59,9 @@ def certain_extents(fn: Function) -> tuple[manifest.Access, ...]:
 
 
 def _ndim(p: Value) -> int:
+    """The axes of an array; those of arrays in its elements are not counted."""
     assert isinstance(p.type, Array)
-    return p.type.ndim
+    return p.type.outer or p.type.ndim
 
 
 def update_by_all(fn: Function) -> Op | None:
@@ -113,7 +114,7 @@ def _exact(forms: AffineForms, v: Value) -> bool:
 
 
 def _bounds(form: Affine, loops: dict[Value, _Loop]) -> tuple[tuple[tuple[int, int], ...], Affine, Affine] | None:
-    """An index taken apart: coefficients of the thread index, and the least and greatest value of the rest."""
+    """A decomposed index: coefficients of the thread index, and the least and greatest value of the rest."""
     tids: list[tuple[int, int]] = []
     low = high = Affine({}, form.const)
     for term, c in form.terms.items():

@@ -6,7 +6,7 @@ two barriers, and only if both threads read the element in the primal's phase. S
 
 - the thread also stores to that element, in the same phase: the element is the thread's own then, as the phases of the
   primal have no races; or
-- its index tells the threads apart, from itself and from every other accumulation that may happen in the same phase; or
+- its index differs between threads, from itself and from every other accumulation that may happen in the same phase; or
   only one thread comes there, as to the others that it may race with.
 """
 
@@ -16,7 +16,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from diffkern.analysis.affine import Affine, AffineForms, Term, tid_term
-from diffkern.analysis.blocks import has_barrier, uniform_values
+from diffkern.analysis.blocks import uniform_values
+from diffkern.analysis.scopes import has_barrier
 from diffkern.analysis.threads import Never, relate
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import is_shared
@@ -77,7 +78,7 @@ class _BlockForms(AffineForms):
         return term in self.uniform if isinstance(term, Value) else super().invariant(term)
 
     def one_to_one(self, v: Value) -> bool:
-        """Whether a value tells all threads apart."""
+        """Whether a value is injective over the threads."""
         form = self.of(v)
         return tid_term(0) in form.terms and all(t == tid_term(0) or self.invariant(t) for t in form.terms)
 
@@ -92,7 +93,7 @@ def _race_free(forms: _BlockForms, a: Op, b: Op) -> bool:
 
 
 def _divided(forms: _BlockForms, x: Value, y: Value) -> bool:
-    """Whether two indices are quotient and remainder of something that tells the threads apart."""
+    """Whether two indices are quotient and remainder of something that is injective over the threads."""
     quotient, remainder = forms.producer.get(x), forms.producer.get(y)
     if quotient is None or remainder is None or (quotient.name, remainder.name) != ("floordiv", "mod"):
         return False

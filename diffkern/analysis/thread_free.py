@@ -18,9 +18,15 @@ def check_thread_free(fn: Function) -> Function:
     Raises
     ------
     KernelTypeError
-        If it works with threads of a launch.
+        If it works with threads of a launch, or reports something.
     """
     for op in walk(fn.body):
+        if lookup(op.name).family == "report":
+            raise KernelTypeError(
+                f"{fn.name} prints or asserts, and is called from a program that is no kernel",
+                loc=op.loc,
+                remedy="print and assert in the kernel",
+            )
         if op.name == "tid" or lookup(op.name).family in ("block", "tile"):
             raise KernelTypeError(
                 f"{fn.name} works with the threads of a launch, and is called from a program that is no kernel",

@@ -1,4 +1,4 @@
-"""When can two accesses of one buffer, made by two different threads of a launch, meet in one element?
+"""When can two accesses of one buffer, made by two different threads of a launch, race in one element?
 
 The question behind plain accumulation in adjoints (no atomic needed) and behind the refusal of kernels in which a
 thread reads what another one writes. Given two index tuples, :func:`relate` bounds the difference ``t - t'`` of the
@@ -49,12 +49,14 @@ Relation = Never | Distance
 
 def relate(forms: AffineForms, a: Op, b: Op) -> Relation:
     """Relation of two accesses (see the module's text); indices that may be negative and wrap tell nothing."""
+    one, other = Access(a), Access(b)
+    known_signs = [not (p or q) for p, q in zip(one.wrap, other.wrap, strict=True)]
+    pairs = [pair for pair, known in zip(zip(one.index, other.index, strict=True), known_signs, strict=True) if known]
+    if any(_differ(forms.of(x), forms.of(y)) for x, y in pairs):
+        return Never()
     axes: dict[int, Interval] = {}
-    wraps = zip(Access(a).wrap, Access(b).wrap, strict=True)
-    for x, y, (wrap_x, wrap_y) in zip(Access(a).index, Access(b).index, wraps, strict=True):
-        if wrap_x or wrap_y:
-            continue
-        solved = _solve(forms, forms.of(x), forms.of(y))
+    for x, y in pairs:
+        solved = _solve(forms, x, y)
         if isinstance(solved, Never):
             return solved
         for axis, (low, high) in solved.axes.items():
@@ -65,22 +67,17 @@ def relate(forms: AffineForms, a: Op, b: Op) -> Relation:
     return Distance(axes)
 
 
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """An index taken apart: coefficients of the thread index, invariant terms, and what varies otherwise, bounded."""
-
-    tids: dict[int, int]
-    invariant: dict[object, int]
-    low: int
-    high: int
+def _differ(x: Affine, y: Affine) -> bool:
+    """Whether two indices are different constants."""
+    return x.const != y.const and x.is_constant and y.is_constant
 
 
-def _solve(forms: AffineForms, x: Affine, y: Affine) -> Relation:
+def _solve(forms: AffineForms, x: Value, y: Value) -> Relation:
     """Solve ``x(t) = y(t')`` on one axis of the array for ``t - t'``."""
-    row = _row(forms, x)
-    if row is not None and row == _row(forms, y):
+    row = _row(forms, forms.of(x))
+    if row is not None and row == _row(forms, forms.of(y)):
         return Distance({row[0]: (0, 0)})
-    a, b = _split(forms, x), _split(forms, y)
+    a, b = forms.parts(x), forms.parts(y)
     if a is None or b is None or a.invariant != b.invariant or a.tids != b.tids:
         return Distance({})
     low, high = b.low - a.high, b.high - a.low  # the range of coefficient * (t - t')
@@ -97,9 +94,11 @@ def _solve(forms: AffineForms, x: Affine, y: Affine) -> Relation:
 
 def _row(forms: AffineForms, form: Affine) -> tuple[int, Affine] | None:
     """Of an index ``t * n + j`` with ``0 <= j < n`` for the thread index ``t`` the axis and ``n``: a row of its own."""
+    if form.const or len(form.terms) != 2:
+        return None
     variable = next((t for t in form.terms if isinstance(t, Value) and t in forms.loop_of), None)
     product = next((t for t in form.terms if isinstance(t, Value) and t in forms.producer), None)
-    if variable is None or product is None or form.const or dict(form.terms) != {variable: 1, product: 1}:
+    if variable is None or product is None or dict(form.terms) != {variable: 1, product: 1}:
         return None
     loop, op = forms.loop_of[variable], forms.producer[product]
     if op.name != "mul" or loop.name != "for" or variable is not For(loop).index:
@@ -113,25 +112,6 @@ def _row(forms: AffineForms, form: Affine) -> tuple[int, Affine] | None:
         if axis is not None and index == Affine({tid_term(axis): 1}, 0) and width == hi:
             return (axis, width) if all(forms.invariant(t) for t in width.terms) else None
     return None
-
-
-def _split(forms: AffineForms, form: Affine) -> _Parts | None:
-    """The parts of an index; None if a term varies in a way that has no known bounds."""
-    tids: dict[int, int] = {}
-    invariant: dict[object, int] = {}
-    low = high = form.const
-    for term, c in form.terms.items():
-        if isinstance(term, tuple) and term[0] == "tid":
-            tids[term[1]] = c
-        elif forms.invariant(term):
-            invariant[term] = c
-        else:
-            bounds = forms.loop_bounds(term)
-            if bounds is None:
-                return None
-            low += min(c * bounds[0], c * bounds[1])
-            high += max(c * bounds[0], c * bounds[1])
-    return _Parts(tids, invariant, low, high)
 
 
 def uniform(forms: AffineForms, index: Sequence[Value]) -> bool:

@@ -64,13 +64,16 @@ def _access(b: Builder, op: Op, accesses: dict[Op, Op]) -> None:
     outer = b.region
     index: list[Value] = []
     nests: list[tuple[Region, Value]] = []
-    for offset, extent in zip(offsets, t.shape, strict=True):
-        if extent == 1:
+    for axis, (offset, extent) in enumerate(zip(offsets, t.shape, strict=True)):
+        found = Access(op).along.get("along") == axis
+        if extent == 1 and not found:
             index.append(offset)
             continue
         k = Value(INT32)
         nests.append((b.region, b.i32(extent)))
         b.region = Region((k,))
+        if found:
+            k = b.one("tile_extract", Access(op).places[-1], k)
         index.append(b.add(b.cast(offset, INT32), k))
     wrap = (False,) * len(index)
     if op.name == "tile_load":

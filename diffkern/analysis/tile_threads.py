@@ -7,18 +7,14 @@ the same numbers.
 
 from __future__ import annotations
 
-from diffkern.analysis.uniformity import is_per_thread, varying_values
+from diffkern.analysis.scopes import Scope, uniformity
 from diffkern.errors import KernelTypeError
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Tile
-from diffkern.ir.views import control
-from diffkern.ops.row import Effect
-from diffkern.ops.table import lookup
+from diffkern.ir.views import deciding
+from diffkern.ops.tile import of_block
 
 __all__ = ["check_threads", "threads_of"]
-
-_OF_THREADS = frozenset({"threads", "first", "share"})
-"""The attributes of what threads take of a tile each for itself."""
 
 
 def threads_of(fn: Function) -> int:
@@ -26,7 +22,7 @@ def threads_of(fn: Function) -> int:
 
     ``Function.threads`` says it, where passes may have left out the ops that do.
     """
-    ops = (op for op in walk(fn.body) if op.name in ("tile_fill", "tile_extract"))
+    ops = (op for op in walk(fn.body) if op.name in ("tile_fill", "tile_extract", "tile_replace", "tile_add_at"))
     found = max((int(op.attrs.get("threads", 1)) for op in ops), default=1)
     return fn.threads or (found if found > 1 else 0)
 
@@ -39,15 +35,15 @@ def check_threads(fn: Function) -> None:
     KernelTypeError
         With the line of one that is not.
     """
-    _region(fn.body, _varying(fn), None)
+    _region(fn.body, uniformity(fn, Scope.TILES).varying, None)
 
 
 def _region(region: Region, varying: set[Value], divergent: Op | None) -> None:
     for op in region.ops:
-        if lookup(op.name).family == "tile":
+        if of_block(op):
             _check(op, varying, divergent)
         for sub in op.regions:
-            _region(sub, varying, divergent or (None if varying.isdisjoint(control(op).deciding) else op))
+            _region(sub, varying, divergent or (None if varying.isdisjoint(deciding(op)) else op))
 
 
 def _check(op: Op, varying: set[Value], divergent: Op | None) -> None:
@@ -59,20 +55,11 @@ def _check(op: Op, varying: set[Value], divergent: Op | None) -> None:
             loc=op.loc,
             remedy="let all threads reach it",
         )
-    own = (op.name == "tile_fill" and op.attrs.get("threads")) or op.name in ("tile_extract", "tile_add_at")
+    each = op.name in ("tile_fill", "tile_replace") and op.attrs.get("threads")
+    own = each or op.name in ("tile_extract", "tile_add_at")
     if not own and any(v in varying and not isinstance(v.type, Tile) for v in op.operands):
         raise KernelTypeError(
             f"the threads of a block work on a tile together here, with numbers that differ between them ({op.name})",
             loc=op.loc,
             remedy="make a tile of the numbers with dk.tile(x), or take numbers that do not depend on dk.tid()",
         )
-
-
-def _varying(fn: Function) -> set[Value]:
-    """Numbers that may differ between the threads of a block (least fixpoint)."""
-
-    def differs(op: Op) -> bool:
-        own = is_per_thread(op) or lookup(op.name).effect is Effect.ATOMIC
-        return own or (op.name in ("tile_extract", "tile_reduce") and not _OF_THREADS.isdisjoint(op.attrs))
-
-    return varying_values(fn, differs, counts=lambda t: not isinstance(t, Tile))

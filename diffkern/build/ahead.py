@@ -30,6 +30,7 @@ from diffkern.build.compiled import Compiled, compile_for
 from diffkern.build.specialize import Specialization, artifact_key, build_entry, load
 from diffkern.build.stores import current_store
 from diffkern.cache.store import Store
+from diffkern.callers import brief, compiles
 from diffkern.errors import CompileError, KernelError, MisuseError, raise_all
 from diffkern.ir.structs import Argument, leaves
 from diffkern.ir.types import Array, is_differentiable
@@ -101,6 +102,7 @@ def compile_kernels(
 ) -> None: ...
 
 
+@brief
 def compile_kernels(
     *kernels: Any,
     args: Sequence[Any] | None = None,
@@ -139,11 +141,11 @@ def compile_kernels(
     progress : bool, optional
         Without a target, whether to show a progress bar on standard error; by default where that is a terminal.
     **options
-        With a target, options in place of the kernel's own: ``compiler``, ``enable_mathdx_gemm``, ``fast_math``,
-        ``launch_bounds``, ``lineinfo``, ``may_alias``, ``mode``, ``stack_bytes``; and ``block_dim``, the threads of a
-        block for which
-        libmathdx makes matrix products of tiles (256 by default). For a GPU the program is by default the one that
-        launches run whose arrays do not overlap; ``may_alias=True`` gives the one for the others.
+        With a target, options in place of the kernel's own: ``compiler``, ``deterministic``, ``enable_mathdx_gemm``,
+        ``fast_math``, ``lanes``, ``launch_bounds``, ``lineinfo``, ``may_alias``, ``mode``, ``stack_bytes``; and
+        ``block_dim``, the threads of a block for which libmathdx makes matrix products of tiles (256 by default). For
+        a GPU the program is by default the one that launches run whose arrays do not overlap; ``may_alias=True`` gives
+        the one for the others.
 
     Returns
     -------
@@ -157,19 +159,28 @@ def compile_kernels(
     """
     if target is not None:
         if processes is not None or progress is not None:
-            raise MisuseError("processes and progress are for compiling several kernels, without a target")
+            raise MisuseError(
+                "processes and progress are for compiling several kernels, without a target",
+                remedy="leave them out, or leave the target out to compile for this machine",
+            )
         first, *more = kernels or (None,)
         if len(more) == 1 and args is None and not isinstance(more[0], Kernel):
             args = more.pop()
         if more:
-            raise MisuseError(f"with a target dk.compile takes one kernel, not {len(kernels)}")
+            raise MisuseError(
+                f"with a target dk.compile takes one kernel, not {len(kernels)}", remedy="call it once for each kernel"
+            )
         return _compile_one(first, args, target, bool(adjoint), active, options)
     if options or args is not None:
-        raise MisuseError(f"without a target dk.compile does not take {', '.join(options) or 'args'}")
+        raise MisuseError(
+            f"without a target dk.compile does not take {', '.join(options) or 'args'}",
+            remedy="pass target='cpu', or a GPU's such as target='sm_90'",
+        )
     _compile_and_load(kernels, adjoint is not False, active, processes, progress)
     return None
 
 
+@compiles
 def _compile_one(
     item: Any, args: Sequence[Any] | None, target: str, adjoint: bool, active: Any, options: dict[str, Any]
 ) -> Compiled:
@@ -178,7 +189,10 @@ def _compile_one(
         types = list(args) if isinstance(args, (list, tuple)) else [args]
     unknown = sorted(set(options) - set(_OPTIONS))
     if unknown:
-        raise MisuseError(f"there is no option {unknown[0]!r}; take {', '.join(_OPTIONS)}")
+        raise MisuseError(
+            f"there is no option {unknown[0]!r}; there are {', '.join(_OPTIONS)}",
+            remedy="leave it out, or give it to @dk.kernel if it is an option of kernels",
+        )
     target = NATIVE if target in (_CPU, NATIVE) else target_named(target)
     known = kernel.argument_types(*types)
     threads, library = options.pop("block_dim", kernel.block_dim), options.pop("enable_mathdx_gemm", None)
@@ -188,7 +202,12 @@ def _compile_one(
     own = replace(kernel.options, **options)
     usual = kernel.variant
     variant = replace(
-        usual, options=own, mode=own.mode or usual.mode, may_alias=may_alias, compiler=own.compiler or usual.compiler
+        usual,
+        options=own,
+        mode=own.mode or usual.mode,
+        deterministic=own.get("deterministic", usual.deterministic),
+        may_alias=may_alias,
+        compiler=own.compiler or usual.compiler,
     )
 
     def made(chosen: frozenset[int] | None) -> Compiled:
@@ -209,7 +228,10 @@ def _compile_one(
 def kernel_and_types(item: Any) -> tuple[Kernel, list[Any]]:
     kernel, *types = item if isinstance(item, tuple) else (item,)
     if not isinstance(kernel, Kernel):
-        raise MisuseError(f"dk.compile takes kernels, or tuples of a kernel and types, not {item!r}")
+        raise MisuseError(
+            f"dk.compile takes kernels, or tuples of a kernel and types, not {item!r}",
+            remedy="write dk.compile(kernel), or dk.compile((kernel, types))",
+        )
     return kernel, types
 
 
@@ -243,7 +265,10 @@ def _compile_and_load(
 def _module(given: Any) -> ModuleType:
     found = sys.modules.get(given) if isinstance(given, str) else given
     if not isinstance(found, ModuleType):
-        raise MisuseError(f"dk.force_load takes modules that are imported, or their names, not {given!r}")
+        raise MisuseError(
+            f"dk.force_load takes modules that are imported, or their names, not {given!r}",
+            remedy="import the module first, and pass it",
+        )
     return found
 
 
@@ -299,6 +324,10 @@ def is_annotated(kernel: Kernel) -> bool:
 
 
 def target_named(name: str) -> str:
+    if not isinstance(name, str):
+        raise MisuseError(
+            f"a target is a name such as {_CPU!r} or 'sm_90', not {name!r}", remedy=f"write target={_CPU!r}"
+        )
     if name in (_CPU, NATIVE):
         return HOST
     try:
@@ -377,7 +406,7 @@ def _make_in_processes(work: Sequence[Work], count: int, shown: _Progress) -> No
             os.kill(child, signal.SIGKILL)
         raise
     finally:
-        while os.read(queue_out, _ROUND * _index.size):  # after an error nobody begins anything more
+        while os.read(queue_out, _ROUND * _index.size):  # after an error no process begins anything more
             pass
         os.close(queue_out)
         os.close(done_in)
@@ -391,7 +420,7 @@ def _make_in_processes(work: Sequence[Work], count: int, shown: _Progress) -> No
 def _worked_off(work: Sequence[Work], queue: int) -> Iterator[bytes]:
     """Do work from the queue until it is empty; yield what was taken from it."""
     while taken := os.read(queue, _index.size):
-        with contextlib.suppress(KernelError):  # told by the parent's caller, who meets it again
+        with contextlib.suppress(KernelError):  # told by the parent's caller, who finds it again
             work[_index.unpack(taken)[0]].do()
         yield taken
 

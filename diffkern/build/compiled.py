@@ -24,6 +24,7 @@ __all__ = ["Compiled", "CompiledForCPU", "CompiledForGPU", "compile_for"]
 
 _LABEL_OR_DIRECTIVE = re.compile(r"[^\s:]+:|\.|#|;|//|@")
 _SPILL = re.compile(r"\b(\d+)-byte (?:Folded )?Spill\b")
+_COMMENT = re.compile(r"\s(?:#|//|;) .*")
 _VECTOR_REGISTER = re.compile(r"%[xyz]mm(\d+)|\b[vqds](\d+)\b")
 
 
@@ -128,7 +129,7 @@ class CompiledForCPU(Compiled):
 
     @property
     def spill_bytes(self) -> int:
-        """Bytes that are stored because registers ran out, over the whole code."""
+        """Bytes that instructions store because registers ran out, over the whole code: LLVM marks them."""
         return sum(map(int, _SPILL.findall(self.asm)))
 
     @cached_property
@@ -139,7 +140,8 @@ class CompiledForCPU(Compiled):
     @property
     def _lines(self) -> list[str]:
         """The instructions, without labels, directives and comments."""
-        return [line.strip() for line in self.asm.splitlines() if not _LABEL_OR_DIRECTIVE.match(line.strip() or "#")]
+        lines = (line.strip() for line in self.asm.splitlines())
+        return [_COMMENT.sub("", line) for line in lines if not _LABEL_OR_DIRECTIVE.match(line or "#")]
 
 
 class CompiledForGPU(Compiled):

@@ -19,13 +19,14 @@ import numpy as np
 from diffkern.ad.derivative import Derivative
 from diffkern.analysis.blocks import SHARED_BYTES
 from diffkern.compilation import Compilation
-from diffkern.errors import CompileError
+from diffkern.errors import AutodiffError, CompileError
 from diffkern.ir.nodes import Function, Value, walk
 from diffkern.ir.types import BFLOAT16, BOOL, FLOAT32, STORAGE_ONLY, Array, Scalar, Type, scalar_of, value_type
 from diffkern.ir.views import Access
 from diffkern.kernel import Kernel
+from diffkern.lower.cuda_plan import cuda_plan, dynamic_shared_bytes
 from diffkern.platforms import FAMILIES
-from diffkern.printing.cuda import as_tuple, size_of
+from diffkern.printing.cuda_memory import as_tuple, size_of
 from diffkern.printing.names import Names
 from diffkern.printing.standalone import Copied, copied
 
@@ -109,13 +110,27 @@ def export(kernel: Kernel, *types: Any, adjoint: bool = False, active: Sequence[
         backward = Compilation(kernel.func, known, replace(variant, active=chosen))
         programs.append(_printed(backward))
         derivative = backward.adjoint
+        if backward.log is not None:
+            raise AutodiffError(
+                f"the adjoint of {kernel.name!r} needs {backward.log.what} in the forward launch, which the exported "
+                "forward does not keep",
+                loc=backward.log.loc,
+                remedy="differentiate the kernel under a dk.Tape, or export it without its adjoint",
+            )
+        if backward.adjoint.adjoint.races:
+            raise AutodiffError(
+                f"whether the adjoint of {kernel.name!r} is right depends on the numbers of the launch, which an "
+                "exported module does not check",
+                loc=backward.adjoint.adjoint.races[0].load.loc,
+                remedy="differentiate the kernel under a dk.Tape, or export it without its adjoint",
+            )
     return _module(kernel, programs, derivative)
 
 
 def _printed(compilation: Compilation) -> _Printed:
     text, low = compilation.source(), compilation.lowered()
     tree, lines = ast.parse(text), text.splitlines()
-    taken = sum(map(_bytes, ast.walk(tree)))
+    taken = dynamic_shared_bytes(low, cuda_plan(low)) or sum(map(_bytes, ast.walk(tree)))
     if taken > SHARED_BYTES:
         raise CompileError(
             f"kernel {low.name!r} takes {taken} bytes of shared memory; {SHARED_BYTES} is what a block of a numba-cuda "

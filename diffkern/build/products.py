@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from diffkern.build.stores import current_store
 from diffkern.cache.environment import distribution_versions
@@ -30,12 +30,12 @@ from diffkern.cache.store import Store
 from diffkern.errors import CompileError, KernelError, raise_all
 from diffkern.platforms import MATHDX
 from diffkern.runtime.native.pool import processors
+from diffkern.runtime.progress import Bar
 from diffkern.targets.cuda.mathdx import Product, explain
 
 __all__ = ["Products", "codes", "generated", "obtain", "product_key"]
 
 _CODE = "kernel.ltoir"
-_BAR_AFTER_S = 1.0
 _MEMORY = 2 << 30
 """Bytes that a process takes at most: 16 x 16 x 16 float16 takes 2.1 GB."""
 
@@ -126,7 +126,6 @@ def obtain(
     missing = [product for product in wanted if product not in code]
     if not missing:
         return Products(code, symbols=symbols)
-    shown = sys.stderr.isatty() if progress is None else progress
     with contextlib.ExitStack() as building:
         # In one order, so that two processes that want the same products never wait for each other.
         for name, product in sorted({product_key(p): p for p in missing}.items()):
@@ -135,7 +134,7 @@ def obtain(
             if entry is not None and _CODE in entry.more:  # made by another process while this one waited
                 code[product] = entry.more[_CODE]
         missing = [product for product in missing if product not in code]
-        errors = _Makers(missing, code, kept, processes or _processes(), shown, command or _command).run()
+        errors = _Makers(missing, code, kept, processes or _processes(), progress, command or _command).run()
     _count(len(missing) - len(errors))
     raise_all(errors)
     return Products(code, tuple(missing), symbols)
@@ -179,13 +178,13 @@ class _Makers:
         code: dict[Product, bytes],
         store: Store,
         limit: int,
-        shown: bool,
+        shown: bool | None,
         command: Command,
     ) -> None:
         self.waiting, self.code, self.store, self.limit, self.command = list(missing), code, store, limit, command
         self.running: list[_Maker] = []
         self.errors: list[KernelError] = []
-        self.bar = _progress(len(missing), shown)
+        self.bar = Bar(len(missing), "matrix products", shown)
 
     def run(self) -> list[KernelError]:
         try:
@@ -203,8 +202,7 @@ class _Makers:
             for maker in self.running:
                 maker.process.kill()
                 maker.process.communicate()
-            if self.bar is not None:
-                self.bar.close()
+            self.bar.close()
         return self.errors
 
     def room(self) -> int:
@@ -213,8 +211,7 @@ class _Makers:
         return left if left < 2 * self.limit else self.limit
 
     def show(self, done: int) -> None:
-        if self.bar is not None:
-            self.bar.update(done)
+        self.bar.update(done)
 
     def start(self, product: Product) -> _Maker:
         out, log = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115  closed when the process has ended
@@ -242,19 +239,6 @@ class _Makers:
         facts = {"what": "matrix product", "title": f"matrix product {maker.product}", "target": maker.product.arch}
         entry = Entry(b"", (maker.product.symbol,), facts=facts, ingredients=ingredients, more={_CODE: found})
         self.store.put(product_key(maker.product), entry)
-
-
-def _progress(total: int, shown: bool) -> Any:
-    """A bar that appears after a second; None where none is wanted or tqdm is not installed."""
-    if not shown:
-        return None
-    try:
-        from tqdm import tqdm
-    except ImportError:
-        return None
-    # It is updated all the time, and a thread that does so would keep builds of kernels from forking.
-    bar = type("_Bar", (tqdm,), {"monitor_interval": 0})
-    return bar(total=total, desc="matrix products", unit="", delay=_BAR_AFTER_S, miniters=0, file=sys.stderr)
 
 
 def _error(product: Product, said: str, status: int) -> CompileError:

@@ -141,9 +141,9 @@ def _moving(wanted: Sequence[Specialization]) -> list[Specialization]:
     for element, ndim in dict.fromkeys((t.dtype, t.ndim) for t in every if isinstance(t, Array)):
         for name in ("copy", "add") if is_differentiable(Array(element, ndim)) else ("copy",):
             kernel = find(name, ndim)
-            layouts = [(goal, source) for goal in "CA" for source in "CA"]
-            for goal, source in layouts[1:] if name == "copy" else layouts:
-                types = (Array(element, ndim, goal), Array(element, ndim, source))
+            layouts = [(destination, source) for destination in "CA" for source in "CA"]
+            for destination, source in layouts[1:] if name == "copy" else layouts:
+                types = (Array(element, ndim, destination), Array(element, ndim, source))
                 found.append(Specialization(kernel.func, types, kernel.variant).for_arrays_apart())
     return found
 

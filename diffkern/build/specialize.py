@@ -25,16 +25,18 @@ from diffkern.cache.manifest import Entry
 from diffkern.cache.store import Store
 from diffkern.errors import CompileError
 from diffkern.forks import free_in_child
-from diffkern.ir.structs import Argument
-from diffkern.options import FORWARD, Variant
-from diffkern.platforms import HOST, LLVM, NATIVE, native_fields, platform_named, runnable
-from diffkern.runtime.checked import CheckedExecutable
+from diffkern.ir.structs import Argument, declared
+from diffkern.lang.structs import functions_of
+from diffkern.options import FORWARD, Along, Variant
+from diffkern.platforms import HOST, LINKER, LLVM, NATIVE, native_fields, platform_named, runnable
 from diffkern.runtime.config import config
 from diffkern.runtime.native.loader import ObjectLoadError, host_cpu, load_code
 from diffkern.runtime.program import Executable
 
 if TYPE_CHECKING:
     from diffkern.compilation import Compilation
+    from diffkern.ir.nodes import Function
+    from diffkern.program import Program
     from diffkern.targets.cuda.mathdx import Product
 
 __all__ = [
@@ -100,14 +102,14 @@ class Specialization:
         made = self.with_variant(block_dim=threads) if may_make_tiles_of_threads(self.pyfunc) else self
         if not multiplies:
             return made
-        called = self.with_variant(block_dim=threads, library="required" if library else "wanted")
+        called = self.with_variant(block_dim=threads, library="required" if library else "wanted", compiler=LINKER)
         if library is None and not has_mathdx():
             shipped = any(_shipped_entry(one.fields(), target) for one in (called.for_arrays_apart(), called))
             return called if shipped else made
         return called
 
     def with_atomics(self) -> Specialization:
-        """Return the adjoint that adds to cotangents atomically wherever threads of any launch may meet."""
+        """Return the adjoint that adds to cotangents atomically wherever threads of any launch may race."""
         return self.with_variant(accumulate="atomic")
 
     def for_arrays_apart(self) -> Specialization:
@@ -127,16 +129,18 @@ class Specialization:
         fields.append(("options", self.variant.key()))
         fields.append((_COMPILER, self.variant.compiler.encode()))
         fields.extend(fingerprint(self.pyfunc))
+        for name, func in (pair for t in self.types for pair in functions_of(declared(t))):
+            fields.extend((f"{name} {label}", value) for label, value in fingerprint(func.pyfunc))
         if self.variant.is_debug:
             fields.extend(positions(self.pyfunc))  # its errors say where
         fields.append(("diffkern", compiler_digest()))
         return fields
 
-    def compilation(self, target: str) -> Compilation:
-        """Return its way through the compiler, for a target."""
+    def compilation(self, target: str, lowered: Function | None = None) -> Compilation:
+        """Return its way through the compiler, for a target; ``lowered`` as :class:`Compilation` has it."""
         from diffkern.compilation import Compilation
 
-        return Compilation(self.pyfunc, self.types, replace(self.variant, target=target))
+        return Compilation(self.pyfunc, self.types, replace(self.variant, target=target), lowered=lowered)
 
     def products(self, target: str) -> tuple[Product, ...]:
         """Return the matrix products that its program for a GPU takes from a library, without making them."""
@@ -151,11 +155,13 @@ class Specialization:
     def title(self) -> str:
         """What it is, for messages and lists."""
         types = ", ".join(map(str, self.types))
-        return f"{self.direction} of {self.pyfunc.__qualname__}({types})"
+        modes = "".join("jvp of " if isinstance(x, Along) else "batch of " for x in reversed(self.variant.layers))
+        return f"{self.direction} of {modes}{self.pyfunc.__qualname__}({types})"
 
     def title_for(self, target: str) -> str:
         """What it is, with what tells it from the other programs of the kernel for the target."""
         more = [", arrays may overlap"] if platform_named(target).tells_overlaps and self.variant.may_alias else []
+        more += [f", log {self.variant.log}"] if self.variant.log else []
         more += [", with atomics"] if self.variant.accumulate == "atomic" else []
         return self.title + "".join(more)
 
@@ -280,7 +286,7 @@ def build_entry(
     started = time.perf_counter()
     platform, called = platform_named(target), f"{specialization.pyfunc.__name__}_{specialization.direction}"
     symbol = platform.symbol(called, artifact_key(fields, target, shipped))
-    program = specialization.compilation(NATIVE if target == HOST else target).build(symbol, obtain_products)
+    program = _program(specialization, fields, NATIVE if target == HOST else target, symbol)
     title = specialization.title_for(target)
     manifest = replace(program.manifest, title=title, target=target)
     ingredients = _readable(_with_target(fields, target, shipped))
@@ -288,6 +294,20 @@ def build_entry(
         print(f"diffkern: compiled {title} in {time.perf_counter() - started:.2f} s", file=sys.stderr)
     name, files = platform.object_name, program.files
     return Entry(program.object_code, program.symbols, program.source, manifest, ingredients, name, files)
+
+
+def _program(specialization: Specialization, fields: Sequence[tuple[str, bytes]], target: str, symbol: str) -> Program:
+    """Compile, with what the forward program has left for the adjoint."""
+    from diffkern.build.lowered import keep, take
+
+    pyfunc, is_forward = specialization.pyfunc, specialization.variant.active is None
+    variant = replace(specialization.variant, target=target, active=None, accumulate="plain", log=None, log_for=None)
+    depends = variant, tuple(field for field in fields if field[0] not in ("direction", "options"))
+    compilation = specialization.compilation(target, None if is_forward else take(pyfunc, depends))
+    program = compilation.build(symbol, obtain_products)
+    if is_forward:
+        keep(pyfunc, depends, compilation.primal)
+    return program
 
 
 def artifact_key(fields: Sequence[tuple[str, bytes]], target: str, shipped: bool = False) -> str:
@@ -339,9 +359,13 @@ def _from_cache(entry: Entry | None) -> Executable | None:
 
 def _executable(entry: Entry) -> Executable:
     symbols: Sequence[str] = entry.symbols
-    code = load_code(entry.object_code, symbols)
+    code = load_code(entry.object_code, symbols, title=entry.manifest.title)
     finish = code[symbols[1]] if entry.manifest.sites else 0
-    made = CheckedExecutable if entry.manifest.checks else Executable
+    made = Executable
+    if entry.manifest.reports:
+        from diffkern.runtime.reporting import ReportingExecutable
+
+        made = ReportingExecutable
     return made(code[symbols[0]], finish, entry.manifest, code)
 
 

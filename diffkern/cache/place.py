@@ -1,8 +1,8 @@
-"""Reading artifacts that nobody else can have put there.
+"""Reading artifacts that only this user or root can have put there.
 
 In: a directory and the names of directories inside of it. Out: the files of the innermost, and when they were last
 changed. What is checked is what was opened, not what a path meant a moment before: the directory, each one inside of it
-and every file belong to this user or to root, and no group and nobody else can write to them. The first directory may
+and every file belong to this user or to root, and no group and no other user can write to them. The first directory may
 be a symbolic link, because where the cache is is the user's choice; inside of it no links are followed.
 """
 
@@ -79,7 +79,7 @@ _DIRECTORY: int = getattr(os, "O_DIRECTORY", 0)
 
 
 def _open(path: str, flags: int, within: int | None) -> int:
-    # Without waiting, should somebody have put a pipe there.
+    # Without waiting, should a pipe lie there.
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0), dir_fd=within)
 
 

@@ -196,7 +196,7 @@ class Store:
         if self._usable:
             return
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Somebody else may have made it since it was found missing.
+        # Another process may have made it since it was found missing.
         if not self._is_safe():
             raise UnsafeError(str(self.directory))
 

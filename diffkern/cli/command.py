@@ -1,7 +1,8 @@
 """The ``diffkern`` command.
 
-In: the command line. Out: a report on standard output and exit status 0; or a message on standard error and status 2
-for whatever the user can put right. A traceback is shown only for a fault of diffkern's own.
+In: the command line. Out: a report on standard output and exit status 0 (1 where what was examined is faulty); or a
+message on standard error and status 2 for whatever the user can put right. A traceback is shown only for a fault of
+diffkern's own.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from typing import TYPE_CHECKING
 
 from diffkern._version import __version__
 from diffkern.cli import demo
+from diffkern.cli.bench import add_bench_command
 from diffkern.cli.cache import add_cache_command
 from diffkern.cli.compile import add_compile_command
+from diffkern.cli.doctor import add_doctor_command
 from diffkern.cli.export import add_export_command
 from diffkern.cli.files import UsageError
 from diffkern.cli.inspect import add_inspect_command
@@ -40,9 +43,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The demo describes its own options, so everything behind its name is handed on.
         return demo.main(arguments[1:])
     options = _parser().parse_args(arguments)
-    run: Callable[[argparse.Namespace], None] = options.run
+    run: Callable[[argparse.Namespace], int | None] = options.run
     try:
-        run(options)
+        status = run(options) or 0
         sys.stdout.flush()
     except BrokenPipeError:
         # Whoever read the output has enough, as head has. What is left in the buffer must not be tried again at exit.
@@ -51,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (KernelError, UsageError) as error:
         print(f"diffkern: error: {error}", file=sys.stderr)
         return 2
-    return 0
+    return status
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -64,5 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     add_inspect_command(commands)
     add_compile_command(commands)
     add_export_command(commands)
+    add_bench_command(commands)
     add_cache_command(commands)
+    add_doctor_command(commands)
     return parser

@@ -252,7 +252,10 @@ def select_device(device_id: int) -> Device:
         If there is no such device.
     """
     if not 0 <= device_id < len(gpus):
-        raise MisuseError(f"there is no device {device_id}: there are {len(gpus)}, numbered from 0")
+        raise MisuseError(
+            f"there is no device {device_id}: there are {len(gpus)}, numbered from 0",
+            remedy="cuda.list_devices() has those that there are",
+        )
     chosen = gpus[device_id]
     set_device(chosen.place)
     return chosen

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
-from diffkern.callers import shortened
+from diffkern.callers import PASSED, Entrance, brief, fail_launch, shorten
 from diffkern.cuda.signatures import is_signature, parse_signature
 from diffkern.cuda.streams import native
 from diffkern.cuda.transfer import on_device
@@ -27,7 +27,7 @@ from diffkern.launch_layout import Layout, lay_out
 from diffkern.options import MAX_BLOCK_DIM, KernelOptions, Variant, names
 from diffkern.runtime.arguments import Parameter
 from diffkern.runtime.extents import whole_number
-from diffkern.runtime.generation import Generation
+from diffkern.runtime.generation import Generation, Merged
 from diffkern.runtime.packed import PackedLaunch, dispatch, run
 from diffkern.runtime.program import Executable
 
@@ -52,7 +52,7 @@ class _Number(Parameter):
 
 def _int64(parameter: Parameter, value: int) -> np.generic[Any]:
     if not -(2**63) <= value < 2**64:
-        raise parameter.error(f"{value} does not fit an integer of 64 bits")
+        raise parameter.error(f"{value} does not fit an integer of 64 bits", "pass a float")
     return np.int64(value) if value < 2**63 else np.uint64(value)
 
 
@@ -60,7 +60,7 @@ class CudaKernel(Kernel):
     """A kernel in numba's spelling; made by :func:`jit`.
 
     ``kernel[blocks, threads](x, y)`` launches it. A launch over a grid of threads, as ``dk.launch`` makes it, has one
-    axis, x; for others take ``kernel[blocks, threads]`` apart (:class:`Launcher`).
+    axis, x; for others take the kernel and dimensions of ``kernel[blocks, threads]`` (:class:`Launcher`).
 
     Attributes
     ----------
@@ -97,7 +97,9 @@ class CudaKernel(Kernel):
             )
         for name in options:
             if name not in names("kernel"):
-                raise MisuseError(f"a kernel has no option {name!r}; it has {', '.join(names('kernel'))}")
+                raise MisuseError(
+                    f"a kernel has no option {name!r}; it has {', '.join(names('kernel'))}", remedy="leave it out"
+                )
         own: dict[str, Any] = {"lineinfo": given.get("lineinfo") or None, "fast_math": given.get("fastmath") or None}
         if given.get("debug"):
             own["mode"] = "debug"
@@ -106,9 +108,10 @@ class CudaKernel(Kernel):
     def __repr__(self) -> str:
         return f"<cuda.jit kernel {self.name}>"
 
+    @brief
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         """Raise: a kernel runs on a grid."""
-        raise MisuseError(f"a kernel needs blocks and threads: write {self.name}[blocks, threads](…)")
+        raise MisuseError("a kernel needs blocks and threads", remedy=f"write {self.name}[blocks, threads](…)")
 
     @property
     def variant(self) -> Variant:
@@ -126,9 +129,10 @@ class CudaKernel(Kernel):
         accumulate: Literal["plain", "atomic"] = "plain",
         block_dim: int | None = None,
         of: Generation | None = None,
+        merged: Merged = (),
     ) -> Executable:
         """Return the adjoint program for argument types and active parameters, built if need be."""
-        return super().adjoint(keys, active, accumulate, self._checked_block(block_dim), of)
+        return super().adjoint(keys, active, accumulate, self._checked_block(block_dim), of, merged)
 
     def _checked_block(self, block_dim: int | None) -> int | None:
         """Return the threads of a block that a launch asks for, which the kernel knows already."""
@@ -151,11 +155,14 @@ class CudaKernel(Kernel):
         except (KeyError, TypeError):
             pass
         try:
-            return self._remember(
-                config, self.configure(*config) if isinstance(config, tuple) else self.configure(config, 0)
-            )
+            given = config if isinstance(config, tuple) else (config,)
+            if not 2 <= len(given) <= 4:
+                what = "a launch has blocks and threads, then perhaps a stream and bytes of shared memory"
+                raise _wrong_launch(self.name, what, config)
+            return self._remember(config, self.configure(*given))
         except KernelError as error:
-            raise shortened(error)  # noqa: B904 - the same error
+            shorten(error)
+            raise
 
     def _remember(self, config: Any, launcher: Launcher) -> Launcher:
         try:
@@ -164,7 +171,7 @@ class CudaKernel(Kernel):
             pass
         return launcher
 
-    def configure(self, blocks: Any, threads: Any, stream: Any = 0, sharedmem: Any = 0, *others: Any) -> Launcher:
+    def configure(self, blocks: Any, threads: Any, stream: Any = 0, sharedmem: Any = 0) -> Launcher:
         """Return what launches the kernel.
 
         Parameters
@@ -176,26 +183,20 @@ class CudaKernel(Kernel):
         sharedmem : int, optional
             Bytes of dynamic shared memory.
         """
-        if others:
-            raise LaunchError(
-                f"kernel {self.name!r}: a launch has blocks, threads, a stream and bytes of shared memory"
-            )
         grid, block = _extents(self.name, "blocks", blocks), _extents(self.name, "threads", threads)
         count = block[0] * block[1] * block[2]
         if not 1 <= count <= MAX_BLOCK_DIM:
-            raise LaunchError(
-                f"kernel {self.name!r}: a block has 1 to {MAX_BLOCK_DIM} threads, not {count}",
-                remedy=f"write {self.name}[blocks, threads](…), with the number of blocks first",
-            )
+            raise _wrong_launch(self.name, f"a block has 1 to {MAX_BLOCK_DIM} threads", count)
         shared = whole_number(sharedmem)
         if shared is None or shared < 0:
-            raise LaunchError(
-                f"kernel {self.name!r}: the size of shared memory is a number of bytes, not {sharedmem!r}"
-            )
+            raise _wrong_launch(self.name, "the size of shared memory is a number of bytes", sharedmem)
         return Launcher(self, grid, block, native(stream), shared)
 
     def forall(self, ntasks: int, tpb: int = 0, stream: Any = 0, sharedmem: int = 0) -> Launcher:
         """Return what launches the kernel with at least `ntasks` threads along x, `tpb` of them in a block."""
+        if whole_number(ntasks) is None or whole_number(tpb) is None:
+            what = "forall takes how many threads to launch, and how many of them a block has"
+            raise _wrong_launch(self.name, what, ntasks if whole_number(ntasks) is None else tpb)
         threads = tpb or 256
         return self.configure(-(-ntasks // threads), threads, stream, sharedmem)
 
@@ -205,7 +206,10 @@ class CudaKernel(Kernel):
         known = super().parameters
         given: Sequence[Any] = [p.annotation for p in known] if self._annotations is None else self._annotations
         if len(given) != len(known):
-            raise MisuseError(f"the signature of {self.name} has {len(given)} parameters, the function {len(known)}")
+            raise MisuseError(
+                f"the signature of {self.name} has {len(given)} parameters, the function {len(known)}",
+                remedy="write a type for each parameter, or leave the signature out",
+            )
         return tuple(
             _Number(self.name, p.index, p.name, annotation, p.default)
             for p, annotation in zip(known, given, strict=True)
@@ -290,7 +294,16 @@ class Launcher:
                 else:
                     dispatch(PackedLaunch(kernel, dim, arguments), True, self._stream)
         except KernelError as error:
-            raise shortened(error)  # noqa: B904 - the same error
+            shorten(error)
+            raise
+        except PASSED:
+            raise
+        except Exception as error:
+            try:
+                fail_launch(self._kernel, error)
+            except KernelError as made:
+                shorten(made)
+                raise
 
 
 def _extents(kernel: str, what: str, given: Any) -> _Triple:
@@ -298,9 +311,17 @@ def _extents(kernel: str, what: str, given: Any) -> _Triple:
     items = tuple(given) if isinstance(given, (tuple, list)) else (given,)
     extents = [whole_number(n) for n in items]
     if not 1 <= len(items) <= 3 or any(n is None or n < 0 for n in extents):
-        raise LaunchError(f"kernel {kernel!r}: {what} are one to three numbers along x, y and z, not {given!r}")
+        raise _wrong_launch(kernel, f"{what} are one to three numbers along x, y and z", given)
     x, y, z = (*extents, 1, 1)[:3]
     return x, y, z  # type: ignore[return-value]
+
+
+def _wrong_launch(kernel: str, what: str, given: Any) -> LaunchError:
+    """Return the error of a launch whose blocks and threads are none."""
+    return LaunchError(
+        f"kernel {kernel!r}: {what}, not {given!r}",
+        remedy=f"write {kernel}[blocks, threads](…), with the number of blocks first",
+    )
 
 
 _ACCEPTED = frozenset({"inline", "forceinline", "cache", "opt", "lto", "extensions", "link", "shared_memory_carveout"})
@@ -312,6 +333,7 @@ _REFUSED = {
 }
 
 
+@brief
 def jit(
     func_or_sig: Any = None,
     device: bool = False,
@@ -351,9 +373,17 @@ def jit(
     """
     for name, value in others.items():
         if name not in _ACCEPTED:
-            raise MisuseError(f"cuda.jit has no option {name!r}")
+            raise MisuseError(
+                f"cuda.jit has no option {name!r}",
+                remedy="it has device, debug, lineinfo, fastmath, max_registers and launch_bounds",
+            )
         if value and name in _REFUSED:
             raise MisuseError(f"cuda.jit does not take {name}", remedy=_REFUSED[name])
+    if func_or_sig is not None and not callable(func_or_sig) and not is_signature(func_or_sig):
+        raise MisuseError(
+            f"cuda.jit takes a function or a signature, not {func_or_sig!r}",
+            remedy="write @cuda.jit above a function, or @cuda.jit('void(float32[:])')",
+        )
     annotations = parse_signature(func_or_sig) if is_signature(func_or_sig) else None
     bounds = tuple(launch_bounds) if isinstance(launch_bounds, (tuple, list)) else launch_bounds
     options = KernelOptions(
@@ -362,6 +392,7 @@ def jit(
     )  # fmt: skip
 
     def make(func: Callable[..., Any]) -> CudaKernel | Func:
-        return Func(func) if device else CudaKernel(func, options, annotations)
+        with Entrance("@cuda.jit", func):
+            return Func(func) if device else CudaKernel(func, options, annotations)
 
     return make(func_or_sig) if callable(func_or_sig) and not is_signature(func_or_sig) else make

@@ -131,7 +131,10 @@ def native(stream: Any) -> NativeStream | None:
         return external_stream(stream).native
     if hasattr(stream, "__cuda_stream__"):
         return external_stream(stream.__cuda_stream__()[1]).native
-    raise MisuseError(f"a stream is what cuda.stream() returns, or 0 for the default stream, not {stream!r}")
+    raise MisuseError(
+        f"a stream is what cuda.stream() returns, or 0 for the default stream, not {stream!r}",
+        remedy="write stream = cuda.stream(), or leave the stream out",
+    )
 
 
 def stream() -> Stream:

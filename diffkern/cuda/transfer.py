@@ -14,7 +14,7 @@ import numpy as np
 
 from diffkern.cuda.arrays import to_device
 from diffkern.cuda.devices import place
-from diffkern.lang.dtypes import CompositeValue
+from diffkern.lang.values import CompositeValue
 
 __all__ = ["on_device"]
 

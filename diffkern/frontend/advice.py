@@ -19,12 +19,11 @@ _MAKE_OUTSIDE: Final = (
     "make the array before the launch and pass it as a parameter; in the kernel use variables, or a vector such as "
     "dk.vec3(...) for a few numbers"
 )
-_RANDOM: Final = "there are no random numbers in kernels: make them on the host, as with NumPy, and pass an array"
+_RANDOM: Final = "write state = dk.rand_init(seed, i) and dk.randf(state), or pass an array of random numbers"
 _LOOP: Final = "write a loop over range(...) for it"
 _ADD_UP: Final = (
     "add up in a loop over range(len(...)), or let each thread add its element with dk.atomic_add(total, 0, x[i])"
 )
-_PRINT: Final = "write values to an array, or step through the kernel's Python source in a debugger"
 
 # Names of functions that make arrays, in NumPy, PyTorch, JAX and diffkern.
 _MAKERS: Final = frozenset(
@@ -45,25 +44,19 @@ _CALLS: Final[Mapping[str, str]] = {
 }
 
 _NAMES: Final[Mapping[str, str]] = {
-    "vector": "dk.vec2, dk.vec3 and dk.vec4 make vectors, dk.vec3d and so on those of float64",
-    "vec": "dk.vec2, dk.vec3 and dk.vec4 make vectors, dk.vec3d and so on those of float64",
-    "matrix": "dk.mat22, dk.mat33 and dk.mat44 make matrices, of all numbers or of their rows",
     "relu": "write dk.max(x, 0.0)",
     "sigmoid": "write 1.0 / (1.0 + dk.exp(-x))",
     "softmax": "take the maximum and the sum in loops, and divide dk.exp(x - maximum) by the sum",
     "square": "write x * x",
     "mean": "add up, and divide by the number",
     "sum": _ADD_UP,
-    "printf": _PRINT,
-    "print": _PRINT,
     "grid": "write i = dk.tid()",
     "threadIdx": "write i = dk.tid()",
-    "local_array": "there are no arrays of a thread's own: use a vector such as dk.vec3(...), or an array parameter",
-    **dict.fromkeys(("rand_init", "randf", "randi", "randn", "rand", "random", "noise", "curlnoise"), _RANDOM),
+    "local_array": "write dk.zeros(shape=8, dtype=float), which is an array of the thread's own",
+    **dict.fromkeys(("rand", "random"), _RANDOM),
 }
 
 _OF_ARRAYS: Final[Mapping[str, str]] = {
-    "size": "multiply the extents, as in x.shape[0] * x.shape[1]; for one axis write len(x)",
     "T": "exchange the indices instead, as in a[j, i]; an array with one axis is its own transpose",
     "numpy": "index the array, as in x[i]; numpy() is for the host, after the launch",
     "grad": "pass the gradient as a parameter of its own, as in inputs=[x, x.grad]",
@@ -105,7 +98,7 @@ STRINGS: Final[Mapping[str, str]] = {
 
 _OF_OTHER_PROGRAMS = (
     "is for Python and for Numba programs; a kernel cannot call it",
-    "differentiate the whole kernel, with dk.Tape or adjoint=True, or write the derivative as a @dk.func",
+    "in a kernel write dk.grad(f)(x), dk.vjp(f)(x, ct) or dk.jvp(f)(x, t) of a func f",
 )
 
 
@@ -113,6 +106,8 @@ def for_call(obj: Any) -> tuple[str, str] | None:
     """Return what is wrong with calling an object of another library or of the host, and what to write instead."""
     if isinstance(obj, Called):
         return _OF_OTHER_PROGRAMS
+    if isinstance(refusal := getattr(type(obj), "refused_in_kernels", None), tuple):
+        return refusal[0], refusal[1]
     module = _module(obj)
     name = str(getattr(obj, "__name__", ""))
     root = module.partition(".")[0]
@@ -159,13 +154,20 @@ def for_instance(obj: Any, name: str, attribute: str) -> tuple[str, str]:
     return f"{name} is an object ({type(obj).__name__}), and its attributes are no constants for a kernel", remedy
 
 
-def missing_name(owner: str, obj: Any, name: str) -> str:
-    """Return what to write for a name that a module does not have."""
+def missing_name(owner: str, obj: Any, name: str) -> str | None:
+    """Return what to write for a name that other libraries have and a module does not; None for any other."""
     known: Mapping[str, str] = getattr(obj, "__instead__", {})  # what a module says of names that it does not have
     if name in known:
         return known[name]
+    if getattr(obj, "__name__", "") == "diffkern" and name in _NAMES:
+        return _NAMES[name].replace("dk.", f"{owner}.")
+    return None
+
+
+def where_names_are(obj: Any) -> str:
+    """Return where to look for a name that a module does not have."""
     if getattr(obj, "__name__", "") == "diffkern":
-        return _NAMES.get(name, "the page on the kernel language lists what there is").replace("dk.", f"{owner}.")
+        return "the page on the kernel language lists what there is"
     return "check the name, or what the module is"
 
 

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import ast
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from diffkern.frontend import coerce, numba_grid
+from diffkern.frontend import coerce, complexes, numba_grid, rigid
 from diffkern.frontend.context import Context
-from diffkern.frontend.terms import WEAK_FLOAT, WEAK_INT, Const, Term, Val, describe
+from diffkern.frontend.terms import WEAK_FLOAT, Const, Term, Val, describe
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
+from diffkern.lang.dialects import IntegerQuotient, Remainder
 from diffkern.ops.table import lookup
 
 __all__ = ["BINARY", "COMPARE", "binary", "compare", "negate", "power"]
@@ -67,13 +69,19 @@ def binary(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Const | Val
         return _divide(cx, a, b, node)
     left, right = coerce.unify(cx, a, b, node, SIGN[op])
     _check_kinds(cx, op, left, node)
+    if op == "mod" and cx.dialect.remainder is Remainder.OF_DIVIDEND and not _both_nonneg(cx, left, right):
+        return Val(cx.b.one("rem", left, right))
     out = cx.b.one(op, left, right)
     # Sums and products may wrap around: what can be said of them is the business of ``opt.ranges``.
-    if left in cx.nonneg and right in cx.nonneg and op in ("floordiv", "mod", "and", "shr"):
+    if _both_nonneg(cx, left, right) and op in ("floordiv", "mod", "and", "shr"):
         cx.nonneg.add(out)
     elif op == "mod" and right in cx.nonneg:
         cx.nonneg.add(out)  # the sign of Python's remainder is that of the divisor
     return Val(out)
+
+
+def _both_nonneg(cx: Context, left: Value, right: Value) -> bool:
+    return left in cx.nonneg and right in cx.nonneg
 
 
 def _are_bools(*terms: Const | Val) -> bool:
@@ -83,23 +91,52 @@ def _are_bools(*terms: Const | Val) -> bool:
 def _operand_hint(a: Term, b: Term) -> str | None:
     if "array" in describe(a) or "array" in describe(b):
         return "kernels work on elements: index the array, as in a[i]"
-    return None
+    return "write it for numbers, vectors or matrices"
 
 
 def _fold(cx: Context, op: str, a: Const, b: Const, node: ast.AST) -> Const:
     if op == "matmul":
         cx.type_error(node, "@ of two numbers", "write * instead")
     if op == "pow" and isinstance(b.value, int) and abs(b.value) > 4096:
-        cx.type_error(node, f"the power {b.value} is too large for a constant")
+        cx.type_error(
+            node, f"the power {b.value} is too large for a constant", "take a variable as its base, or a smaller power"
+        )
+    by_zero = op in ("div", "floordiv", "mod") and b.value == 0 and isinstance(a.value + b.value, float)
+    if by_zero:
+        return Const(_by_zero(cx, op, float(a.value), float(b.value), node))
     try:
-        result = _function(op)(a.value, b.value)
+        result = _function(_in_dialect(cx, op, a, b))(a.value, b.value)
     except ZeroDivisionError:
-        cx.type_error(node, f"division by zero: {a.value} {SIGN[op]} {b.value}")
+        cx.type_error(
+            node,
+            f"division by zero: {a.value} {SIGN[op]} {b.value}",
+            "write a divisor other than 0",
+        )
     except (TypeError, ValueError, OverflowError) as error:
-        cx.type_error(node, f"{a.value} {SIGN[op]} {b.value}: {error}")
+        cx.type_error(node, f"{a.value} {SIGN[op]} {b.value}: {error}", "write constants that Python can compute")
     if isinstance(result, complex):
-        cx.type_error(node, f"{a.value} {SIGN[op]} {b.value} is not a real number")
+        cx.type_error(
+            node,
+            f"{a.value} {SIGN[op]} {b.value} is not a real number",
+            "kernels compute with real numbers: take the absolute value of the base",
+        )
     return Const(result)
+
+
+def _in_dialect(cx: Context, op: str, a: Const, b: Const) -> str:
+    """The op that an operator of literals is."""
+    integers = isinstance(a.value, int) and isinstance(b.value, int)
+    if op == "div" and integers and cx.dialect.integer_quotient is IntegerQuotient.TRUNCATED and b.value != 0:
+        return "truncdiv"
+    return "rem" if op == "mod" and cx.dialect.remainder is Remainder.OF_DIVIDEND and b.value != 0 else op
+
+
+def _by_zero(cx: Context, op: str, a: float, b: float, node: ast.AST) -> float:
+    """A quotient of literals, or its remainder, as IEEE 754 has them where the divisor is 0."""
+    loc = cx.loc(node)
+    result = math.nan if op == "mod" or a == 0 or math.isnan(a) else math.copysign(math.inf, a) * math.copysign(1.0, b)
+    warnings.warn_explicit(f"{a} {SIGN[op]} {b} is {result}", RuntimeWarning, loc.file, loc.line)
+    return result
 
 
 def _check_kinds(cx: Context, op: str, left: Value, node: ast.AST) -> None:
@@ -112,14 +149,24 @@ def _check_kinds(cx: Context, op: str, left: Value, node: ast.AST) -> None:
 
 def _divide(cx: Context, a: Const | Val, b: Const | Val, node: ast.AST) -> Val:
     left, right = coerce.unify(cx, a, b, node, "/")
-    integers = T.scalar_of(left.type).is_integer
-    if left.type == WEAK_INT or (integers and cx.layout is not None):
-        left, right = cx.b.cast(left, WEAK_FLOAT), cx.b.cast(right, WEAK_FLOAT)
     if T.scalar_of(left.type).is_integer:
-        cx.type_error(node, "/ of two integers", "write // for the integer quotient, or float(a) / float(b)")
+        return _quotient(cx, left, right)
     if left.type == T.BOOL:
         cx.type_error(node, "/ of two bools", "convert them first: float(b)")
     return Val(cx.b.div(left, right))
+
+
+def _quotient(cx: Context, left: Value, right: Value) -> Val:
+    """``/`` of two integers."""
+    if cx.dialect.integer_quotient is IntegerQuotient.TRUNCATED:
+        nonneg = _both_nonneg(cx, left, right)
+        whole = cx.b.one("floordiv" if nonneg else "truncdiv", left, right)
+        if nonneg:
+            cx.nonneg.add(whole)
+        return Val(whole)
+    out = cx.b.div(cx.b.cast(left, WEAK_FLOAT), cx.b.cast(right, WEAK_FLOAT))
+    cx.quotients[out] = left, right
+    return Val(out)
 
 
 # -- powers ------------------------------------------------------------------------------------------------------------
@@ -175,30 +222,54 @@ def _unrolled(cx: Context, a: Val, exponent: int) -> Val:
 # -- vectors and matrices ----------------------------------------------------------------------------------------------
 
 
+_BY_COMPONENT = frozenset({"div", "floordiv", "mod", "and", "or", "xor", "shl", "shr"})
+
+
 def _composite(cx: Context, op: str, a: Const | Val, b: Const | Val, node: ast.AST) -> Val:
+    if complexes.any_complex((a, b)):
+        return complexes.binary(cx, op, SIGN[op], a, b, node)
     t = coerce.common(cx, a, b, node, SIGN[op])
     left, right = coerce.to_scalar(cx, a, t, node), coerce.to_scalar(cx, b, t, node)
     ta, tb = left.type, right.type
     scalar_a, scalar_b = isinstance(ta, T.Scalar), isinstance(tb, T.Scalar)
+    _check_kinds(cx, op, left, node)
     if op in ("add", "sub") and ta == tb:
         return Val(cx.b.one(op, left, right))
     if op == "mul" and scalar_b:
         return Val(cx.b.one("scale", left, right))
     if op == "mul" and scalar_a:
         return Val(cx.b.one("scale", right, left))
-    if op == "div" and scalar_b:
-        if not t.is_float:
-            cx.type_error(node, f"/ of {ta} and {tb}", "convert to a vector of floats first, as in dk.vec3(v)")
+    if op == "div" and scalar_b and t.is_float:
         return Val(cx.b.one("unscale", left, right))
     if op in ("mul", "matmul"):
-        product = _product(cx, left, right, node)
+        product = _product(cx, op, left, right)
         if product is not None:
             return Val(product)
+    fits = scalar_a or scalar_b or (ta == tb and op != "div")
+    if op in _BY_COMPONENT and fits and (op == "div" or _are_plain(ta, tb)):
+        return _by_component(cx, op, left, right, node)
     cx.type_error(node, f"{SIGN[op]} of {ta} and {tb}", _composite_hint(op, ta, tb))
 
 
-def _product(cx: Context, a: Value, b: Value, node: ast.AST) -> Value | None:
+def _are_plain(*types: T.Type) -> bool:
+    return not any(isinstance(t, T.Vec) and t.role is not T.Role.VECTOR for t in types)
+
+
+def _by_component(cx: Context, op: str, a: Value, b: Value, node: ast.AST) -> Val:
+    """An operator component by component; a number is combined with each of them."""
+    shape = b.type if isinstance(a.type, T.Scalar) else a.type
+    assert isinstance(shape, (T.Vec, T.Mat))
+    if op == "div" and shape.dtype.is_float:
+        return Val(cx.b.one("cw_div", cx.b.construct(shape, [a] * shape.size), b))
+    xs, ys = ([v] * shape.size if isinstance(v.type, T.Scalar) else cx.b.components(v) for v in (a, b))
+    values = [coerce.value(cx, binary(cx, op, Val(x), Val(y), node), node) for x, y in zip(xs, ys, strict=True)]
+    return Val(cx.b.construct(T.with_scalar(shape, T.scalar_of(values[0].type)), values))
+
+
+def _product(cx: Context, op: str, a: Value, b: Value) -> Value | None:
     ta, tb = a.type, b.type
+    if not _are_plain(ta, tb):
+        return rigid.product(cx, a, b) if op == "mul" else None
     if isinstance(ta, T.Mat) and isinstance(tb, T.Mat) and ta.cols == tb.rows:
         return cx.b.one("matmul", a, b)
     if isinstance(ta, T.Mat) and isinstance(tb, T.Vec) and ta.cols == tb.length:
@@ -238,11 +309,15 @@ def compare(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Const | Va
     return Val(cx.b.one(op, left, right))
 
 
-def _compare_composites(cx: Context, op: str, a: Const | Val, b: Const | Val, node: ast.AST) -> Val:
+def _compare_composites(cx: Context, op: str, a: Const | Val, b: Const | Val, node: ast.AST) -> Const | Val:
+    if complexes.any_complex((a, b)):
+        return complexes.compare(cx, op, SIGN[op], a, b, node)
     if op not in ("eq", "ne") or not isinstance(a, Val) or not isinstance(b, Val) or a.type != b.type:
         cx.type_error(node, f"{SIGN[op]} of {describe(a)} and {describe(b)}", "compare components or lengths")
     pairs = zip(cx.b.components(a.value), cx.b.components(b.value), strict=True)
-    results = [cx.b.one(op, x, y) for x, y in pairs]
+    results = [coerce.value(cx, compare(cx, op, Val(x), Val(y), node), node) for x, y in pairs]
+    if not results:
+        return Const(op == "eq")
     out = results[0]
     for other in results[1:]:
         out = cx.b.one("and" if op == "eq" else "or", out, other)
@@ -264,7 +339,7 @@ def negate(cx: Context, a: Term, node: ast.AST) -> Const | Val:
     if t == T.BOOL:
         cx.type_error(node, "- of a bool", "write not b, or convert it first: int(b)")
     if t.kind is T.Kind.UINT:
-        cx.type_error(node, f"- of {t}", "convert it to a signed type first, as in dk.int64(x)")
+        return Val(cx.b.sub(cx.b.zero(a.type), a.value))
     return Val(cx.b.neg(a.value))
 
 
@@ -275,8 +350,10 @@ def invert(cx: Context, a: Term, node: ast.AST) -> Const | Val:
             return Const(not a.value)
         if isinstance(a.value, int):
             return Const(~a.value)
-    if isinstance(a, Val) and a.type == T.BOOL:
-        return Val(cx.b.one("not", a.value))
-    if isinstance(a, Val) and isinstance(a.type, T.Scalar) and a.type.is_integer:
-        return Val(cx.b.one("invert", a.value))
-    cx.type_error(node, f"~ of {describe(a)}", "bit operations take integers")
+    if not isinstance(a, Val) or isinstance(a.value.type, T.Tile):
+        cx.type_error(node, f"~ of {describe(a)}", "bit operations take integers")
+    t = T.scalar_of(a.type)
+    if t.is_float or not _are_plain(a.type):
+        cx.type_error(node, f"~ of {describe(a)}", "bit operations take integers")
+    op = "not" if t == T.BOOL else "invert"
+    return Val(cx.b.construct(a.type, [cx.b.one(op, c) for c in cx.b.components(a.value)]))

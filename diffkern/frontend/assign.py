@@ -10,17 +10,17 @@ import ast
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from diffkern.frontend import coerce, components, records, tiles, views
+from diffkern.frontend import coerce, components, local, pointed, records, tile_fields, tile_records, tiles, views
 from diffkern.frontend.coerce import tile_remedy
 from diffkern.frontend.context import Context
 from diffkern.frontend.terms import Rec, RecView, Term, Tup, Val, View, describe
-from diffkern.frontend.tile_terms import check_update
+from diffkern.frontend.tile_terms import check_update, holds_tiles
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Region, Update, Value
 
 _UPDATE_KINDS = ("add", "sub", "and", "or", "xor")  # for which there is an atomic update
 
-__all__ = ["Place", "assign", "note_update", "place", "read", "write"]
+__all__ = ["Place", "TilePart", "assign", "note_update", "place", "read", "write"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Element:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A component or row of a composite that stands in another place."""
+    """A component or a part of a composite that stands in another place."""
 
     parent: Place
     owner: Value
@@ -60,7 +60,7 @@ class TilePart:
     """An element or a part of a tile that stands in a variable."""
 
     parent: Variable
-    owner: Value
+    owner: Val | Rec
     part: tiles.Cut
 
 
@@ -87,7 +87,7 @@ def _unpacked(cx: Context, term: Term, target: ast.Tuple | ast.List) -> list[Ter
     else:
         cx.type_error(target, f"{describe(term)} cannot be unpacked", "only tuples and vectors can")
     if len(items) != len(target.elts):
-        cx.type_error(target, f"{len(items)} values for {len(target.elts)} targets")
+        cx.type_error(target, f"{len(items)} values for {len(target.elts)} targets", "name a variable for each value")
     return items
 
 
@@ -101,21 +101,30 @@ def place(cx: Context, target: ast.expr) -> Place:
         cx.syntax_error(target.value, "the result of an expression cannot be changed", "assign it to a variable first")
     parent = place(cx, target.value)
     with cx.b.at(cx.loc(target)):
-        if isinstance(parent, Part) and parent.part.row and isinstance(target, ast.Subscript):
-            matrix = parent.owner.type
-            assert isinstance(matrix, T.Mat)
-            return Part(parent.parent, parent.owner, components.in_row(cx, matrix, parent.part, target))
+        if isinstance(parent, Part) and not isinstance(parent.part.type, T.Scalar):
+            inner = _selected(cx, parent.part.type, target)
+            return Part(parent.parent, parent.owner, components.within(cx, parent.part, inner))
         return _inside(cx, parent, target)
+
+
+def _selected(cx: Context, t: T.Composite, target: ast.Subscript | ast.Attribute) -> components.Selection:
+    if isinstance(target, ast.Attribute):
+        return components.select_attribute(cx, t, target)
+    return components.select_subscript(cx, t, target)
 
 
 def _inside(cx: Context, parent: Place, target: ast.Subscript | ast.Attribute) -> Place:
     if isinstance(parent, Element) and isinstance(parent.view, RecView) and isinstance(target, ast.Attribute):
+        if pointed.is_pointer(parent.view.struct, target.attr) and not parent.view.ndim:
+            held = parent.view.items[parent.view.struct.names.index(target.attr)]
+            assert isinstance(held, View)
+            return Element(pointed.opened(cx, held))
         item = records.member(cx, parent.view, target)  # the other fields of the element are not read
         assert isinstance(item, (View, RecView))
         return Element(item)
     owner = read(cx, parent, target.value)
-    if isinstance(owner, Val) and isinstance(owner.value.type, T.Tile) and isinstance(target, ast.Subscript):
-        return _tile_part(cx, parent, owner.value, target)
+    if isinstance(owner, (Val, Rec)) and holds_tiles(owner):
+        return _tile_part(cx, parent, owner, target)
     if isinstance(owner, View) and isinstance(target, ast.Subscript):
         return Element(views.subscript(cx, owner, views.index_terms(cx, target.slice), target))
     if isinstance(owner, RecView) and isinstance(target, ast.Subscript):
@@ -132,11 +141,15 @@ def _inside(cx: Context, parent: Place, target: ast.Subscript | ast.Attribute) -
     cx.type_error(target, f"part of {describe(owner)} cannot be assigned", remedy)
 
 
-def _tile_part(cx: Context, parent: Place, owner: Value, target: ast.Subscript) -> Place:
+def _tile_part(cx: Context, parent: Place, owner: Val | Rec, target: ast.Subscript | ast.Attribute) -> Place:
+    if isinstance(target, ast.Attribute):
+        remedy = "assign elements, as in t[i] = value, or make another tile with dk.tile_map"
+        cx.type_error(target, f"{describe(owner)} gets another {target.attr}", remedy)
     if not isinstance(parent, Variable):
         cx.type_error(target, "a part of a part of a tile is assigned", "write all indices in one pair of brackets")
     check_update(cx, parent.node.id, target)
-    return TilePart(parent, owner, tiles.cut(cx, owner, views.index_terms(cx, target.slice), target))
+    first = tile_fields.first(owner).value
+    return TilePart(parent, owner, tiles.cut(cx, first, views.index_terms(cx, target.slice), target))
 
 
 def read(cx: Context, where: Place, node: ast.AST) -> Term:
@@ -153,7 +166,7 @@ def read(cx: Context, where: Place, node: ast.AST) -> Term:
             case Member(_, struct, index):
                 return struct.items[index]
             case TilePart(_, tile, where_in_tile):
-                return tiles.read(cx, tile, where_in_tile)
+                return tile_fields.each(tile, lambda leaf: tiles.read(cx, leaf.value, where_in_tile))
             case Part(_, owner, part):
                 return Val(components.extract(cx, owner, part))
 
@@ -179,8 +192,9 @@ def write(cx: Context, where: Place, term: Term, node: ast.AST) -> None:
             write(cx, parent, whole, node)
         case TilePart(variable, tile, where_in_tile):
             with cx.b.at(cx.loc(node)):
-                made = tiles.replaced(cx, tile, where_in_tile, term, node)
-            write(cx, variable, Val(made), node)
+                rows = tile_records.rows(cx, tile, term, node)
+                made = [tiles.replaced(cx, leaf.value, where_in_tile, item, node) for leaf, item in rows]
+            tile_records.replace(cx, variable.node.id, tile, made, variable.node)
         case Part(parent, owner, part):
             with cx.b.at(cx.loc(node)):
                 changed = components.insert(cx, owner, part, term, node)
@@ -189,7 +203,10 @@ def write(cx: Context, where: Place, term: Term, node: ast.AST) -> None:
 
 def note_update(cx: Context, where: Place, kind: str, operand: Term, node: ast.expr) -> None:
     """Note an augmented assignment that has just been written, if it is to an element of an array."""
-    if kind not in _UPDATE_KINDS or not isinstance(_root(where), Element):
+    root = _root(where)
+    if kind not in _UPDATE_KINDS or not isinstance(root, Element):
+        return
+    if local.is_local(root.view.first if isinstance(root.view, RecView) else root.view):
         return
     store, prelude = cx.b.region.ops[-1], Region()
     with cx.b.into(prelude), cx.b.at(cx.loc(node)):

@@ -24,7 +24,7 @@ Call: TypeAlias = Callable[[Context, str, ast.Call], Term]
 def _index(op: str) -> Call:
     def call(cx: Context, name: str, node: ast.Call) -> Term:
         if node.args or node.keywords:
-            cx.type_error(node, f"{name} takes no arguments")
+            cx.type_error(node, f"{name} takes no arguments", f"write {name}()")
         found = cx.b.one(op)
         cx.nonneg.add(found)
         return Val(found)
@@ -34,7 +34,7 @@ def _index(op: str) -> Call:
 
 def _barrier(cx: Context, name: str, node: ast.Call) -> Term:
     if node.args or node.keywords:
-        cx.type_error(node, f"{name} takes no arguments")
+        cx.type_error(node, f"{name} takes no arguments", f"write {name}()")
     cx.b.op("barrier")
     return Static(None, f"{name}()")
 
@@ -44,7 +44,9 @@ def array_arguments(cx: Context, name: str, node: ast.Call, *ignored: str) -> di
     given = dict(zip(("shape", "dtype"), node.args, strict=False))
     for keyword in node.keywords:
         if keyword.arg not in ("shape", "dtype", *ignored) or keyword.arg in given:
-            cx.type_error(node, f"{name} takes shape and dtype, not {keyword.arg}")
+            cx.type_error(
+                node, f"{name} takes shape and dtype, not {keyword.arg}", f"write {name}(shape=..., dtype=...)"
+            )
         given[keyword.arg] = keyword.value
     return given
 
@@ -62,7 +64,7 @@ def literal_shape(cx: Context, node: ast.expr, what: str, *, least: int, axes: i
             )
         shape.append(item.value)
     if not 1 <= len(shape) <= axes:
-        cx.type_error(node, f"{what} has 1 to {axes} axes, not {len(shape)}")
+        cx.type_error(node, f"{what} has 1 to {axes} axes, not {len(shape)}", "give fewer extents")
     return tuple(shape)
 
 

@@ -7,14 +7,15 @@ op where a side computes nothing.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NoReturn
 
 from diffkern.errors import KernelTypeError
-from diffkern.frontend import coerce, merge
+from diffkern.frontend import coerce, local, merge
 from diffkern.frontend.context import RETURN, RETURNED, Context
 from diffkern.frontend.terms import Binding, Const, Poison, Rec, RecView, Term, Val, View, describe
+from diffkern.frontend.tile_terms import joined_views
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Op, Region, Value
 from diffkern.ops.row import Effect
@@ -32,25 +33,20 @@ def choose(
     test = coerce.as_bool(cx, cond, node)
     if isinstance(test, Const):
         return then() if test.value else orelse()
-    regions = (Region(), Region())
-    with cx.b.into(regions[0]):
+    regions, ends = (Region(), Region()), (dict(cx.env), dict(cx.env))
+    with cx.b.into(regions[0]), cx.branch(ends[0]):
         a = then()
-    with cx.b.into(regions[1]):
+    with cx.b.into(regions[1]), cx.branch(ends[1]):
         b = orelse()
+    if changed := _changed(cx, *ends):
+        sides = (Side(regions[0], ends[0], left=False), Side(regions[1], ends[1], left=False))
+        return _with_changes(cx, test.value, sides, (a, b), changed, node, what)
     if merge.same_term(a, b):
         cx.b.region.ops.extend(regions[0].ops)
         return a
     shape = merge.common(a, b, numba=cx.layout is not None)
     if shape is None:
-        if isinstance(a, Rec) and isinstance(b, Rec) and a.struct == b.struct:
-            cx.type_error(
-                node, f"{what} has a struct with different arrays on its sides", "choose single elements instead"
-            )
-        cx.type_error(
-            node,
-            f"{what} is {describe(a)} on one side and {describe(b)} on the other",
-            "convert one of them, as in float(i)",
-        )
+        _refuse_mixed(cx, a, b, node, what)
     trivial = not regions[0].ops and not regions[1].ops
     for region, term in zip(regions, (a, b), strict=True):
         with cx.b.into(cx.b.region if trivial else region):
@@ -65,14 +61,59 @@ def choose(
     return merge.build(shape, iter(results))
 
 
-def logical(cx: Context, op: str, a: Const | Val, right: Callable[[], Const | Val]) -> Const | Val:
+def _refuse_mixed(cx: Context, a: Term, b: Term, node: ast.AST, what: str) -> NoReturn:
+    """Say that two sides of a choice have no common type."""
+    if isinstance(a, Rec) and isinstance(b, Rec) and a.struct == b.struct:
+        cx.type_error(node, f"{what} has a struct with different arrays on its sides", "choose single elements instead")
+    cx.type_error(
+        node,
+        f"{what} is {describe(a)} on one side and {describe(b)} on the other",
+        "convert one of them, as in float(i)",
+    )
+
+
+def _changed(cx: Context, *ends: Mapping[str, Binding]) -> list[str]:
+    """Variables that the sides of a choice within an expression have set: by ``:=``, by a draw, in an own array."""
+    names = dict.fromkeys(name for end in ends for name in end if end[name] is not cx.env.get(name))
+    return [name for name in names if name in cx.env or name not in local.names(names)]
+
+
+def _with_changes(
+    cx: Context,
+    cond: Value,
+    sides: tuple[Side, Side],
+    results: tuple[Term, Term],
+    changed: Sequence[str],
+    node: ast.AST,
+    what: str,
+) -> Term:
+    """A choice whose sides set variables: an ``if`` statement, whose result is one more variable."""
+    if merge.common(*results, numba=cx.layout is not None) is None:
+        _refuse_mixed(cx, *results, node, what)
+    chosen = f"$chosen{cx.new_uid()}"
+    for side, result in zip(sides, results, strict=True):
+        side.env[chosen] = Binding(result, None)
+    merge_branches(cx, cond, *sides, [*changed, chosen], node, what)
+    term = cx.env.pop(chosen).term
+    assert term is not None
+    return term
+
+
+def logical(cx: Context, op: str, a: Const | Val, right: Callable[[], Const | Val], node: ast.AST) -> Const | Val:
     """``a and b`` or ``a or b`` (op ``and``, ``or``): b is evaluated only where it decides."""
     decided = op == "or"
     if isinstance(a, Const):
         return a if bool(a.value) is decided else right()
-    region = Region()
-    with cx.b.into(region):
+    region, end = Region(), dict(cx.env)
+    with cx.b.into(region), cx.branch(end):
         b = right()
+    if changed := _changed(cx, end):
+        evaluated, skipped = Side(region, end, left=False), Side(Region(), dict(cx.env), left=False)
+        sides = (skipped, evaluated) if decided else (evaluated, skipped)
+        results: tuple[Term, Term] = (Const(True), b) if decided else (b, Const(False))
+        term = _with_changes(cx, a.value, sides, results, changed, node, "the condition")
+        assert isinstance(term, (Const, Val))
+        return term
     if isinstance(b, Const) and not region.ops:
         return Const(decided) if bool(b.value) is decided else a
     if _is_cheap(region.ops):
@@ -184,6 +225,7 @@ def merge_branches(
     for name, shape, unset in plans:
         term = merge.build(shape, rest)
         known = [b.term for b in _relevant(name, then, orelse) if b is not None and b.term is not None]
+        joined_views(cx, term, known)
         if isinstance(term, Val) and all(cx.is_nonneg(t) for t in known):
             cx.nonneg.add(term.value)
         cx.env[name] = Binding(term, cx.loc(node), unset)

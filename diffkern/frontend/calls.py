@@ -10,42 +10,101 @@ import ast
 import inspect
 from typing import Any, NoReturn
 
-from diffkern.frontend import advice, coerce, fence, inline, library, records, tiles
+from diffkern.frontend import (
+    advice,
+    arguments,
+    coerce,
+    composed,
+    construct,
+    derived,
+    inline,
+    library,
+    narrow,
+    nested,
+    records,
+    tiles,
+)
 from diffkern.frontend.context import Context
-from diffkern.frontend.terms import Const, Static, Term, Tup, Val, describe
+from diffkern.frontend.local_functions import Local
+from diffkern.frontend.terms import WEAK, Const, Rec, Static, Term, Val, describe
 from diffkern.ir import types as T
-from diffkern.ir.nodes import Value
 from diffkern.lang import CompositeType, Func, definition_of, resolve_dtype
-from diffkern.lang.intrinsics import lowering_key
+from diffkern.lang.called import Called
+from diffkern.lang.derivatives import Transformation
+from diffkern.lang.functions import as_func
+from diffkern.lang.generic import Generic
+from diffkern.lang.intrinsics import Intrinsic, lowering_key
+from diffkern.lang.library import Composed
+from diffkern.lang.structs import class_of
 
 __all__ = ["lower_call", "tid_call"]
 
 
 def lower_call(cx: Context, node: ast.Call) -> Term:
     """Lower a call."""
-    callee = cx.expr(node.func)
+    callee = construct.made_type(cx, node.func) or cx.expr(node.func)
+    node = arguments.spread(cx, node)
     if not isinstance(callee, Static):
         cx.type_error(node.func, f"{describe(callee)} is called", "only functions can be called")
     obj = callee.obj
     key = lowering_key(obj)
     if key is not None and tiles.is_function(key):
         return tiles.call(cx, key, callee.name, node)
+    if isinstance(obj, Composed):
+        return composed.call(cx, obj, callee.name, node)
     if key is not None:
         return library.lower_builtin(cx, key, callee.name, node)
     if isinstance(obj, Func):
         return inline.inline(cx, obj, node)
+    if isinstance(obj, Local):
+        return nested.call(cx, obj, callee.name, node)
+    if isinstance(obj, Transformation):
+        return _derivative(cx, obj, callee.name, node)
+    if isinstance(obj, Called) and isinstance(obj.owner, (Func, Called)):
+        return derived.call(cx, obj, callee.name, node)
+    if isinstance(obj, records.Bound):
+        return inline.inline(cx, obj.func, node, first=[obj.owner])
+    if obj is type:
+        return _type_of(cx, node)
     definition = definition_of(obj)
     if definition is not None:
         return records.construct(cx, definition, callee.name, node)
-    t = _called_dtype(obj)
-    if t is not None and T.scalar_of(t) in T.STORAGE_ONLY:
-        wide = "dk.float32" if isinstance(t, T.Scalar) else f"dk.{callee.name.rsplit('.', 1)[-1].removesuffix('h')}"
-        cx.type_error(node, f"{callee.name} is a storage type", f"compute in {wide}; storing to such an array rounds")
+    t = obj.over(cx.frame.scalar) if isinstance(obj, Generic) and cx.frame.scalar else _called_dtype(obj)
+    if (constructor := construct.maker(obj)) is not None:
+        return construct.CALLS[constructor](cx, callee.name, node)
+    if t is not None:
+        t = narrow.held(t)
     if isinstance(t, T.Scalar):
         return _cast(cx, t, callee.name, node)
     if t is not None:
-        return _construct(cx, t, callee.name, node)
+        return construct.of_type(cx, t, callee.name, node)
     _refuse(cx, obj, callee.name, node)
+
+
+def _derivative(cx: Context, transformation: Transformation, name: str, node: ast.Call) -> Term:
+    """``dk.grad(f)``, which is then called."""
+    terms = [] if node.keywords else [cx.expr(arg) for arg in node.args]
+    of = terms[0] if len(terms) == 1 else None
+    if not isinstance(of, Static) or not isinstance(of.obj, (Func, Composed, Intrinsic, Called)):
+        cx.type_error(node, f"{name} takes one func", f"write {name}(f)(x) with f made by @dk.func, or a built-in")
+    function = of.obj if isinstance(of.obj, (Func, Called)) else as_func(of.obj, cx.dialect)
+    return Static(transformation(function), f"{name}({of.name})")
+
+
+def _type_of(cx: Context, node: ast.Call) -> Static:
+    """``type(x)``: what makes values of that type."""
+    if len(node.args) != 1 or node.keywords:
+        cx.type_error(node, "type takes one value", "write type(x)")
+    term, shown = cx.expr(node.args[0]), ast.unparse(node)
+    if isinstance(term, Const):
+        return Static(type(term.value), shown)
+    if isinstance(term, Rec):
+        return Static(class_of(term.struct), shown)
+    if not isinstance(term, Val) or isinstance(term.value.type, T.Tile):
+        cx.type_error(node, f"type of {describe(term)}", "it takes a number, a vector, a matrix or a struct")
+    return Static(
+        (float if T.scalar_of(term.type).is_float else int) if term.type in WEAK else narrow.stored(term.type), shown
+    )
 
 
 def tid_call(cx: Context, node: ast.expr) -> bool:
@@ -66,8 +125,6 @@ def _called_dtype(obj: Any) -> T.Element | None:
 
 
 def _refuse(cx: Context, obj: Any, name: str, node: ast.Call) -> NoReturn:
-    if obj is print:
-        cx.syntax_error(node, *fence.PRINT)
     if type(obj).__name__ == "Kernel" and type(obj).__module__.startswith("diffkern"):
         cx.type_error(node.func, f"{name} is a kernel; a kernel cannot call another", "make the shared part a @dk.func")
     if (known := advice.for_call(obj)) is not None:
@@ -91,56 +148,7 @@ def _arguments(cx: Context, name: str, node: ast.Call) -> list[Term]:
 def _cast(cx: Context, to: T.Scalar, name: str, node: ast.Call) -> Term:
     args = _arguments(cx, name, node)
     if len(args) > 1:
-        cx.type_error(node, f"{name} takes one value, not {len(args)}")
+        cx.type_error(node, f"{name} takes one value, not {len(args)}", f"write {name}(x) for each value")
     if not args:
         return coerce.explicit_cast(cx, Const(0), to, node)
     return coerce.explicit_cast(cx, coerce.scalar_term(cx, args[0], node.args[0], f"the argument of {name}"), to, node)
-
-
-def _construct(cx: Context, t: T.Composite, name: str, node: ast.Call) -> Term:
-    """``vec3()``, ``vec3(s)``, ``vec3(a, b, c)``, ``vec3(v)``; a matrix also from its rows."""
-    args = _arguments(cx, name, node)
-    args = list(args[0].items) if len(args) == 1 and isinstance(args[0], Tup) else args
-    if not args:
-        return Val(cx.b.zero(t))
-    first = args[0]
-    if len(args) == 1 and isinstance(first, Val) and not isinstance(first.type, T.Scalar):
-        if T.with_scalar(first.type, t.dtype) != t:
-            cx.type_error(node, f"{name} of {first.type}", f"{name} has {t.size} components")
-        return Val(cx.b.cast(first.value, t))
-    if len(args) == 1 and coerce.is_number(first):
-        component = _component(cx, first, t, node)
-        return Val(cx.b.construct(t, [component] * t.size))
-    if len(args) == t.size:
-        return Val(
-            cx.b.construct(t, [_component(cx, a, t, n) for a, n in zip(args, _nodes(node, t.size), strict=True)])
-        )
-    if isinstance(t, T.Mat) and len(args) == t.rows:
-        rows = [coerce.convert(cx, a, T.Vec(t.dtype, t.cols), node, f"a row of {name}") for a in args]
-        return Val(cx.b.construct(t, [c for row in rows for c in cx.b.components(row)]))
-    cx.type_error(node, f"{name} has {t.size} components, not {len(args)}", _all_components(t, name, args))
-
-
-def _all_components(t: T.Composite, name: str, args: list[Term]) -> str:
-    """Say how a vector or matrix is made of what was given."""
-    parts: list[str] = []
-    for arg in args:
-        if isinstance(arg, Val) and isinstance(arg.type, T.Vec):
-            parts += [f"v[{k}]" for k in range(arg.type.length)]
-        else:
-            parts.append("s")
-    if isinstance(t, T.Vec) and len(parts) == t.size:
-        return f"take vectors apart, as in {name}({', '.join(parts)})"
-    return f"give {t.size} numbers, or one for all" + (f", or {t.rows} rows" if isinstance(t, T.Mat) else "")
-
-
-def _nodes(node: ast.Call, count: int) -> list[ast.expr]:
-    return node.args if len(node.args) == count else [node] * count
-
-
-def _component(cx: Context, term: Term, t: T.Composite, node: ast.AST) -> Value:
-    """A component: as in a cast, a float of another width is converted, but a fraction is not dropped."""
-    scalar = coerce.scalar_term(cx, term, node, f"a component of {t}")
-    if isinstance(scalar, Val) and T.scalar_of(scalar.type).is_float and t.dtype.is_float:
-        return coerce.to_scalar(cx, scalar, t.dtype, node)
-    return coerce.convert(cx, scalar, t.dtype, node, f"a component of {t}")

@@ -10,23 +10,33 @@ The result is kept per function and served again as long as each captured name s
 from __future__ import annotations
 
 import ast
+import copy
 import enum
-import functools
 import hashlib
 import inspect
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, cast
 
 import numpy as np
 
+from diffkern.frontend.contents import contents
 from diffkern.frontend.scope import MISSING, Scope, static_attribute
 from diffkern.frontend.signature import parameter_type
 from diffkern.frontend.source import get_source
-from diffkern.lang import CompositeValue, Constant, Func, definition_of, resolve_dtype
+from diffkern.frontend.static import Given
+from diffkern.lang import ArrayAnnotation, CompositeValue, Constant, Func, definition_of, resolve_dtype
+from diffkern.lang.called import Called
+from diffkern.lang.derivatives import Transformation
+from diffkern.lang.dialects import NATIVE, dialect_of
+from diffkern.lang.func import RULES, rules_of
 from diffkern.lang.intrinsics import lowering_key
 from diffkern.lang.numba_cuda import Special
+from diffkern.lang.rules import Rule
+from diffkern.lang.static import kept_results
+from diffkern.lang.structs import functions_of
 
 __all__ = [
     "ENCODING_VERSION",
@@ -50,7 +60,7 @@ Path = tuple[str, ...]
 
 # -- the syntax tree ---------------------------------------------------------------------------------------------------
 
-# Fields that say nothing about what the code does, or that are encoded apart (annotations by what they mean).
+# Fields that say nothing about what the code does, or that are encoded separately (annotations by what they mean).
 _SKIPPED: Final = frozenset({"ctx", "kind", "type_comment", "type_params", "decorator_list", "returns", "annotation"})
 
 
@@ -83,6 +93,8 @@ class _Text(bytes):
 def _node(node: ast.AST) -> list[Any]:
     """The parts of a node, in order."""
     parts: list[Any] = [_Text(b"(" + type(node).__name__.encode())]
+    if isinstance(node, Given):
+        parts.append(_Text(b" %d" % node.index))
     for name in node._fields:
         if name in _SKIPPED and not (name == "annotation" and isinstance(node, ast.AnnAssign)):
             continue
@@ -109,8 +121,8 @@ def encode_value(value: Any) -> bytes:
     TypeError
         For anything else.
     """
-    if isinstance(value, CompositeValue) and value.composite is not None:
-        return f"composite:{value.composite.ir}:".encode() + np.ascontiguousarray(value).tobytes().hex().encode()
+    if isinstance(value, CompositeValue):
+        return f"composite:{value.ir}:".encode() + value.tobytes().hex().encode()
     if isinstance(value, np.generic):
         return f"numpy:{value.dtype.name}:{value.tobytes().hex()}".encode()
     if isinstance(value, enum.Enum) and not isinstance(value, (int, float)):
@@ -152,21 +164,31 @@ def _encode_object(obj: Any, number_of: Callable[[Func], int]) -> bytes:
     if isinstance(obj, Special):
         return b"special:" + obj.name.encode()
     if isinstance(obj, Func):
-        return b"func:%d" % number_of(obj)
+        return b"func:" + b",".join(b"%d" % number_of(overload) for overload in obj.overloads)
+    if isinstance(obj, Transformation):
+        return b"derivative:" + obj.form.value.encode()
+    if isinstance(obj, Called):
+        return b"derivative:" + obj.form.value.encode() + b" of " + _encode_object(obj.owner, number_of)
     try:
         return b"dtype:" + str(resolve_dtype(obj)).encode()
     except TypeError:
         pass
     definition = definition_of(obj)
     if definition is not None:
-        return b"struct:" + str(definition.type).encode() + b":" + _defaults(definition.defaults)
+        methods = b"".join(b" %s:%d" % (name.encode(), number_of(f)) for name, f in functions_of(definition.type))
+        return b"struct:" + str(definition.type).encode() + b":" + _defaults(definition.defaults) + methods
     if isinstance(obj, np.ndarray) and obj.dtype.kind in "biuf":
         contents = hashlib.sha256(np.ascontiguousarray(obj).tobytes()).hexdigest()
         return f"array:{obj.dtype.name}:{obj.shape}:{contents}".encode()
     try:
         return encode_value(obj)
     except TypeError:
-        return f"object:{type(obj).__module__}.{type(obj).__qualname__}".encode()
+        named = f"object:{type(obj).__module__}.{type(obj).__qualname__}".encode()
+    if not isinstance(obj, tuple):
+        return named
+    inside = [_encode_object(item, number_of) for item in obj]
+    taken_apart = not any(item.startswith(b"object:") for item in inside)
+    return b"tuple:%d:" % len(obj) + b"".join(_counted(b"", item) for item in inside) if taken_apart else named
 
 
 def _defaults(defaults: Mapping[str, Any]) -> bytes:
@@ -246,7 +268,7 @@ class Guard:
     depth : int
         How many names of the path lead to the object.
     obj
-        The object.
+        The object; of one that can be changed in place, a copy.
     code : bytes
         The same as bytes.
     """
@@ -282,12 +304,20 @@ class Meaning:
         The functions it covers besides the kernel (which must stay collectable).
     annotations : list of dict
         For each function, the kernel first, the types that its annotations meant.
+    rules : list of tuple
+        For each function, the kernel first, what differentiation takes instead of it.
     """
 
     fields: list[tuple[str, bytes]]
     guards: list[Guard]
     reached: list[Callable[..., Any]]
     annotations: list[dict[str, Any]]
+    rules: list[tuple[Rule, ...]]
+
+    def holds(self, pyfunc: Callable[..., Any]) -> bool:
+        """Whether all that the fingerprint of a kernel rests on still means the same."""
+        functions = zip((pyfunc, *self.reached), self.rules, strict=True)
+        return all(rules_of(f) == kept for f, kept in functions) and all(guard.holds() for guard in self.guards)
 
 
 # A function keeps its own meaning: that leads back to the function, so anything else that kept it would keep both.
@@ -295,7 +325,7 @@ _MEANING: Final = "__diffkern_meaning__"
 
 
 def fingerprint(pyfunc: Callable[..., Any]) -> list[tuple[str, bytes]]:
-    """Labelled fields that tell kernels apart by what they compute.
+    """Labelled fields that distinguish kernels by what they compute.
 
     Parameters
     ----------
@@ -316,16 +346,16 @@ def fingerprint(pyfunc: Callable[..., Any]) -> list[tuple[str, bytes]]:
     return list(meaning_of(pyfunc).fields)
 
 
-def meaning_of(pyfunc: Callable[..., Any]) -> Meaning:
-    """What a kernel means now; errors are those of :func:`fingerprint`."""
+def meaning_of(pyfunc: Callable[..., Any], methods: Sequence[Callable[..., Any]] = ()) -> Meaning:
+    """What a kernel means now, with methods of structs of which it gets instances; errors as of :func:`fingerprint`."""
     of, kept = pyfunc.__dict__.get(_MEANING, (None, None))
     # What functools.wraps makes has the attributes of another function.
-    if of is not None and of() is pyfunc and all(guard.holds() for guard in kept.guards):
+    if not methods and of is not None and of() is pyfunc and kept.holds(pyfunc):
         return cast("Meaning", kept)
     fields: list[tuple[str, bytes]] = [("encoding", b"%d" % ENCODING_VERSION)]
     guards: list[Guard] = []
     annotations: list[dict[str, Any]] = []
-    reached: list[Callable[..., Any]] = [pyfunc]
+    reached: list[Callable[..., Any]] = [pyfunc, *methods]
 
     def number_of(func: Func) -> int:
         if func.pyfunc not in reached:
@@ -336,16 +366,39 @@ def meaning_of(pyfunc: Callable[..., Any]) -> Meaning:
         definition = get_source(function).node
         scope = Scope(function)
         fields.append((f"tree {k}", encode_tree(definition)))
+        if (dialect := dialect_of(function)) != NATIVE:
+            fields.append((f"dialect {k}", dialect.name.encode()))
+        if rules := rules_of(function):
+            encoded = b",".join(b"%s:%d" % (rule.kind.value.encode(), number_of(rule.func)) for rule in rules)
+            fields.append((f"rules {k}", encoded))
         annotations.append({})
         fields.extend(_parameters(k, function, scope, number_of, annotations[k]))
+        for n, result in enumerate(kept_results(function) or ()):
+            fields.append((f"static {k} {n}", contents(result, partial(_encode_object, number_of=number_of))))
         for path in _captured(definition):
             obj, depth = _resolve(scope, path)
             code = _encode_object(obj, number_of)
             fields.append((f"captured {k} {'.'.join(path)}", code))
-            guards.append(Guard(k, scope, path, depth, obj, code))
-    made = Meaning(fields, guards, reached[1:], annotations)
-    pyfunc.__dict__[_MEANING] = weakref.ref(pyfunc), made
+            guards.append(Guard(k, scope, path, depth, _kept(obj), code))
+    made = Meaning(fields, guards, reached[1:], annotations, [rules_of(function) for function in reached])
+    if not methods:
+        pyfunc.__dict__[_MEANING] = weakref.ref(pyfunc), made
     return made
+
+
+def _can_change(obj: Any) -> bool:
+    """Whether an object is a vector or a table of NumPy's that can be changed in place, or a tuple that holds one."""
+    if isinstance(obj, np.ndarray):
+        while isinstance(obj, np.ndarray):  # the memory of a view may be written to by way of its base
+            if obj.flags.writeable:
+                return True
+            obj = obj.base
+        return False
+    return isinstance(obj, tuple) and any(map(_can_change, obj))
+
+
+def _kept(obj: Any) -> Any:
+    return copy.deepcopy(obj) if _can_change(obj) else obj
 
 
 def may_multiply_tiles(pyfunc: Callable[..., Any]) -> bool:
@@ -385,7 +438,7 @@ any more, AttributeError where a class has no such attribute.
 """
 
 
-# Modules whose functions and types nobody rebinds: they are not asked for at every launch.
+# Modules whose functions and types are not rebound: they are not asked for at every launch.
 _LIBRARIES: Final = frozenset({"diffkern", "numba", "numpy", "math"})
 
 
@@ -399,7 +452,10 @@ def captures(meaning: Meaning) -> list[Capture]:
     found: dict[tuple[int, str], Capture] = {}
 
     def note(place: object, name: str, capture: Capture) -> None:
-        if capture[2] is not MISSING:
+        look, _, value = capture
+        if _can_change(value):
+            capture = partial(_is_unchanged, look, value, _elements(value)), name, True
+        if value is not MISSING:
             found.setdefault((id(place), name), capture)
 
     for guard in meaning.guards:
@@ -420,10 +476,23 @@ def captures(meaning: Meaning) -> list[Capture]:
                 note(variables, name, (variables.get, name, obj))
             elif inspect.isclass(obj):
                 cls, obj = obj, static_attribute(obj, name)
-                note(cls, name, (functools.partial(getattr, cls), name, obj))
+                note(cls, name, (partial(getattr, cls), name, obj))
             else:
                 break
-    return list(found.values())
+    of_funcs = (vars(function) for function in meaning.reached)
+    return [*found.values(), *((space.get, RULES, space.get(RULES)) for space in of_funcs)]
+
+
+def _is_unchanged(look: Callable[[str], Any], value: Any, elements: Any, name: str) -> bool:
+    """Whether a name stands for the same object with the same elements."""
+    return look(name) is value and bool(_elements(value) == elements)
+
+
+def _elements(obj: Any) -> Any:
+    """What can be changed in place of a captured object, to be compared: this is done at every launch."""
+    if isinstance(obj, np.ndarray):
+        return obj.tobytes(), obj.shape, obj.dtype
+    return tuple(map(_elements, obj)) if isinstance(obj, tuple) else None
 
 
 def _is_type(obj: Any) -> bool:
@@ -447,5 +516,10 @@ def _parameters(
             if annotation is not None:
                 types[name] = annotation
                 yield f"annotation {k} {name}", str(annotation).encode()
+                stored = annotation.dtype if isinstance(annotation, ArrayAnnotation) else annotation
+                for method, func in functions_of(stored):
+                    yield f"method {k} {name} {method}", b"%d" % number_of(func)
+            elif parameter.annotation is not parameter.empty:
+                types[name] = Any
         if parameter.default is not parameter.empty:
             yield f"default {k} {name}", _encode_object(parameter.default, number_of)

@@ -1,7 +1,7 @@
 """Python objects from outside the kernel: what a captured name or attribute stands for in it.
 
 In: an object found by :mod:`scope`. Out: a term. Numbers are constants (Python's weak, NumPy's strong), tuples are
-taken apart, vectors made by ``dk.vec3(...)`` are constants too; data structures are refused.
+unpacked, vectors made by ``dk.vec3(...)`` are constants too; data structures are refused.
 """
 
 from __future__ import annotations
@@ -12,18 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from diffkern.frontend import numba_cuda
+from diffkern.frontend import coerce, complexes, narrow, numba_cuda
 from diffkern.frontend.context import Context
-from diffkern.frontend.terms import Const, Static, Term, Tup, Val
+from diffkern.frontend.terms import NARROW, Const, Rec, Static, Term, Tup, Val
 from diffkern.ir import types as T
-from diffkern.lang import CompositeValue, definition_of
+from diffkern.ir.structs import Struct, StructArray
+from diffkern.lang import CompositeValue, definition_of, element_of_value
 from diffkern.lang.numba_cuda import Special
 
-__all__ = ["static_term"]
+__all__ = ["fixed_length", "host_value", "is_array", "is_known", "static_result", "static_term"]
 
 
 def static_term(cx: Context, obj: Any, name: str, node: ast.AST) -> Term:
-    """What a captured Python object stands for: numbers are constants, tuples are taken apart."""
+    """What a captured Python object stands for: numbers are constants, tuples are unpacked."""
     if isinstance(obj, enum.Enum) and not isinstance(obj, (int, float)):
         return static_term(cx, obj.value, name, node)
     if isinstance(obj, np.generic):
@@ -32,20 +33,17 @@ def static_term(cx: Context, obj: Any, name: str, node: ast.AST) -> Term:
         return Const(obj)
     if isinstance(obj, (int, float)):
         return Const(int(obj) if isinstance(obj, int) else float(obj))
+    if isinstance(obj, complex):
+        return complexes.literal(cx, obj)
     if isinstance(obj, tuple):
         return Tup(tuple(static_term(cx, item, f"{name}[{k}]", node) for k, item in enumerate(obj)))
-    if isinstance(obj, CompositeValue) and obj.composite is not None:
-        t = obj.composite.ir
+    if isinstance(obj, CompositeValue):
+        t = narrow.held(obj.ir)
+        assert isinstance(t, (T.Vec, T.Mat))
         parts = [cx.b.const(number.item(), t.dtype) for number in obj.reshape(-1)]
         return Val(cx.b.construct(t, parts))
-    if isinstance(obj, np.ndarray) and cx.layout is not None:
-        return numba_cuda.constant_array(cx, obj, name, node)
     if isinstance(obj, np.ndarray):
-        cx.type_error(
-            node,
-            f"{name} is a NumPy array outside the kernel",
-            "pass arrays as parameters; small constants as dk.vec3(...)",
-        )
+        return numba_cuda.constant_array(cx, obj, name, node)
     if isinstance(obj, (list, dict, set, str)):
         cx.type_error(
             node,
@@ -60,6 +58,73 @@ def static_term(cx: Context, obj: Any, name: str, node: ast.AST) -> Term:
     return Static(obj, name)
 
 
+def static_result(cx: Context, obj: Any, node: ast.AST) -> Term:
+    """What the result of a static expression stands for: also strings, and lists and structs as values."""
+    if isinstance(obj, str):
+        return Static(obj, repr(obj))
+    if isinstance(obj, (tuple, list)):
+        return Tup(tuple(static_result(cx, item, node) for item in obj))
+    definition = definition_of(type(obj))
+    if definition is not None:
+        return _struct(cx, definition.type, obj, node)
+    is_value = isinstance(obj, (enum.Enum, np.ndarray)) or element_of_value(obj) is not None
+    if not is_value and not callable(obj):
+        what = "None" if obj is None else f"a {type(obj).__name__}"
+        cx.type_error(
+            node,
+            f"static(...) is {what}, which a kernel cannot hold",
+            "let it give a number, a vector, a matrix, a struct, a tuple of these, a string, a function or a type",
+        )
+    return static_term(cx, obj, "static(...)", node)
+
+
+def _struct(cx: Context, struct: Struct, obj: Any, node: ast.AST) -> Term:
+    """An instance of a struct by the values of its fields."""
+    items: list[Term] = []
+    for name, t in struct.fields:
+        value = getattr(obj, name)
+        if isinstance(t, (T.Array, StructArray)):
+            cx.type_error(
+                node,
+                f"static(...) is the struct {struct.name}, whose field {name} is an array",
+                "pass the struct as a parameter of the kernel",
+            )
+        if isinstance(t, Struct):
+            items.append(_struct(cx, t, value, node))
+        elif isinstance(t, T.Scalar):
+            items.append(Val(coerce.convert(cx, static_term(cx, value, name, node), T.value_type(t), node, name)))
+        else:
+            wide = T.value_type(t)
+            assert isinstance(wide, (T.Vec, T.Mat))
+            numbers = [cx.b.const(number.item(), wide.dtype) for number in np.asarray(value).reshape(-1)]
+            items.append(Val(cx.b.construct(wide, numbers)))
+    return Rec(struct, tuple(items))
+
+
+def is_known(term: Term) -> bool:
+    """Whether it is known now what a term is in Python."""
+    if isinstance(term, Tup):
+        return all(map(is_known, term.items))
+    return isinstance(term, (Const, Static))
+
+
+def fixed_length(term: Term) -> int | None:
+    """What ``len`` of a term is, if that is known now and the term is no number."""
+    if isinstance(term, Tup):
+        return len(term.items)
+    if isinstance(term, Val) and isinstance(term.value.type, (T.Vec, T.Mat, T.Tile)):
+        return term.value.type.shape[0]
+    return None
+
+
+def host_value(term: Term) -> Any:
+    """What a term that is known now is in Python."""
+    if isinstance(term, Tup):
+        return tuple(map(host_value, term.items))
+    assert isinstance(term, (Const, Static))
+    return term.value if isinstance(term, Const) else term.obj
+
+
 def is_array(obj: Any) -> bool:
     """Whether an object from outside the kernel holds an array, of whatever library."""
     return hasattr(obj, "shape") and hasattr(obj, "dtype") and not isinstance(obj, type)
@@ -69,9 +134,12 @@ def _numpy_scalar(cx: Context, obj: np.generic[Any], name: str, node: ast.AST) -
     if isinstance(obj, np.bool_):
         return Const(bool(obj))
     t = T.SCALARS.get(obj.dtype.name)
+    if isinstance(obj, np.complexfloating) and (found := element_of_value(obj)) is not None:
+        parts = [cx.b.const(part.item(), T.scalar_of(found)) for part in (obj.real, obj.imag)]
+        return Val(cx.b.construct(found, parts))
     if t is None:
         cx.type_error(node, f"{name} is a NumPy {obj.dtype}", "use a number of one of the kernel's types")
-    out = cx.b.const(obj.item(), T.FLOAT32 if t in T.STORAGE_ONLY else t)
+    out = cx.b.const(obj.item(), NARROW.get(t, t))
     if t.is_integer and obj.item() >= 0:
         cx.nonneg.add(out)
     return Val(out)

@@ -120,7 +120,7 @@ def _names(code: CodeType) -> tuple[str, ...]:
 
 
 def _numbers(code: CodeType) -> list[tuple[type, str]]:
-    """The constants, told apart by type and sign, without code and what names it."""
+    """The constants, distinguished by type and sign, without code and what names it."""
     plain = (const for const in code.co_consts if not isinstance(const, CodeType))
     return [(type(const), repr(const).rpartition("<locals>.")[2]) for const in plain]
 
@@ -142,7 +142,7 @@ def _is_same(a: CodeType, b: CodeType) -> bool:
 
 
 def _is_part(a: CodeType, b: CodeType) -> bool:
-    """Whether all that one code names, calls and counts with occurs in the other."""
-    numbers = [n for n in _numbers(a) if n[0] is not str and n[0] is not tuple]
-    known = _numbers(b)
+    """Whether all that one code names, calls and counts with occurs in the other; a sign may be an operation there."""
+    numbers = [(kind, text.lstrip("-")) for kind, text in _numbers(a) if kind is not str and kind is not tuple]
+    known = [(kind, text.lstrip("-")) for kind, text in _numbers(b)]
     return _arguments(a) == _arguments(b) and set(_names(a)) <= set(_names(b)) and all(n in known for n in numbers)

@@ -1,16 +1,32 @@
-"""Types that meet: weak literals, promotion, conversion on stores, and what merges after branches and loops.
+"""Types that are combined: weak literals, promotion, conversion on stores, and what merges after branches and loops.
 
 In: terms. Out: IR values of one type, or an error that says which conversion to write. The rules are those of NumPy's
-NEP 50 with one addition: an integer that meets a float becomes that float (int32 * float32 is float32).
+NEP 50 with one addition: an integer combined with a float becomes that float (int32 * float32 is float32).
 """
 
 from __future__ import annotations
 
 import ast
 import math
+import sys
+from collections.abc import Mapping
+from typing import Any, Final
 
 from diffkern.frontend.context import Context
-from diffkern.frontend.terms import WEAK, WEAK_FLOAT, WEAK_INT, Const, Static, Term, Val, View, describe
+from diffkern.frontend.terms import (
+    NARROW,
+    WEAK,
+    WEAK_COMPLEX,
+    WEAK_FLOAT,
+    WEAK_INT,
+    Const,
+    Static,
+    Term,
+    Val,
+    View,
+    describe,
+    nullness,
+)
 from diffkern.frontend.weak import fits
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
@@ -34,7 +50,7 @@ __all__ = [
 
 
 def default_type(const: Const) -> T.Scalar:
-    """The type of a literal that meets no other type: bool, int32 (int64 where it does not fit), float32."""
+    """The type of a literal that is combined with no other type: bool, int32 (int64 where it does not fit), float32."""
     if isinstance(const.value, bool):
         return T.BOOL
     if isinstance(const.value, float):
@@ -49,9 +65,16 @@ def weak_type(const: Const) -> T.Scalar:
     return WEAK_FLOAT if isinstance(const.value, float) else WEAK_INT
 
 
-def default(t: T.Scalar) -> T.Scalar:
+def default(t: T.Element) -> Any:
     """The type that a value takes where it has to have one, and nothing it has met decides."""
-    return {WEAK_FLOAT: T.FLOAT32, WEAK_INT: T.INT32}.get(t, t)
+    return _DEFAULTS.get(t, t)
+
+
+_DEFAULTS: Final[Mapping[T.Element, T.Element]] = {
+    WEAK_FLOAT: T.FLOAT32,
+    WEAK_INT: T.INT32,
+    WEAK_COMPLEX: T.complex_number(T.FLOAT32),
+}
 
 
 def literal(cx: Context, const: Const, to: T.Scalar, node: ast.AST) -> Value:
@@ -66,6 +89,8 @@ def literal(cx: Context, const: Const, to: T.Scalar, node: ast.AST) -> Value:
             )
         if not (fits(number, to) or (to == WEAK_INT and (fits(number, T.INT64) or fits(number, T.UINT64)))):
             cx.type_error(node, f"{number} does not fit in {to}", "use a wider type, for example dk.int64(...)")
+    elif isinstance(number, int) and abs(number) > sys.float_info.max:
+        cx.type_error(node, f"an integer beyond all floats cannot become {to}", "write math.inf, or a smaller number")
     out = cx.b.const(number, to)
     if to.is_integer and number >= 0:
         cx.nonneg.add(out)
@@ -108,6 +133,8 @@ def _by_component(term: Term) -> str | None:
     """What to write where a vector, a matrix or an array stands and a number is wanted."""
     if isinstance(term, View):
         return "index the array, one index for each axis" if term.spans else None
+    if isinstance(term, Val) and T.is_complex(term.value.type):
+        return "take its parts, z.real and z.imag, or abs(z)"
     if isinstance(term, Val) and isinstance(term.type, (T.Vec, T.Mat)):
         name = _composite_name(term.type)
         first, last = (
@@ -133,6 +160,7 @@ def tile_remedy(term: Term, otherwise: str | None = None) -> str | None:
 
 # -- promotion ---------------------------------------------------------------------------------------------------------
 
+_NARROW = frozenset(NARROW.values())
 _INTS = (T.INT8, T.INT16, T.INT32, T.INT64)
 
 
@@ -140,6 +168,8 @@ def promote(a: T.Scalar, b: T.Scalar) -> T.Scalar | None:
     """The type in which two strongly typed numbers are combined, or None if there is none."""
     if a == b:
         return a
+    if a in _NARROW and b in _NARROW:
+        return T.FLOAT32
     if T.BOOL in (a, b):
         return None
     if a.is_float or b.is_float:
@@ -249,7 +279,7 @@ def implicit(source: T.Scalar, to: T.Scalar) -> bool:
     if T.BOOL in (source, to):
         return False
     if to.is_float:
-        return source.is_integer or source.bits <= to.bits
+        return source.is_integer or source.bits <= to.bits or (to in _NARROW and source == T.FLOAT32)
     if source.is_float:
         return False
     if source.kind is to.kind:
@@ -261,6 +291,10 @@ def convert(cx: Context, term: Term, to: T.Element, node: ast.AST, what: str) ->
     """A term as a value of the type that a store or a parameter takes; ``what`` names that place in errors."""
     if cx.layout is not None and isinstance(to, T.Scalar) and is_number(term):
         return _numba_convert(cx, term, to, node)  # type: ignore[arg-type]
+    if T.is_complex(to) and is_number(term):
+        assert isinstance(term, (Const, Val))
+        part = convert(cx, term, T.scalar_of(to), node, what)
+        return cx.b.construct(to, [part, cx.b.zero(part.type)])
     if isinstance(term, Const):
         if not isinstance(to, T.Scalar):
             cx.type_error(node, f"{what} takes {to}, not {describe(term)}", _constructor_hint(to))
@@ -306,6 +340,8 @@ def _cast_spelling(t: T.Element) -> str:
 
 
 def _composite_name(t: T.Composite) -> str:
+    if T.is_complex(t):
+        return f"dk.{t}"
     suffix = {"float32": "", "float64": "d", "int32": "i", "uint32": "u", "int64": "l"}.get(t.dtype.name, "")
     return "dk." + ("vec" if isinstance(t, T.Vec) else "mat") + "".join(map(str, t.shape)) + suffix
 
@@ -324,20 +360,28 @@ def explicit_cast(cx: Context, term: Term, to: T.Scalar, node: ast.AST) -> Const
         number = float(term.value) if to.is_float else term.value
         if isinstance(number, float) and to.is_integer:
             if not math.isfinite(number):
-                cx.type_error(node, f"{number} cannot become {to}")
+                cx.type_error(node, f"{number} cannot become {to}", "write a number that the type holds")
             number = math.trunc(number)
         return Val(literal(cx, Const(number if to.is_float else int(number)), to, node))
     if not isinstance(term, Val):
-        cx.type_error(node, f"{describe(term)} cannot be converted to {to}")
+        cx.type_error(node, f"{describe(term)} cannot be converted to {to}", "convert a number, as in float(x)")
     if to == T.BOOL:
         return as_bool(cx, term, node)
+    if to.is_integer and isinstance(term.type, T.Scalar) and term.value in cx.quotients:
+        return Val(cx.b.cast(cx.b.one("truncdiv", *cx.quotients[term.value]), to))  # no rounding through floats
     return Val(to_scalar(cx, term, to, node))
 
 
 def as_bool(cx: Context, term: Term, node: ast.AST) -> Const | Val:
-    """The truth of a number: not equal to zero."""
+    """The truth of a number: not equal to zero; that of an array: not null."""
     if isinstance(term, Const):
         return Const(bool(term.value))
+    null = nullness(term)
+    if null is not None:
+        return Const(not null)
+    if isinstance(term, View) and term.array.outer:
+        outer, wrap = term.outer
+        return Val(cx.b.one("points", term.base, *outer, wrap=wrap))
     if not isinstance(term, Val) or not isinstance(term.type, T.Scalar):
         remedy = tile_remedy(term, "compare numbers, as in x[i] > 0.0")
         cx.type_error(node, f"{describe(term)} is used as a condition", remedy)
@@ -356,6 +400,8 @@ def join(a: T.Element, b: T.Element, *, numba: bool = False) -> T.Element | None
     """
     if a == b:
         return a
+    if T.is_complex(a) or T.is_complex(b):
+        return _join_complex(a, b)
     if not isinstance(a, T.Scalar) or not isinstance(b, T.Scalar):
         return None
     if numba:
@@ -364,7 +410,17 @@ def join(a: T.Element, b: T.Element, *, numba: bool = False) -> T.Element | None
         return None
     if a in WEAK and b in WEAK:
         return WEAK_FLOAT
+    if {a, b} <= {*_NARROW, T.FLOAT32}:
+        return T.FLOAT32
     if (a in WEAK) == (b in WEAK):
         return None
     weak, strong = (a, b) if a in WEAK else (b, a)
     return strong if weak.is_integer or strong.is_float else None
+
+
+def _join_complex(a: T.Element, b: T.Element) -> T.Element | None:
+    """As :func:`join`, of a complex number with another number; literals of real ones give way too."""
+    if a in WEAK and b in WEAK:
+        return WEAK_COMPLEX
+    weak, strong = (a, b) if a in WEAK else (b, a)
+    return strong if weak in WEAK and T.is_complex(strong) else None

@@ -1,6 +1,6 @@
-"""Components of vectors and matrices: ``v.x``, ``v[k]``, ``m[i, j]``, ``m[i]``.
+"""Components of vectors and matrices: ``v.x``, ``v[k]``, ``v[a:b]``, ``m[i, j]``, ``m[i]``, ``m[:, j]``, ``t.p``.
 
-In: a composite value and a subscript. Out: a component or a row; for assignments, the composite with it replaced.
+In: a composite value and a subscript. Out: a component or a part; for assignments, the composite with it replaced.
 """
 
 from __future__ import annotations
@@ -8,59 +8,122 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
-from diffkern.frontend import advice, coerce
+from diffkern.frontend import advice, coerce, complexes
 from diffkern.frontend.context import Context
 from diffkern.frontend.scope import suggest
 from diffkern.frontend.terms import Const, Term, Tup, Val, describe
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
 
-__all__ = ["Selection", "attribute", "extract", "in_row", "insert", "select_attribute", "select_subscript", "subscript"]
+__all__ = [
+    "Selection",
+    "attribute",
+    "constant_slice",
+    "extract",
+    "insert",
+    "select_attribute",
+    "select_subscript",
+    "subscript",
+    "within",
+    "wrapped",
+]
 
 _LETTERS: Final = {"x": 0, "y": 1, "z": 2, "w": 3}
+_PARTS: Final = {"p": (range(3), T.Role.VECTOR), "q": (range(3, 7), T.Role.QUATERNION)}
+
+Axis: TypeAlias = "int | Value | range"
+"""What is taken along an axis: a component known now or at run time, or those of a slice, whose axis stays."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which part of a composite is meant: one component, or a whole row of a matrix.
+    """Which part of a composite is meant, axis by axis: one component, a row, a column, a block.
 
-    ``index`` is the component's number, or the row's, known now (int) or at run time (Value).
+    ``role`` is that of a vector which is made of it.
     """
 
-    index: int | Value
-    row: bool = False
+    of: T.Composite
+    axes: tuple[Axis, ...]
+    role: T.Role = T.Role.VECTOR
+
+    @property
+    def type(self) -> T.Element:
+        """The type of the part."""
+        lengths = [len(axis) for axis in self.axes if isinstance(axis, range)]
+        if not lengths:
+            return self.of.dtype
+        if len(lengths) == 1:
+            return T.Vec(self.of.dtype, lengths[0], self.role)
+        rows, cols = lengths if all(lengths) else (0, 0)
+        return T.Mat(self.of.dtype, rows, cols)
 
 
 def select_attribute(cx: Context, t: T.Element, node: ast.Attribute) -> Selection:
-    """``v.x``."""
+    """``v.x``; of a transform ``t.p`` and ``t.q``."""
+    if isinstance(t, T.Vec) and t.role is T.Role.TRANSFORM:
+        if node.attr in _PARTS:
+            part, role = _PARTS[node.attr]
+            return Selection(t, (part,), role)
+        cx.type_error(node, f"{t} has no component {node.attr!r}", "it has p, a vector, and q, a quaternion")
+    if T.is_complex(t):
+        return _part(cx, t, node)
     if isinstance(t, T.Vec):
         letters = [name for name, k in _LETTERS.items() if k < t.length]
         if node.attr in letters:
-            return Selection(_LETTERS[node.attr])
+            return Selection(t, (_LETTERS[node.attr],))
         cx.type_error(
             node, f"{t} has no component {node.attr!r}{suggest(node.attr, letters)}", f"it has {', '.join(letters)}"
         )
     cx.type_error(node, f"{t} has no attribute {node.attr!r}", advice.number_attribute(node.attr))
 
 
+def _part(cx: Context, t: T.Element, node: ast.Attribute) -> Selection:
+    """``z.real`` and ``z.imag``."""
+    assert isinstance(t, T.Vec)
+    if node.attr not in complexes.PARTS:
+        cx.type_error(
+            node, f"{t} has no attribute {node.attr!r}", "it has real and imag; write dk.conj(z), abs(z), dk.angle(z)"
+        )
+    return Selection(t, (complexes.PARTS[node.attr],))
+
+
 def select_subscript(cx: Context, t: T.Composite, node: ast.Subscript) -> Selection:
-    """``v[k]``, ``m[i, j]`` or ``m[i]``."""
+    """``v[k]``, ``v[a:b:c]``, ``m[i, j]``, ``m[i]``, ``m[a:b, j]``."""
+    if T.is_complex(t):
+        cx.type_error(node, f"{t} is a number and cannot be indexed", "its parts are z.real and z.imag")
     entries = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    axes: list[Axis] = []
     for entry in entries:
+        length = t.shape[min(len(axes), len(t.shape) - 1)]
         if isinstance(entry, ast.Slice):
-            cx.syntax_error(entry, f"slices of {t} are not supported", "index single components")
-    terms = [cx.expr(entry) for entry in entries]
-    if len(terms) == 1 and isinstance(terms[0], Tup):
-        terms = list(terms[0].items)
-    axes = t.shape
-    if len(terms) > len(axes):
-        cx.type_error(node, f"{len(terms)} indices for {t}")
-    known = [_component_index(cx, term, n, node) for term, n in zip(terms, axes, strict=False)]
-    if isinstance(t, T.Mat) and len(known) == 2:
-        return Selection(_flat(cx, known, t.cols))
-    return Selection(known[0], row=isinstance(t, T.Mat))
+            axes.append(_taken(cx, entry, length))
+            continue
+        term = cx.expr(entry)
+        for item in term.items if isinstance(term, Tup) else (term,):
+            length = t.shape[min(len(axes), len(t.shape) - 1)]
+            axes.append(_component_index(cx, item, length, node))
+    if len(axes) > len(t.shape):
+        cx.type_error(node, f"{len(axes)} indices for {t}", "give one index for each axis, as in v[i] or m[i, j]")
+    return Selection(t, (*axes, *map(range, t.shape[len(axes) :])))
+
+
+def _taken(cx: Context, node: ast.Slice, length: int) -> range:
+    return range(length)[constant_slice(cx, node, "the components of a slice are known when the kernel is compiled")]
+
+
+def constant_slice(cx: Context, node: ast.Slice, why: str) -> slice:
+    """The bounds of a slice, which are constants."""
+    bounds: list[int | None] = []
+    for part in (node.lower, node.upper, node.step):
+        term = None if part is None else cx.expr(part)
+        if term is not None and not (isinstance(term, Const) and isinstance(term.value, int)):
+            cx.type_error(node, why, "write numbers or constants as its bounds, or index single components in a loop")
+        bounds.append(term.value if isinstance(term, Const) and isinstance(term.value, int) else None)
+    if bounds[2] == 0:
+        cx.type_error(node, "the step of a slice is 0", "write a step such as 1 or -1")
+    return slice(*bounds)
 
 
 def _component_index(cx: Context, term: Term, n: int, node: ast.AST) -> int | Value:
@@ -69,54 +132,76 @@ def _component_index(cx: Context, term: Term, n: int, node: ast.AST) -> int | Va
             cx.type_error(node, f"component {term.value} of {n}", f"components count from 0 to {n - 1}")
         return term.value % n
     if isinstance(term, Val) and isinstance(term.type, T.Scalar) and term.type.is_integer:
-        index = cx.b.cast(term.value, T.INT32)
-        if term.value in cx.nonneg:
-            return index
-        negative = cx.b.one("lt", index, cx.b.i32(0))
-        return cx.b.select(negative, cx.b.add(index, cx.b.i32(n)), index)
-    cx.type_error(node, f"a component's index must be an integer, not {describe(term)}")
+        return wrapped(cx, term, n)
+    cx.type_error(
+        node, f"a component's index must be an integer, not {describe(term)}", "write an integer, as in v[0] or m[0, 1]"
+    )
 
 
-def _flat(cx: Context, known: Sequence[int | Value], cols: int) -> int | Value:
+def wrapped(cx: Context, term: Val, n: int) -> Value:
+    """An index at run time, of `n`; a negative one counts from the end."""
+    index = cx.b.cast(term.value, T.INT32)
+    if term.value in cx.nonneg:
+        return index
+    negative = cx.b.one("lt", index, cx.b.i32(0))
+    return cx.b.select(negative, cx.b.add(index, cx.b.i32(n)), index)
+
+
+def within(cx: Context, outer: Selection, inner: Selection) -> Selection:
+    """A part of a part as a part of the whole: ``m[i][j]``, ``t.q.w``, without making the part between."""
+    rest = list(inner.axes)
+    axes = tuple(_nested(cx, a, rest.pop(0)) if isinstance(a, range) else a for a in outer.axes)
+    return Selection(outer.of, axes, inner.role)
+
+
+def _nested(cx: Context, taken: range, index: Axis) -> Axis:
+    if isinstance(index, range):
+        return taken[index.start : index.stop if index.stop >= 0 else None : index.step]
+    if isinstance(index, int):
+        return taken[index]
+    scaled = index if taken.step == 1 else cx.b.mul(index, cx.b.i32(taken.step))
+    return scaled if taken.start == 0 else cx.b.add(scaled, cx.b.i32(taken.start))
+
+
+def _flat(cx: Context, t: T.Composite, known: Sequence[int | Value]) -> int | Value:
+    """The number of a component in memory order."""
+    if not isinstance(t, T.Mat):
+        return known[0]
     row, col = known
     if isinstance(row, int) and isinstance(col, int):
-        return row * cols + col
-    first = cx.b.i32(row * cols) if isinstance(row, int) else cx.b.mul(row, cx.b.i32(cols))
+        return row * t.cols + col
+    first = cx.b.i32(row * t.cols) if isinstance(row, int) else cx.b.mul(row, cx.b.i32(t.cols))
     return cx.b.add(first, cx.b.i32(col) if isinstance(col, int) else col)
 
 
-def in_row(cx: Context, t: T.Mat, row: Selection, column: ast.Subscript) -> Selection:
-    """``m[i][j]``: the component of a selected row, without making the row."""
-    inner = select_subscript(cx, T.Vec(t.dtype, t.cols), column)
-    return Selection(_flat(cx, (row.index, inner.index), t.cols))
+def _each(part: Selection) -> list[tuple[int | Value, ...]]:
+    """The components of a part, each by its indices."""
+    found: list[tuple[int | Value, ...]] = [()]
+    for axis in part.axes:
+        found = [(*head, k) for head in found for k in (axis if isinstance(axis, range) else (axis,))]
+    return found
 
 
 def extract(cx: Context, a: Value, part: Selection) -> Value:
-    """The selected component, or the row as a vector."""
-    if not part.row:
-        if isinstance(part.index, int):
-            return cx.b.extract(a, part.index)
-        return cx.b.one("extract_dyn", a, part.index)
-    t = a.type
-    assert isinstance(t, T.Mat)
-    items = [extract(cx, a, Selection(_flat(cx, (part.index, k), t.cols))) for k in range(t.cols)]
-    return cx.b.construct(T.Vec(t.dtype, t.cols), items)
+    """The selected component, or the part as a vector or matrix."""
+    items = []
+    for indices in _each(part):
+        k = _flat(cx, part.of, indices)
+        items.append(cx.b.extract(a, k) if isinstance(k, int) else cx.b.one("extract_dyn", a, k))
+    return cx.b.construct(part.type, items)
 
 
 def insert(cx: Context, a: Value, part: Selection, term: Term, node: ast.AST) -> Value:
     """The composite with the selected part replaced."""
-    t = a.type
-    assert isinstance(t, (T.Vec, T.Mat))
-    if not part.row:
-        component = coerce.convert(cx, term, t.dtype, node, f"a component of {t}")
-        if isinstance(part.index, int):
-            return cx.b.one("insert", a, component, index=part.index)
-        return cx.b.one("insert_dyn", a, component, part.index)
-    assert isinstance(t, T.Mat)
-    row = coerce.convert(cx, term, T.Vec(t.dtype, t.cols), node, f"a row of {t}")
-    for k in range(t.cols):
-        where = Selection(_flat(cx, (part.index, k), t.cols))
-        a = insert(cx, a, where, Val(cx.b.extract(row, k)), node)
+    t = part.of
+    what = f"a component of {t}" if isinstance(part.type, T.Scalar) else f"a part of {t}"
+    if isinstance(t, T.Mat) and part.axes[1:] == (range(t.cols),):
+        what = f"a row of {t}"
+    new = coerce.convert(cx, term, part.type, node, what)
+    for number, indices in enumerate(_each(part)):
+        k = _flat(cx, t, indices)
+        item = new if isinstance(new.type, T.Scalar) else cx.b.extract(new, number)
+        a = cx.b.one("insert", a, item, index=k) if isinstance(k, int) else cx.b.one("insert_dyn", a, item, k)
     return a
 
 
@@ -126,6 +211,6 @@ def attribute(cx: Context, owner: Val, node: ast.Attribute) -> Val:
 
 
 def subscript(cx: Context, owner: Val, node: ast.Subscript) -> Val:
-    """``v[k]``, ``m[i, j]`` or ``m[i]`` as a value."""
+    """``v[k]``, ``m[i, j]`` or a part as a value."""
     assert isinstance(owner.type, (T.Vec, T.Mat))
     return Val(extract(cx, owner.value, select_subscript(cx, owner.type, node)))

@@ -16,13 +16,15 @@ from diffkern.errors import KernelError, KernelSyntaxError, KernelTypeError, Loc
 from diffkern.frontend.flow import Liveness, Names
 from diffkern.frontend.scope import MISSING, Scope, static_attribute
 from diffkern.frontend.source import Source
-from diffkern.frontend.terms import Binding, Const, Poison, Rec, Term, Val, View
+from diffkern.frontend.terms import NARROW, Binding, Const, Poison, Rec, Term, Val, View
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Update, Value
+from diffkern.ir.types import Mat, Scalar, Vec
+from diffkern.lang.dialects import Dialect
 from diffkern.lang.intrinsics import lowering_key
 from diffkern.launch_layout import Layout
 
-__all__ = ["RETURN", "Cascade", "Context", "Frame", "LoopState"]
+__all__ = ["RETURN", "Cascade", "Context", "Frame", "LoopState", "TileView"]
 
 RETURN = "$return"  # the variable that holds a func's result
 RETURNED = "$returned"  # the flag: the func or kernel has returned
@@ -40,6 +42,7 @@ class LoopState:
     broken: str  # name of the flag variable
     continued: str
     set_at_breaks: list[Names] = field(default_factory=list)
+    set_at_continues: list[Names] = field(default_factory=list)  # of the trip that is being lowered
 
 
 @dataclass(eq=False)
@@ -51,11 +54,68 @@ class Frame:
     scope: Scope
     locals: Names  # names that are variables of the function
     liveness: Liveness
+    dialect: Dialect
     env: dict[str, Binding] = field(default_factory=dict)
     loops: list[LoopState] = field(default_factory=list)
     returns_value: bool = False
+    lowered: bool = False  # to its end: a rule of the function may call it
     going_on: list[str] = field(default_factory=list)  # flags of chains whose rest is lowered after their beginning
     tile_parameters: Names = frozenset()  # parameters of a func that are the caller's tiles
+    scalar: Scalar | None = None  # of a library function, the scalar type of the call
+    around: Frame | None = None  # of a function that another one defines, the activation of that one
+    local: object = None  # which function that is
+
+    def holder(self, name: str) -> Frame | None:
+        """The activation whose variable a name is: this one, or one around it; None for what is no variable."""
+        frame: Frame | None = self
+        while frame is not None and name not in frame.locals:
+            frame = frame.around
+        return frame
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A function as its activations take it.
+
+    Attributes
+    ----------
+    node
+        Its ``def`` without the branches that are never taken.
+    names
+        Its variables, parameters among them.
+    liveness
+        Which of them may still be read.
+    returns_value
+        Whether a ``return`` of it has a value.
+    """
+
+    node: ast.FunctionDef
+    names: Names
+    liveness: Liveness
+    returns_value: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TileView:
+    """What is known of a tile that is a part of another one, or another look at it.
+
+    Attributes
+    ----------
+    names
+        Variables that held the other one.
+    whole
+        The other one; None for a value that is such a tile by one of several ways, behind a loop or branch.
+    remake
+        Makes the same view of what has become of the other one.
+    put
+        Makes of the other one, and of what has become of the view, the other one changed likewise; None if a view
+        stands for elements several times.
+    """
+
+    names: frozenset[str]
+    whole: Value | None = None
+    remake: Callable[[Value], Value] | None = None
+    put: Callable[[Value, Value], Value] | None = None
 
 
 class Context:
@@ -75,14 +135,26 @@ class Context:
         Errors found so far.
     nonneg
         Integer values known not to be negative.
+    quotients
+        Floats that are quotients of two integers, with those.
     block_dim
         How many threads of a block hold numbers of their own.
     layout
         Of a kernel in numba's spelling, whose numbers have numba's types: for which launches it is.
     updates
         Augmented assignments to elements of arrays, those of discarded lowerings of a loop among them.
+    ruled
+        Whether a derivative that the user has written counts for what is being lowered, or it is one.
     shapes
         What loop-carried variables became in an earlier lowering of the same loop, to begin with next time.
+    loops_made
+        Loops over other sequences than ranges, in the form in which they are lowered.
+    spread_calls
+        Calls with ``*`` or names among the arguments, in the form in which they are lowered.
+    local_functions
+        Functions that others define, by place and defaults: the same ones when a loop is lowered again.
+    prepared
+        What the activations of a function have in common.
     """
 
     def __init__(
@@ -97,24 +169,39 @@ class Context:
         self.of_func = False
         self.errors: list[KernelError] = []
         self.nonneg: set[Value] = set()
-        self.shapes: dict[tuple[tuple[ast.AST, ...], str], Any] = {}
-        self.call_path: tuple[ast.AST, ...] = ()
+        self.quotients: dict[Value, tuple[Value, Value]] = {}
+        self.shapes: dict[tuple[tuple[object, ...], str], Any] = {}
+        self.call_path: tuple[object, ...] = ()
+        self.loops_made: dict[tuple[object, ...], ast.For] = {}
+        self.spread_calls: dict[ast.Call, ast.Call] = {}
+        self.local_functions: dict[tuple[object, ...], Any] = {}
+        self.prepared: dict[object, Prepared] = {}
         self.tid: tuple[int, Loc] | None = None
-        self.tile_views: dict[Value, frozenset[str]] = {}  # a view of a tile → variables that hold that tile
+        self.tile_views: dict[Value, TileView] = {}
         self.tile_lines: dict[Value, int] = {}  # where a tile was made
         self.in_map = False
         self.block_dim = 1
+        self.checked = False  # whether indices of a thread's own arrays are checked
         self.layout: Layout | None = None
         self.stands: dict[Value, tuple[str, int]] = {}  # what says where a thread stands, along which axis
         self.dynamic: Value | None = None  # dynamic shared memory
         self.constants: dict[tuple[str, bytes], Value] = {}  # arrays that are part of the program
         self.root = self.b.region
         self.updates: list[Update] = []
+        self.ruled = False
+        self.cells: dict[Value, str] = {}  # an array of the thread → the variable that holds it
+        self.cell_numbers: dict[tuple[object, ...], int] = {}
+        self.untouched: set[tuple[tuple[object, ...], str]] = set()  # loops that leave such a variable as it is
         self._uid = 0
 
     @property
     def frame(self) -> Frame:
         return self.stack[-1]
+
+    @property
+    def dialect(self) -> Dialect:
+        """What the text of the innermost activation means where dialects differ."""
+        return self.frame.dialect
 
     @property
     def env(self) -> dict[str, Binding]:
@@ -144,14 +231,15 @@ class Context:
 
     def builtin(self, node: ast.expr) -> str | None:
         """The key of the built-in that an expression is, under whatever name, known without lowering it; else None."""
-        obj = self._outside(node)
+        obj = self.outside(node)
         return None if obj is MISSING else lowering_key(obj)
 
-    def _outside(self, node: ast.expr) -> Any:
+    def outside(self, node: ast.expr) -> Any:
+        """The object that an expression names outside of the function, known without lowering it; else ``MISSING``."""
         if isinstance(node, ast.Attribute):
-            owner = self._outside(node.value)
+            owner = self.outside(node.value)
             return MISSING if owner is MISSING else static_attribute(owner, node.attr)
-        if isinstance(node, ast.Name) and node.id not in self.frame.locals:
+        if isinstance(node, ast.Name) and self.frame.holder(node.id) is None:
             return self.frame.scope.lookup(node.id)
         return MISSING
 
@@ -169,9 +257,26 @@ class Context:
         finally:
             frame.env = outer
 
+    @contextlib.contextmanager
+    def without_derivatives(self) -> Iterator[None]:
+        """Let funcs have no derivatives of their own for the duration of a ``with`` block."""
+        outer, self.ruled = self.ruled, True
+        try:
+            yield
+        finally:
+            self.ruled = outer
+
     def bind(self, name: str, term: Term, node: ast.AST | None = None) -> None:
         """Let a variable hold a term; an IR value without a name takes the variable's."""
         if not name.startswith("$"):
+            if node is not None and name not in self.frame.locals and self.frame.holder(name) is not None:
+                self.type_error(
+                    node,
+                    f"the variable {name} belongs to the function around this one, and cannot be changed here",
+                    "return the new value, and assign it there",
+                )
+            if isinstance(term, Val) and _is_narrow(term):
+                term = Val(self.b.one("cast", term.value, to=term.type))  # what is named is rounded
             _name(term, name)
         self.env[name] = Binding(term, self.loc(node) if node is not None else None)
 
@@ -190,6 +295,11 @@ class Context:
         """A number that no other frame or loop of this lowering has."""
         self._uid += 1
         return self._uid
+
+
+def _is_narrow(term: Val) -> bool:
+    t = term.value.type
+    return (t.dtype if isinstance(t, (Vec, Mat)) else t) in NARROW.values()
 
 
 def _name(term: Term, name: str) -> None:

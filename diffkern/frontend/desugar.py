@@ -1,4 +1,4 @@
-"""Forms of Python that are others in a longer spelling: lambda expressions, and loops over tuples.
+"""Forms of Python that are others in a longer spelling: lambda expressions, loops over tuples, ``match``.
 
 In: the syntax tree of a function, as Python has parsed it. Out: a ``def``; a loop over a tuple that is written out is
 one over ``range`` that chooses the element::
@@ -8,7 +8,8 @@ one over ``range`` that chooses the element::
                                     d = -1 if d_at == 0 else 0 if d_at == 1 else d_2
                                     ...
 
-What is new has the positions of what it stands for.
+A ``match`` on constants is a chain of ``if`` and ``elif``, with the subject in a variable of its own. What is new has
+the positions of what it stands for.
 """
 
 from __future__ import annotations
@@ -33,39 +34,66 @@ def as_definition(found: ast.Lambda) -> ast.FunctionDef:
     return ast.copy_location(made, found)
 
 
-def spell_out(definition: ast.FunctionDef) -> None:
-    """Change loops over tuples into loops over ``range``, in place."""
-    if any(_is_over_tuple(node) for node in ast.walk(definition)):
-        _Loops(definition).change()
+def spell_out(definition: ast.FunctionDef, unrolled: frozenset[str] = frozenset()) -> None:
+    """Change ``match`` into ``if``, and loops over tuples of numbers into loops over ``range``, in place.
+
+    A tuple without a literal number may hold anything: the loop over it is unrolled where the function is lowered, as
+    is one whose variable is among `unrolled`.
+    """
+    if any(isinstance(node, ast.Match) for node in ast.walk(definition)):
+        _Matches(definition).change()
+    if any(_is_over_numbers(node, unrolled) for node in ast.walk(definition)):
+        _Loops(definition, unrolled).change()
 
 
-def _is_over_tuple(stmt: ast.AST) -> bool:
+def _is_over_numbers(stmt: ast.AST, unrolled: frozenset[str]) -> bool:
     return (
         isinstance(stmt, ast.For)
         and isinstance(stmt.iter, (ast.Tuple, ast.List))
         and isinstance(stmt.target, ast.Name)
-        and bool(stmt.iter.elts)
+        and stmt.target.id not in unrolled
+        and any(_is_number(e) for e in stmt.iter.elts)
         and not any(isinstance(e, ast.Starred) for e in stmt.iter.elts)
     )
 
 
-class _Loops:
-    """The loops over tuples of one function."""
+class _Rewriter:
+    """Replaces statements of one function."""
 
     def __init__(self, definition: ast.FunctionDef) -> None:
         self.definition = definition
         self.taken = {node.id for node in ast.walk(definition) if isinstance(node, ast.Name)}
         self.taken.update(node.arg for node in ast.walk(definition) if isinstance(node, ast.arg))
 
+    inner_first = False
+
     def change(self) -> None:
-        for parent in list(ast.walk(self.definition)):
+        parents = list(ast.walk(self.definition))
+        for parent in reversed(parents) if self.inner_first else parents:
             for field in ("body", "orelse"):
                 statements = getattr(parent, field, None)
                 if isinstance(statements, list):
                     setattr(parent, field, [made for stmt in statements for made in self._statement(stmt)])
 
     def _statement(self, stmt: ast.stmt) -> list[ast.stmt]:
-        if not _is_over_tuple(stmt):
+        raise NotImplementedError
+
+    def _free(self, name: str) -> str:
+        while name in self.taken:
+            name += "_"
+        self.taken.add(name)
+        return name
+
+
+class _Loops(_Rewriter):
+    """The loops over tuples."""
+
+    def __init__(self, definition: ast.FunctionDef, unrolled: frozenset[str]) -> None:
+        super().__init__(definition)
+        self.unrolled = unrolled
+
+    def _statement(self, stmt: ast.stmt) -> list[ast.stmt]:
+        if not _is_over_numbers(stmt, self.unrolled):
             return [stmt]
         assert isinstance(stmt, ast.For)
         assert isinstance(stmt.iter, (ast.Tuple, ast.List))
@@ -88,11 +116,52 @@ class _Loops:
         stmt.iter, stmt.body = count, [choice, *stmt.body]
         return [*before, stmt]
 
-    def _free(self, name: str) -> str:
-        while name in self.taken:
-            name += "_"
-        self.taken.add(name)
-        return name
+
+class _Matches(_Rewriter):
+    """The ``match`` statements; those with other patterns than constants stay as they are."""
+
+    inner_first = True  # what was changed is another statement
+
+    def _statement(self, stmt: ast.stmt) -> list[ast.stmt]:
+        if not isinstance(stmt, ast.Match):
+            return [stmt]
+        before: list[ast.stmt] = []
+        subject = stmt.subject
+        if not isinstance(subject, ast.Name):
+            name = self._free("subject")
+            before.append(_placed(ast.Assign([ast.Name(name, ast.Store())], subject), subject))
+            subject = ast.copy_location(ast.Name(name, ast.Load()), subject)
+        rest: list[ast.stmt] = []
+        for case in reversed(stmt.cases):
+            test = _test_of(case.pattern, subject)
+            if test is None:
+                return [stmt]
+            body = case.body
+            if isinstance(case.pattern, ast.MatchAs) and case.pattern.name is not None:
+                if case.guard is not None:
+                    return [stmt]
+                named = ast.Assign([ast.Name(case.pattern.name, ast.Store())], subject)
+                body = [_placed(named, case.pattern), *body]
+            if case.guard is not None:
+                test = ast.BoolOp(ast.And(), [test, case.guard])
+            rest = [_placed(ast.If(test, body, rest), case.pattern)]
+        return [*before, *rest]
+
+
+def _test_of(pattern: ast.pattern, subject: ast.Name) -> ast.expr | None:
+    """Whether a subject has the form of a pattern; None for what is no constant."""
+    match pattern:
+        case ast.MatchValue(value=value):
+            return ast.Compare(subject, [ast.Eq()], [value])
+        case ast.MatchSingleton(value=value):
+            return ast.Compare(subject, [ast.Is() if value is None else ast.Eq()], [ast.Constant(value)])
+        case ast.MatchOr(patterns=patterns):
+            tests = [_test_of(part, subject) for part in patterns]
+            known = [test for test in tests if test is not None]
+            return ast.BoolOp(ast.Or(), known) if len(known) == len(tests) else None
+        case ast.MatchAs(pattern=None):
+            return ast.Constant(True)
+    return None
 
 
 def _is_number(element: ast.expr) -> bool:

@@ -6,20 +6,61 @@ In: an expression of the syntax tree. Out: a term. Calls are the business of :mo
 from __future__ import annotations
 
 import ast
+import enum
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from diffkern.frontend import advice, arith, branch, calls, coerce, components, records, tile_math, tiles, views
-from diffkern.frontend.captured import is_array, static_term
-from diffkern.frontend.context import Context
+from diffkern.errors import KernelError
+from diffkern.frontend import (
+    advice,
+    arguments,
+    arith,
+    branch,
+    calls,
+    coerce,
+    comparisons,
+    complexes,
+    components,
+    inline,
+    narrow,
+    nested,
+    records,
+    tile_fields,
+    tile_math,
+    tile_records,
+    tiles,
+    views,
+)
+from diffkern.frontend.captured import fixed_length, host_value, is_array, is_known, static_result, static_term
+from diffkern.frontend.context import Context, Frame
 from diffkern.frontend.fence import refuse_expression
+from diffkern.frontend.local_functions import LocalFunction
 from diffkern.frontend.scope import MISSING, attribute_names, static_attribute, suggest
-from diffkern.frontend.terms import Const, Rec, RecView, Static, Term, Tup, Val, View, describe
+from diffkern.frontend.static import Given, Later, Sized, failure
+from diffkern.frontend.terms import (
+    Const,
+    Field,
+    Once,
+    Rec,
+    RecView,
+    Static,
+    Term,
+    TileStruct,
+    Tup,
+    Val,
+    View,
+    describe,
+)
 from diffkern.frontend.tile_terms import is_tile
 from diffkern.ir import types as T
 from diffkern.lang import DType
+from diffkern.lang.static import kept_results
+from diffkern.lang.structs import class_of
 
 __all__ = ["binary", "lower_expr"]
+
+_MAX_CHOICES: Final = 64
+"""How many items a tuple may have that is indexed at run time."""
 
 
 def lower_expr(cx: Context, node: ast.expr) -> Term:
@@ -34,17 +75,21 @@ def lower_expr(cx: Context, node: ast.expr) -> Term:
 
 
 def _name(cx: Context, node: ast.Name) -> Term:
-    if node.id in cx.frame.locals:
-        return _variable(cx, node)
+    if (frame := cx.frame.holder(node.id)) is not None:
+        return _variable(cx, node, frame)
     obj = cx.frame.scope.lookup(node.id)
     if obj is MISSING:
         known = [*cx.env, *cx.frame.scope.names()]
-        cx.type_error(node, f"the name {node.id!r} is not defined{suggest(node.id, known)}")
+        cx.type_error(
+            node,
+            f"the name {node.id!r} is not defined{suggest(node.id, known)}",
+            "check the name, import it, or pass its value as a parameter",
+        )
     return static_term(cx, obj, node.id, node)
 
 
-def _variable(cx: Context, node: ast.Name) -> Term:
-    binding = cx.env.get(node.id)
+def _variable(cx: Context, node: ast.Name, frame: Frame | None = None) -> Term:
+    binding = (frame or cx.frame).env.get(node.id)
     if binding is None or binding.term is None:
         why = binding.unset if binding is not None and binding.unset else "it is read before it is set"
         cx.type_error(node, f"the variable {node.id!r} has no value here: {why}", "set it before, on all paths")
@@ -60,11 +105,45 @@ def _constant(cx: Context, node: ast.Constant) -> Term:
         return Const(node.value)
     if node.value is None:
         return Static(None, "None")
+    if isinstance(node.value, complex):
+        return complexes.literal(cx, node.value)
     kind = "a string" if isinstance(node.value, str) else f"the literal {node.value!r}"
     cx.syntax_error(node, f"{kind} has no meaning in a kernel", "kernels compute with numbers, vectors and arrays")
 
 
+def _given(cx: Context, node: Given) -> Term:
+    """The result of a static expression."""
+    results = kept_results(cx.frame.pyfunc)
+    assert results is not None
+    found = results[node.index]
+    if isinstance(found, Later):
+        values = {name: _known_now(cx, name, node) for name in found.variables}
+        try:
+            found = found.value(values)
+        except KernelError:
+            raise
+        except Exception as error:
+            raise failure(error, cx.loc(node)) from error
+    return static_result(cx, found, node)
+
+
+def _known_now(cx: Context, name: str, node: ast.AST) -> Any:
+    """The value of a variable that a static expression uses."""
+    term = cx.expr(ast.copy_location(ast.Name(name, ast.Load()), node))
+    if not is_known(term) and (length := fixed_length(term)) is not None:
+        return Sized(length)
+    if not is_known(term):
+        cx.type_error(
+            node,
+            f"static(...) uses the variable {name}, whose value is known only where the kernel runs",
+            "use constants, closure variables, and variables of loops with constant bounds",
+        )
+    return host_value(term)
+
+
 def _attribute(cx: Context, node: ast.Attribute) -> Term:
+    if node.attr == "value" and isinstance(member := cx.outside(node.value), enum.Enum):
+        return static_term(cx, member.value, ast.unparse(node), node)
     owner = cx.expr(node.value)
     if isinstance(owner, Static):
         obj = static_attribute(owner.obj, node.attr)
@@ -72,19 +151,38 @@ def _attribute(cx: Context, node: ast.Attribute) -> Term:
             known = attribute_names(owner.obj)
             if not known:
                 cx.type_error(node, *advice.for_instance(owner.obj, owner.name, node.attr))
-            hint = suggest(node.attr, known)
-            remedy = advice.missing_name(owner.name, owner.obj, node.attr)
-            cx.type_error(node, f"{owner.name} has no attribute {node.attr!r}{hint}", None if hint else remedy)
+            known_elsewhere = advice.missing_name(owner.name, owner.obj, node.attr)
+            hint = "" if known_elsewhere else suggest(node.attr, known)
+            remedy = known_elsewhere or (None if hint else advice.where_names_are(owner.obj))
+            cx.type_error(node, f"{owner.name} has no attribute {node.attr!r}{hint}", remedy)
         return static_term(cx, obj, f"{owner.name}.{node.attr}", node)
+    if isinstance(owner, Rec) and isinstance(owner.struct, TileStruct):
+        return tile_records.attribute(cx, owner, owner.struct, node)
+    if isinstance(owner, Rec) and (found := records.function_of(cx, owner, node)) is not None:
+        func, is_property = found
+        if is_property:
+            return inline.inline(cx, func, node, [owner])
+        return Static(records.Bound(func, owner), ast.unparse(node))
     if isinstance(owner, Rec):
         return records.member(cx, owner, node)
     if isinstance(owner, (View, RecView)):
         return _array_attribute(cx, owner, node)
+    if isinstance(owner, Val) and (fact := _of_type(owner.value.type, node)) is not None:
+        return fact
     if isinstance(owner, Val) and isinstance(owner.value.type, T.Tile):
         return tiles.attribute(cx, owner.value, node)
     if isinstance(owner, Val):
         return components.attribute(cx, owner, node)
     cx.type_error(node, f"{describe(owner)} has no attribute {node.attr!r}", advice.number_attribute(node.attr))
+
+
+def _of_type(t: T.Type, node: ast.Attribute) -> Term | None:
+    """What an attribute says of the type of a vector or matrix: ``dtype``, ``shape``, and a vector's ``length``."""
+    if isinstance(t, (T.Vec, T.Mat)) and node.attr == "dtype":
+        return Static(narrow.stored(t.dtype), ast.unparse(node))
+    if isinstance(t, (T.Vec, T.Mat)) and node.attr == "shape":
+        return Tup(tuple(map(Const, t.shape)))
+    return Const(t.length) if isinstance(t, T.Vec) and node.attr == "length" else None
 
 
 def _array_attribute(cx: Context, owner: View | RecView, node: ast.Attribute) -> Term:
@@ -93,17 +191,19 @@ def _array_attribute(cx: Context, owner: View | RecView, node: ast.Attribute) ->
         return views.shape(cx, view)
     if node.attr == "ndim":
         return Const(len(view.spans))
-    if node.attr == "size" and cx.layout is not None:
+    if node.attr == "size":
         return views.size(cx, view, node)
     if node.attr == "T" and len(view.spans) == 2:
         cx.type_error(node, "a view with its axes exchanged is not supported", "exchange the indices instead: a[j, i]")
+    if isinstance(owner, RecView) and node.attr == "dtype" and "dtype" not in owner.struct.names:
+        return Static(class_of(owner.struct), ast.unparse(node))
     if isinstance(owner, RecView):
         return records.member(cx, owner, node)
     if node.attr == "dtype":
         return Static(view.array.dtype, f"{view.base.name}.dtype")
     remedy = advice.array_attribute(node.attr)
-    hint = "" if remedy else suggest(node.attr, ["shape", "ndim", "dtype"])
-    otherwise = None if hint else "arrays have shape, ndim and dtype in kernels, and elements"
+    hint = "" if remedy else suggest(node.attr, ["shape", "size", "ndim", "dtype"])
+    otherwise = None if hint else "arrays have shape, size, ndim and dtype in kernels, and elements"
     cx.type_error(node, f"an array has no attribute {node.attr!r} in a kernel{hint}", remedy or otherwise)
 
 
@@ -127,6 +227,8 @@ def binary(cx: Context, op: str, left: Term, right: Term, node: ast.AST) -> Term
     """An operator on numbers, vectors, matrices or tiles."""
     if is_tile(left) or is_tile(right):
         return tile_math.binary(cx, op, left, right, node)
+    if tile_fields.is_one(left) or tile_fields.is_one(right):
+        return tile_records.combined(cx, op, left, right, node)
     return arith.binary(cx, op, left, right, node)
 
 
@@ -135,6 +237,8 @@ def _unary(cx: Context, node: ast.UnaryOp) -> Term:
     if isinstance(node.op, ast.Not):
         test = coerce.as_bool(cx, operand, node.operand)
         return Const(not test.value) if isinstance(test, Const) else Val(cx.b.one("not", test.value))
+    if tile_fields.is_one(operand):
+        tile_records.refuse(cx, "this operator", node)
     if is_tile(operand):
         if isinstance(node.op, ast.USub):
             return tile_math.negate(cx, operand, node)
@@ -143,31 +247,9 @@ def _unary(cx: Context, node: ast.UnaryOp) -> Term:
         return arith.negate(cx, operand, node)
     if isinstance(node.op, ast.UAdd):
         if not isinstance(operand, (Const, Val)):
-            cx.type_error(node, f"+ of {describe(operand)}")
+            cx.type_error(node, f"+ of {describe(operand)}", "leave the sign out, or index the array, as in a[i]")
         return operand
     return arith.invert(cx, operand, node)
-
-
-def _compare(cx: Context, node: ast.Compare) -> Term:
-    left = cx.expr(node.left)
-    return _compare_chain(cx, node, left, 0)
-
-
-def _compare_chain(cx: Context, node: ast.Compare, left: Term, k: int) -> Const | Val:
-    op = arith.COMPARE.get(type(node.ops[k]))
-    if op is None:
-        word = {"Is": "is", "IsNot": "is not", "In": "in", "NotIn": "not in"}[type(node.ops[k]).__name__]
-        remedy = "compare numbers with ==" if word.startswith("is") else "compare with each element, joined by or"
-        cx.syntax_error(node, f"{word!r} is not supported in a kernel", remedy)
-    right = cx.expr(node.comparators[k])
-    if is_tile(left) or is_tile(right):
-        if len(node.ops) > 1:
-            cx.type_error(node, "a chain of comparisons of tiles", "compare two at a time, and combine them with &")
-        return tile_math.compare(cx, op, left, right, node)
-    result = arith.compare(cx, op, left, right, node)
-    if k + 1 == len(node.ops):
-        return result
-    return branch.logical(cx, "and", result, lambda: _compare_chain(cx, node, right, k + 1))
 
 
 def _boolop(cx: Context, node: ast.BoolOp) -> Term:
@@ -178,8 +260,15 @@ def _boolop(cx: Context, node: ast.BoolOp) -> Term:
 
     result = test(0)
     for k in range(1, len(node.values)):
-        result = branch.logical(cx, op, result, lambda k=k: test(k))  # type: ignore[misc]
+        result = branch.logical(cx, op, result, lambda k=k: test(k), node)  # type: ignore[misc]
     return result
+
+
+def _named(cx: Context, node: ast.NamedExpr) -> Term:
+    """``(name := value)``."""
+    assert isinstance(node.target, ast.Name)
+    cx.bind(node.target.id, cx.expr(node.value), node.target)
+    return _variable(cx, node.target)
 
 
 def _ifexp(cx: Context, node: ast.IfExp) -> Term:
@@ -193,23 +282,27 @@ def _ifexp(cx: Context, node: ast.IfExp) -> Term:
 
 
 def _tuple(cx: Context, node: ast.Tuple) -> Term:
+    items: list[Term] = []
     for item in node.elts:
         if isinstance(item, ast.Starred):
-            cx.syntax_error(item, "* in a tuple is not supported", "list the elements")
-    return Tup(tuple(cx.expr(item) for item in node.elts))
+            items += arguments.spread_items(cx, item)
+        else:
+            items.append(cx.expr(item))
+    return Tup(tuple(items))
 
 
 def _subscript(cx: Context, node: ast.Subscript) -> Term:
     if not isinstance(node.value, ast.Subscript):
         return subscript_term(cx, cx.expr(node.value), node)
     inner = cx.expr(node.value.value)
-    if not (isinstance(inner, Val) and isinstance(inner.type, T.Mat)):
+    if not (isinstance(inner, Val) and isinstance(inner.value.type, (T.Vec, T.Mat))):
         return subscript_term(cx, subscript_term(cx, inner, node.value), node)
     with cx.b.at(cx.loc(node.value)):
-        part = components.select_subscript(cx, inner.type, node.value)
-    if part.row:
-        return Val(components.extract(cx, inner.value, components.in_row(cx, inner.type, part, node)))
-    cx.type_error(node, f"a component of {inner.type} cannot be indexed")
+        part = components.select_subscript(cx, inner.value.type, node.value)
+    if isinstance(part.type, T.Scalar):
+        cx.type_error(node, f"a component of {inner.type} cannot be indexed", "leave the second index out")
+    part = components.within(cx, part, components.select_subscript(cx, part.type, node))
+    return Val(components.extract(cx, inner.value, part))
 
 
 def subscript_term(cx: Context, owner: Term, node: ast.Subscript) -> Term:
@@ -221,13 +314,16 @@ def subscript_term(cx: Context, owner: Term, node: ast.Subscript) -> Term:
         part = records.subscript(cx, owner, node)
         return part if part.ndim else records.load(cx, part)
     if isinstance(owner, Val) and isinstance(owner.value.type, T.Tile):
-        return tiles.read(cx, owner.value, tiles.cut(cx, owner.value, views.index_terms(cx, node.slice), node))
+        return tiles.subscript(cx, owner.value, views.index_terms(cx, node.slice, tiles=True), node)
+    if isinstance(owner, Rec) and isinstance(owner.struct, TileStruct):
+        entries = views.index_terms(cx, node.slice, tiles=True)
+        return tile_fields.each(owner, lambda leaf: tiles.subscript(cx, leaf.value, entries, node))
     if isinstance(owner, Val) and not isinstance(owner.type, T.Scalar):
         return components.subscript(cx, owner, node)
     if isinstance(owner, Tup) and isinstance(node.slice, ast.Slice):
-        return Tup(owner.items[_tuple_slice(cx, node.slice)])
+        return Tup(owner.items[components.constant_slice(cx, node.slice, "a tuple is sliced by constants")])
     if isinstance(owner, Tup):
-        return owner.items[_tuple_index(cx, owner, node)]
+        return _tuple_item(cx, owner, node)
     if isinstance(owner, Static) and isinstance(owner.obj, DType):
         cx.type_error(node, f"{owner.name} cannot be indexed", "it is a dtype: call it to make a value")
     if isinstance(owner, Static) and is_array(owner.obj):
@@ -235,38 +331,48 @@ def subscript_term(cx: Context, owner: Term, node: ast.Subscript) -> Term:
     cx.type_error(node, f"{describe(owner)} cannot be indexed", "only arrays, vectors, matrices and tuples can")
 
 
-def _tuple_slice(cx: Context, node: ast.Slice) -> slice:
-    bounds: list[int | None] = []
-    for part in (node.lower, node.upper, node.step):
-        term = None if part is None else cx.expr(part)
-        if term is not None and not (isinstance(term, Const) and isinstance(term.value, int)):
-            cx.type_error(node, "a tuple is sliced by constants")
-        bounds.append(term.value if isinstance(term, Const) and isinstance(term.value, int) else None)
-    if bounds[2] == 0:
-        cx.type_error(node, "the step of a slice is 0")
-    return slice(*bounds)
+def _tuple_item(cx: Context, owner: Tup, node: ast.Subscript) -> Term:
+    """The item of an index; one known only at run time chooses among numbers."""
+    index, n = cx.expr(node.slice), len(owner.items)
+    if isinstance(index, Const) and isinstance(index.value, int):
+        if not -n <= index.value < n:
+            cx.type_error(node, f"index {index.value} of a tuple of {n}", f"its items are 0 to {n - 1}")
+        return owner.items[index.value]
+    is_integer = isinstance(index, Val) and isinstance(index.type, T.Scalar) and index.type.is_integer
+    if not is_integer or not all(map(coerce.is_number, owner.items)) or not 0 < n <= _MAX_CHOICES:
+        remedy = f"put the numbers in an array to index them by a variable; tuples of up to {_MAX_CHOICES} numbers may"
+        cx.type_error(node.slice, "a tuple is indexed by a constant", remedy)
+    assert isinstance(index, Val)
+    at = components.wrapped(cx, index, n)
+    found = owner.items[-1]
+    for k in reversed(range(n - 1)):
+        test, other = Val(cx.b.one("eq", at, cx.b.i32(k))), found
+        item = owner.items[k]
+        found = branch.choose(cx, test, lambda: item, lambda: other, node, "the tuple")  # noqa: B023 - called at once
+    return found
 
 
-def _tuple_index(cx: Context, owner: Tup, node: ast.Subscript) -> int:
-    index = cx.expr(node.slice)
-    if not isinstance(index, Const) or not isinstance(index.value, int):
-        cx.type_error(
-            node.slice, "a tuple is indexed by a constant", "put the numbers in an array to index them by a variable"
-        )
-    if not -len(owner.items) <= index.value < len(owner.items):
-        cx.type_error(node, f"index {index.value} of a tuple of {len(owner.items)}")
-    return index.value
+def _once(cx: Context, node: Once) -> Term:
+    if node.term is None:
+        node.term = cx.expr(node.inner)
+    return node.term
 
 
 _HANDLERS: Final[Mapping[type[ast.expr], Callable[[Context, Any], Term]]] = {
+    Given: _given,
+    arguments.Spread: lambda cx, node: node.term,
+    Field: lambda cx, node: node.term,
+    Once: _once,
     ast.Name: _name,
     ast.Constant: _constant,
     ast.Attribute: _attribute,
     ast.BinOp: _binop,
     ast.UnaryOp: _unary,
-    ast.Compare: _compare,
+    ast.Compare: comparisons.compare,
     ast.BoolOp: _boolop,
     ast.IfExp: _ifexp,
+    ast.NamedExpr: _named,
+    LocalFunction: nested.function,
     ast.Tuple: _tuple,
     ast.Subscript: _subscript,
     ast.Call: calls.lower_call,

@@ -13,16 +13,16 @@ from typing import Final, NoReturn, TypeAlias
 from diffkern.errors import KernelError, KernelSyntaxError
 from diffkern.frontend import advice
 from diffkern.frontend.context import Context
+from diffkern.frontend.local_functions import LocalFunction, set_apart
 from diffkern.frontend.source import Source
 
-__all__ = ["PRINT", "check", "refuse_expression"]
+__all__ = ["check", "refuse_expression"]
 
 # node class name → (what it is, what to write instead); by name, because some came with later Pythons
 _REFUSED: Final[Mapping[str, tuple[str, str]]] = {
     "Try": ("try", "test for the condition beforehand with if"),
     "TryStar": ("try", "test for the condition beforehand with if"),
     "Raise": ("raise", "write an error code to an array and check it after the launch"),
-    "Assert": ("assert", "check on the host before the launch, or write a flag to an array"),
     "With": ("with", "use Tape and the like around the launch, not inside the kernel"),
     "AsyncWith": ("async with", "kernels are not asynchronous"),
     "AsyncFor": ("async for", "kernels are not asynchronous"),
@@ -30,15 +30,13 @@ _REFUSED: Final[Mapping[str, tuple[str, str]]] = {
     "Await": ("await", "kernels are not asynchronous"),
     "Yield": ("yield", "write results to arrays"),
     "YieldFrom": ("yield from", "write results to arrays"),
-    "FunctionDef": ("a def inside a kernel", "define it outside and decorate it with @dk.func"),
     "ClassDef": ("a class inside a kernel", "define it outside"),
-    "Lambda": ("lambda", "define a function outside and decorate it with @dk.func"),
     "Import": ("import", "import at the top of the file"),
     "ImportFrom": ("import", "import at the top of the file"),
     "Global": ("global", "pass values as parameters; globals are read as constants"),
     "Nonlocal": ("nonlocal", "pass values as parameters; outer variables are read as constants"),
     "Delete": ("del", "leave it out; variables need no deleting"),
-    "Match": ("match", "write if / elif / else"),
+    "Match": ("match on anything but constants", "write if / elif / else"),
     "ListComp": ("a list comprehension", "write a for loop over range(...)"),
     "SetComp": ("a set comprehension", "write a for loop over range(...)"),
     "DictComp": ("a dict comprehension", "write a for loop over range(...)"),
@@ -48,15 +46,8 @@ _REFUSED: Final[Mapping[str, tuple[str, str]]] = {
     "Dict": ("a dict", "use single variables or array parameters"),
     "JoinedStr": ("an f-string", "kernels compute with numbers; format text on the host"),
     "TemplateStr": ("a t-string", "kernels compute with numbers; format text on the host"),
-    "NamedExpr": (":=", "assign in a statement of its own"),
-    "Starred": ("*", "list the elements"),
     "TypeAlias": ("a type statement", "define it outside"),
 }
-
-PRINT: Final = (
-    "print is not supported in a kernel",
-    "write values to an array, or step through the kernel's Python source in a debugger",
-)
 
 _FALLBACK: Final = "see the kernel language in the documentation for what a kernel can contain"
 
@@ -104,10 +95,12 @@ class _Fence:
             self.refuse(node, f"{what} is not supported in a kernel", remedy)
             return ()  # what stands inside is of no interest
         match node:
-            case ast.For():
-                self.loop(node)
+            case LocalFunction(definition=definition):
+                return self.function(definition)
             case ast.Call():
                 return self.call(node)
+            case ast.Assert():
+                return [node.test, *([] if node.msg is None else _printed(node.msg))]
             case ast.Subscript():
                 return self.subscript(node)
             case ast.Compare():
@@ -116,25 +109,30 @@ class _Fence:
                 return ()  # a docstring or a placeholder
             case ast.keyword(value=ast.Constant(value=str())):
                 return ()  # a choice such as storage="shared": whoever takes the argument checks it
+            case ast.Starred(ctx=ast.Store()):
+                self.refuse(node, "a starred target is not supported in a kernel", "name a variable for each value")
+                return ()
             case ast.Constant():
                 self.constant(node)
             case ast.AnnAssign():  # the annotation may be text
                 return [node.target] if node.value is None else [node.target, node.value]
         return ast.iter_child_nodes(node)
 
-    def loop(self, node: ast.For) -> None:
-        if not isinstance(node.target, ast.Name):
-            remedy = "write for i in range(len(x)) and index the arrays"
-            self.refuse(node.target, "the variable of a for loop must be a name", remedy)
-        if not isinstance(node.iter, ast.Call):
-            remedy = "write for i in range(len(a)) and index; of tuples only those that are written out there are taken"
-            self.refuse(node.iter, "a for loop runs over range(...) alone", remedy)
+    def function(self, definition: ast.FunctionDef) -> Iterable[ast.AST]:
+        """A function that is defined in this one."""
+        args = definition.args
+        for star in (args.vararg, args.kwarg):
+            if star is not None:
+                self.refuse(star, "a func has a fixed list of parameters", "name each parameter")
+        for decorator in definition.decorator_list:
+            remedy = "leave it out: a function inside of a kernel is a func already"
+            self.refuse(decorator, "a decorator is not supported in a kernel", remedy)
+        return [*args.defaults, *(d for d in args.kw_defaults if d is not None), *set_apart(definition.body)]
 
     def call(self, node: ast.Call) -> Iterable[ast.AST]:
         called = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
-        if called == "printf" or (called == "print" and isinstance(node.func, ast.Name)):
-            self.refuse(node, f"{called} is not supported in a kernel", PRINT[1])
-            return ()
+        if called in ("print", "printf"):
+            return [part for arg in (*node.args, *(k.value for k in node.keywords)) for part in _printed(arg)]
         if called in ("float", "float32", "float64") and (text := _text(node.args[:1])) is not None:
             remedy = advice.STRINGS.get(text.strip().lower(), "write the number itself")
             self.refuse(node, "a kernel makes no number of a string", remedy)
@@ -153,16 +151,20 @@ class _Fence:
         return ()
 
     def compare(self, node: ast.Compare) -> Iterable[ast.AST]:
-        if all(_text([side]) is None for side in (node.left, *node.comparators)):
-            return ast.iter_child_nodes(node)
-        remedy = "decide on the host which kernel to launch, or pass a number"
-        self.refuse(node, "strings are not compared in a kernel", remedy)
-        return ()
+        """Strings and displays are looked at by whoever lowers the comparison."""
+        pending, parts = [node.left, *node.comparators], []
+        while pending:
+            part = pending.pop(0)
+            if isinstance(part, (ast.Tuple, ast.List, ast.Set)):
+                pending += part.elts
+            elif _text([part]) is None:
+                parts.append(part)
+        return parts
 
     def constant(self, node: ast.Constant) -> None:
-        if isinstance(node.value, (str, bytes, complex)):
-            what = {str: "a string", bytes: "a bytes literal", complex: "a complex number"}[type(node.value)]
-            self.refuse(node, f"{what} is not supported in a kernel", "kernels compute with real numbers and arrays")
+        if isinstance(node.value, (str, bytes)):
+            what = {str: "a string", bytes: "a bytes literal"}[type(node.value)]
+            self.refuse(node, f"{what} is not supported in a kernel", "kernels compute with numbers and arrays")
 
 
 def _is_branch(node: ast.AST) -> bool:
@@ -179,6 +181,15 @@ def _continues(node: ast.AST, child: ast.AST) -> bool:
     if isinstance(node, ast.If):
         return node.orelse == [child] and isinstance(child, ast.If)
     return False
+
+
+def _printed(node: ast.expr) -> list[ast.expr]:
+    """The expressions in something printed, which may be text."""
+    if isinstance(node, ast.JoinedStr):
+        return [found for part in node.values for found in _printed(part)]
+    if isinstance(node, ast.FormattedValue):
+        return [node.value]
+    return [] if _text([node]) is not None else [node]
 
 
 def _text(nodes: list[ast.expr]) -> str | None:

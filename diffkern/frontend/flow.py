@@ -1,7 +1,7 @@
 """Facts about control flow and names, read off the syntax tree before anything is lowered.
 
 In: the body of a function. Out: which names it assigns, which statements leave the straight path, and after which
-statement which names are still read (:class:`Liveness`), so that branches and loops carry no value that nobody reads.
+statement which names are still read (:class:`Liveness`), so that branches and loops carry no value that is not read.
 """
 
 from __future__ import annotations
@@ -10,7 +10,19 @@ import ast
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-__all__ = ["UPDATES", "Liveness", "assigned", "chain_of", "contains", "falls_off", "leaves", "names_read"]
+from diffkern.lang.library import COMPOSED
+
+__all__ = [
+    "UPDATES",
+    "Liveness",
+    "assigned",
+    "chain_of",
+    "changed_through_views",
+    "contains",
+    "falls_off",
+    "leaves",
+    "names_read",
+]
 
 Names: TypeAlias = frozenset[str]
 Loop: TypeAlias = ast.For | ast.While
@@ -21,10 +33,17 @@ UPDATES: Mapping[str, Mapping[str, int]] = {
     "tile_assign": {"dst": 0},
     "tile_add_inplace": {"a": 0},
     "tile_axpy": {"dest": 2},
+    "tile_bit_and_inplace": {"a": 0},
+    "tile_bit_or_inplace": {"a": 0},
+    "tile_bit_xor_inplace": {"a": 0},
     "tile_cholesky_inplace": {"A": 0},
     "tile_cholesky_solve_inplace": {"y": 1},
+    "tile_fft": {"inout": 0},
+    "tile_ifft": {"inout": 0},
     "tile_lower_solve_inplace": {"y": 1},
     "tile_matmul": {"out": 2},
+    "tile_scatter_add": {"a": 0},
+    "tile_scatter_masked": {"a": 0},
     "tile_sort": {"keys": 0, "values": 1},
     "tile_sub_inplace": {"a": 0},
     "tile_upper_solve_inplace": {"z": 1},
@@ -52,10 +71,51 @@ def assigned(stmts: Iterable[ast.AST], called: Called = lambda _: None) -> list[
 
 def _updated(call: ast.Call, key: str | None) -> list[str]:
     """Variables that a call of a built-in changes."""
-    places = UPDATES.get(key, {}) if key is not None else {}
+    places = {} if key is None else UPDATES.get(key) or _set_by_library(key)
     given = [call.args[k] for k in places.values() if k < len(call.args)]
     given += [keyword.value for keyword in call.keywords if keyword.arg in places]
     return [node.id for node in given if isinstance(node, ast.Name)]
+
+
+_VIEWS: Mapping[str, str] = {"tile_reshape": "t", "tile_squeeze": "t", "tile_transpose": "a", "tile_view": "t"}
+"""Functions whose result is a view of a tile, by key: the parameter that is that tile."""
+
+
+def changed_through_views(stmts: Iterable[ast.stmt], called: Called) -> list[str]:
+    """Names of tiles of which the statements make views and change these."""
+    of: dict[str, set[str]] = {}
+    pending: list[str] = []
+    for node in (node for stmt in stmts for node in ast.walk(stmt)):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            shown = _shown(node.value, called)
+            of.setdefault(node.targets[0].id, set()).update(() if shown is None else (shown,))
+        elif isinstance(node, ast.Call):
+            pending += _updated(node, called(node.func))
+        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            pending.append(node.target.id)
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+            pending += [name for name in (_root(node),) if name is not None]
+    found: dict[str, None] = {}
+    while pending:
+        for name in sorted(of.pop(pending.pop(), ())):
+            found[name] = None
+            pending.append(name)
+    return list(found)
+
+
+def _shown(node: ast.expr, called: Called) -> str | None:
+    """The variable of whose tile an expression is a view, if it may be one."""
+    if isinstance(node, ast.Call):
+        parameter = _VIEWS.get(called(node.func) or "")
+        given = node.args[:1] or [k.value for k in node.keywords if k.arg == parameter]
+        return _shown(given[0], called) if parameter is not None and given else None
+    return _root(node)
+
+
+def _set_by_library(key: str) -> Mapping[str, int]:
+    """The parameters that some overload of a library function changes, and their positions."""
+    overloads = COMPOSED[key].overloads if key in COMPOSED else ()
+    return {name: list(o.signature.parameters).index(name) for o in overloads for name in o.sets}
 
 
 def _root(node: ast.expr) -> str | None:
@@ -99,8 +159,8 @@ def _leaves(stmt: ast.stmt) -> bool:
     if isinstance(stmt, ast.If):
         chain = chain_of(stmt)
         return all(leaves(link.body) for link in chain) and leaves(chain[-1].orelse)
-    if isinstance(stmt, ast.While):
-        return is_endless(stmt) and not contains(stmt.body, (ast.Break,))
+    if isinstance(stmt, (ast.For, ast.While)) and not contains(stmt.body, (ast.Break,)):
+        return is_endless(stmt) or leaves(stmt.orelse)
     return False
 
 
@@ -126,24 +186,31 @@ class Liveness:
     """Which names may still be read after a branch, a loop, or the last statement of a block.
 
     The analysis is the usual backward one, over structured statements; loops are iterated until nothing changes.
+    Names in ``always`` count as read everywhere.
     """
 
-    def __init__(self, body: Sequence[ast.stmt]) -> None:
+    def __init__(self, body: Sequence[ast.stmt], always: Names = frozenset()) -> None:
+        self._always = always
         self._after: dict[ast.stmt, Names] = {}
         self._head: dict[ast.stmt, Names] = {}
         self._block(body, frozenset(), None, None)
 
     def after(self, stmt: ast.stmt) -> Names:
         """Names read after a branch, a loop or the last statement of a block, on some path."""
-        return self._after.get(stmt, frozenset())
+        return self._after.get(stmt, frozenset()) | self._always
 
     def stands_for(self, copy: ast.stmt, stmt: ast.stmt) -> None:
         """Let a statement made by the lowering be followed by what follows one of the source."""
-        self._after[copy] = self.after(stmt)
+        self._after[copy] = self._after.get(stmt, frozenset())
+        self._head[copy] = self._head.get(stmt, frozenset())
+
+    def stands_in(self, made: ast.stmt, loop: ast.stmt) -> None:
+        """Let a statement made by the lowering be one in a loop of the source, followed by the loop's next trip."""
+        self._after[made] = self._head[made] = self.head(loop) | self.after(loop)
 
     def head(self, loop: ast.stmt) -> Names:
         """Names whose value at the start of an iteration is read, in it or later."""
-        return self._head.get(loop, frozenset())
+        return self._head.get(loop, frozenset()) | self._always
 
     def _block(self, stmts: Sequence[ast.stmt], live: Names, brk: Names | None, cont: Names | None) -> Names:
         now = set(live)
@@ -199,8 +266,9 @@ def _uses(stmt: ast.stmt) -> tuple[set[str], set[str]]:
     """Names that a simple statement reads, and names it sets."""
     read: set[str] = set()
     stored: set[str] = set()
+    by_chance = {node.target for node in ast.walk(stmt) if isinstance(node, ast.NamedExpr)}
     for node in ast.walk(stmt):
-        if isinstance(node, ast.Name):
+        if isinstance(node, ast.Name) and node not in by_chance:
             (stored if isinstance(node.ctx, ast.Store) else read).add(node.id)
     if isinstance(stmt, ast.AugAssign) and isinstance(stmt.target, ast.Name):
         read.add(stmt.target.id)

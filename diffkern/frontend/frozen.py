@@ -8,14 +8,19 @@ time, whatever has happened to the names since.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from types import CellType, FunctionType, ModuleType
+from dataclasses import replace
+from types import CellType, ModuleType
 from typing import Any
 
 from diffkern.errors import KernelError
 from diffkern.frontend.canonical import Meaning
 from diffkern.frontend.scope import MISSING
+from diffkern.frontend.static import Later
 from diffkern.lang import Func
-from diffkern.lang.text import share_text
+from diffkern.lang.dialects import copied, dialect_of
+from diffkern.lang.rules import Rule
+from diffkern.lang.static import keep_results, kept_results
+from diffkern.lang.structs import keep_methods
 
 __all__ = ["frozen"]
 
@@ -40,8 +45,9 @@ def frozen(pyfunc: Callable[..., Any], meaning: Meaning) -> Callable[..., Any]:
             _enter(pyfunc, spaces[guard.function], guard.path[: guard.depth], guard.obj)
     for function, space, types in zip(functions, spaces, meaning.annotations, strict=True):
         copies.append(_copy(function, space, types))
-    _exchange_funcs(functions, spaces, copies)
+    funcs = _exchange_funcs(functions, spaces, copies, meaning.rules)
     made: Callable[..., Any] = copies[0]
+    keep_methods(made, funcs)
     return made
 
 
@@ -72,20 +78,33 @@ def _copy(function: Any, space: dict[str, Any], types: dict[str, Any]) -> Any:
     """Return a function of the same code and parameters over other names."""
     code = function.__code__
     cells = [CellType(space[name]) if name in space else CellType() for name in code.co_freevars]
-    made = FunctionType(code, space, function.__name__, function.__defaults__, tuple(cells) or None)
-    made.__kwdefaults__ = function.__kwdefaults__
-    made.__annotations__ = {**function.__annotations__, **types}
-    made.__module__, made.__qualname__ = function.__module__, function.__qualname__
-    share_text(made, function)
+    made = copied(function, space, tuple(cells) or None)
+    made.__annotations__ |= types
     return made
 
 
-def _exchange_funcs(functions: Sequence[Any], spaces: Sequence[dict[str, Any]], copies: Sequence[Any]) -> None:
-    """Let the copies call each other where their originals did."""
-    known = {id(function): Func(copy) for function, copy in zip(functions, copies, strict=True)}
+def _exchange_funcs(
+    functions: Sequence[Any], spaces: Sequence[dict[str, Any]], copies: Sequence[Any], rules: Sequence[Sequence[Rule]]
+) -> dict[Callable[..., Any], Func]:
+    """Let the copies call each other where their originals did; return the copy of each as a func."""
+    known = {id(function): Func(copy, dialect_of(copy)) for function, copy in zip(functions, copies, strict=True)}
+
+    for function, found in zip(functions, rules, strict=True):
+        if found:
+            known[id(function)].rules = tuple(replace(rule, func=known[id(rule.func.pyfunc)]) for rule in found)
 
     def exchanged(value: Any) -> Any:
-        return known.get(id(value.pyfunc), value) if isinstance(value, Func) else value
+        if isinstance(value, (tuple, list)):
+            return type(value)(map(exchanged, value)) if type(value) in (tuple, list) else value
+        if isinstance(value, dict):
+            return {key: exchanged(item) for key, item in value.items()}
+        if isinstance(value, Later):
+            return value.over(exchanged(dict(value.known)))
+        if not isinstance(value, Func) or id(value.pyfunc) not in known:
+            return value
+        others = [known.get(id(other.pyfunc), other) for other in value.overloads[:-1]]
+        made = known[id(value.pyfunc)]
+        return Func(made.pyfunc, dialect_of(made.pyfunc), others) if others else made
 
     def exchange(space: dict[str, Any]) -> None:
         for name, value in list(space.items()):
@@ -99,6 +118,10 @@ def _exchange_funcs(functions: Sequence[Any], spaces: Sequence[dict[str, Any]], 
         for cell in copy.__closure__ or ():
             if cell != CellType():
                 cell.cell_contents = exchanged(cell.cell_contents)
+        results = kept_results(copy)
+        if results is not None:
+            keep_results(copy, [exchanged(result) for result in results])
         copy.__defaults__ = tuple(map(exchanged, copy.__defaults__)) if copy.__defaults__ else copy.__defaults__
         if copy.__kwdefaults__:
             copy.__kwdefaults__ = {name: exchanged(value) for name, value in copy.__kwdefaults__.items()}
+    return {function: known[id(function)] for function in functions}

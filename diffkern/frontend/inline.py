@@ -7,34 +7,65 @@ positions in the func's own file.
 from __future__ import annotations
 
 import ast
+import copy
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from diffkern.errors import KernelTypeError
-from diffkern.frontend import fence, records
+from diffkern.frontend import coerce, fence, local, matching, narrow, records, rules
 from diffkern.frontend.captured import static_term
-from diffkern.frontend.context import RETURN, RETURNED, Cascade, Context, Frame
+from diffkern.frontend.context import RETURN, RETURNED, Cascade, Context, Frame, Prepared
 from diffkern.frontend.flow import Liveness, falls_off
+from diffkern.frontend.local_functions import captured, set_apart
+from diffkern.frontend.loop_tests import without_changing_tests
 from diffkern.frontend.numba_loops import without_waiting_tests
+from diffkern.frontend.prune import pruned
 from diffkern.frontend.scope import Scope
-from diffkern.frontend.signature import parameter_type
+from diffkern.frontend.signature import Annotation, parameter_type
 from diffkern.frontend.source import Source, get_source
-from diffkern.frontend.terms import Binding, Const, RecView, Static, Term, Val, View, describe
-from diffkern.ir.types import Tile
+from diffkern.frontend.terms import Binding, Const, Static, Term, Tup, Val, describe
+from diffkern.frontend.tile_terms import holds_tiles
+from diffkern.ir.types import Mat, Scalar, Vec
 from diffkern.lang import ArrayAnnotation, Func
+from diffkern.lang.annotations import TileAnnotation
+from diffkern.lang.dialects import dialect_of
+from diffkern.lang.patterns import Pattern, TupleOf
+from diffkern.lang.static import kept_results
 
-__all__ = ["inline", "make_frame", "returned", "run"]
+__all__ = ["activate", "arguments_of", "inline", "make_frame", "returned", "run", "with_rules"]
 
 
-def make_frame(cx: Context, pyfunc: Callable[..., Any], source: Source) -> Frame:
-    """An activation of a function, without its arguments.
+def make_frame(cx: Context, pyfunc: Callable[..., Any], source: Source, local: object = None) -> Frame:
+    """An activation of a function, or of one that it defines (``local``, whose source is given), without arguments.
 
     Raises
     ------
     Cascade
         If the fence refuses parts of the function; what it refuses is added to ``cx.errors``.
     """
+    key = pyfunc if local is None else source.node
+    known = cx.prepared.get(key)
+    if known is None:
+        known = cx.prepared[key] = _prepared(cx, pyfunc, source)
+    source = replace(source, node=known.node)
+    scope, dialect = Scope(pyfunc), dialect_of(pyfunc)
+    frame = Frame(pyfunc, source, scope, known.names, known.liveness, dialect, returns_value=known.returns_value)
+    frame.env[RETURNED] = Binding(Const(False), None)
+    return frame
+
+
+def _prepared(cx: Context, pyfunc: Callable[..., Any], source: Source) -> Prepared:
+    """What all activations of a function have in common."""
+    definition, scope = copy.copy(source.node), Scope(pyfunc)
+    body, args = set_apart(definition.body), definition.args
+    variables = {a.arg for a in (*args.posonlyargs, *args.args, *args.kwonlyargs)}
+    nodes = (node for stmt in body for node in ast.walk(stmt))
+    variables.update(n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+    names = frozenset(variables)
+    definition.body = without_changing_tests(pruned(body, scope, names, kept_results(pyfunc) or ()), scope, names)
+    source = replace(source, node=definition)
     refused = fence.check(source)
     if refused:
         cx.errors.extend(refused)
@@ -42,17 +73,9 @@ def make_frame(cx: Context, pyfunc: Callable[..., Any], source: Source) -> Frame
     if cx.layout is not None:
         source = without_waiting_tests(source)
     body = source.node.body
-    variables = set(inspect.signature(pyfunc).parameters)
-    returns_value = False
-    for stmt in body:
-        for node in ast.walk(stmt):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                variables.add(node.id)
-            elif isinstance(node, ast.Return) and node.value is not None and not _is_none(node.value):
-                returns_value = True
-    frame = Frame(pyfunc, source, Scope(pyfunc), frozenset(variables), Liveness(body), returns_value=returns_value)
-    frame.env[RETURNED] = Binding(Const(False), None)
-    return frame
+    nodes = (node for stmt in body for node in ast.walk(stmt))
+    returns_value = any(isinstance(n, ast.Return) and n.value is not None and not _is_none(n.value) for n in nodes)
+    return Prepared(source.node, names, Liveness(body, captured(body)), returns_value)
 
 
 def _is_none(node: ast.expr) -> bool:
@@ -64,19 +87,65 @@ def run(cx: Context) -> None:
     cx.block(cx.frame.source.node.body, True, True)
 
 
-def inline(cx: Context, func: Func, node: ast.Call, terms: Sequence[Term] | None = None) -> Term:
-    """Lower a call of a func by lowering its body here; its arguments are those of the call, or ``terms``."""
-    if any(frame.pyfunc is func.pyfunc for frame in cx.stack):
+def inline(
+    cx: Context, func: Func, node: ast.expr, terms: Sequence[Term] | None = None, first: Sequence[Term] = ()
+) -> Term:
+    """Lower a call of a func by lowering its body here.
+
+    Its arguments are those of the call, behind the terms ``first``; or ``terms`` alone.
+    """
+    positional, keywords = arguments_of(cx, node, terms)
+    positional = [*((term, node) for term in first), *positional]
+    if len(func.overloads) > 1:
+        func = matching.chosen(cx, func, positional, keywords, node)
+    if any(frame.pyfunc is func.pyfunc and not frame.lowered for frame in cx.stack):
         cx.type_error(node, f"{func.name} calls itself", "write a loop; recursion is not supported in kernels")
     source = get_source(func.pyfunc)
-    given = _arguments(cx, func, node, terms)
+    if cx.frame.scalar is not None:  # a part of a library function
+        source = source.at(cx.loc(node))
+    given = _bound(cx, func, node, positional, keywords)
+    return with_rules(cx, func, given, node, lambda: activate(cx, _frame(cx, func, source, given), node))
+
+
+def with_rules(
+    cx: Context,
+    func: Func,
+    given: Mapping[str, Term],
+    node: ast.AST,
+    lower: Callable[[], Term],
+    scalar: Scalar | None = None,
+) -> Term:
+    """Lower a func for its arguments by a function that lowers its body, with the rules that its author has written.
+
+    ``scalar`` is what types over the scalar type of the call are in them, if it is a built-in.
+    """
+    found = rules.of_call(cx, func, given) if func.rules else {}
+    if not found:
+        return lower()
+
+    def rule(own: Func, source: Source, terms: Sequence[Term], variables: Mapping[str, Term]) -> Term:
+        frame = _frame(cx, own, source, {**_bound(cx, own, node, [(term, node) for term in terms], {}), **variables})
+        frame.locals |= variables.keys()
+        frame.scalar = scalar or frame.scalar
+        return activate(cx, frame, node)
+
+    return rules.ruled(cx, func, found, given, node, lower, rule)
+
+
+def _frame(cx: Context, func: Func, source: Source, given: Mapping[str, Term]) -> Frame:
+    """The activation of a func for its arguments."""
     frame = make_frame(cx, func.pyfunc, source)
-    frame.tile_parameters = frozenset(
-        name for name, term in given.items() if isinstance(term, Val) and isinstance(term.value.type, Tile)
-    )
-    path, loc = cx.call_path, cx.b.loc
+    frame.scalar = cx.frame.scalar
+    frame.tile_parameters = frozenset(name for name, term in given.items() if holds_tiles(term))
     for name, term in given.items():
         frame.env[name] = Binding(term, source.loc(source.node))
+    return frame
+
+
+def activate(cx: Context, frame: Frame, node: ast.AST) -> Term:
+    """Lower the body of a function that is called at a node, in its activation; returns what it gives back."""
+    path, loc, caller = cx.call_path, cx.b.loc, cx.env
+    frame.env.update({name: caller[name] for name in local.names(caller)})
     cx.stack.append(frame)
     cx.call_path = (*path, node)
     try:
@@ -84,15 +153,17 @@ def inline(cx: Context, func: Func, node: ast.Call, terms: Sequence[Term] | None
     finally:
         cx.stack.pop()
         cx.call_path, cx.b.loc = path, loc
+        caller.update({name: frame.env[name] for name in local.names(frame.env)})
 
 
 def returned(cx: Context) -> Term:
     """Lower the body of the innermost frame, a func's; returns what it gives back, which is None if nothing."""
     frame = cx.frame
-    name, body = frame.pyfunc.__name__, frame.source.node.body
+    name, body = frame.source.node.name, frame.source.node.body
     if frame.returns_value and falls_off(body):
         cx.type_error(body[-1], f"{name} ends without a value on some path", "end every path with return ...")
     run(cx)
+    frame.lowered = True
     if not frame.returns_value:
         return Static(None, f"{name}(...)")
     result = frame.env.get(RETURN)
@@ -101,27 +172,40 @@ def returned(cx: Context) -> Term:
     return result.term
 
 
-def _arguments(cx: Context, func: Func, node: ast.Call, terms: Sequence[Term] | None) -> Mapping[str, Term]:
-    """The term of each parameter: from the call, or its default; annotated ones in the annotated type."""
+def arguments_of(
+    cx: Context, node: ast.expr, terms: Sequence[Term] | None
+) -> tuple[Sequence[matching.Given], Mapping[str, matching.Given]]:
+    """The arguments of a call, by position and by name, with the places where they stand."""
+    if terms is not None:
+        return [(term, node) for term in terms], {}
+    assert isinstance(node, ast.Call)
+    positional = [(cx.expr(arg), arg) for arg in node.args]
+    return positional, {k.arg: (cx.expr(k.value), k.value) for k in node.keywords if k.arg is not None}
+
+
+def _bound(
+    cx: Context,
+    func: Func,
+    node: ast.AST,
+    positional: Sequence[matching.Given],
+    keywords: Mapping[str, matching.Given],
+) -> Mapping[str, Term]:
+    """The term of each parameter: one that is given, or its default; annotated ones in the annotated type."""
     signature = inspect.signature(func.pyfunc)
-    keywords: dict[str, tuple[Term, ast.expr]] = {}
-    if terms is None:
-        positional: list[tuple[Term, ast.expr]] = [(cx.expr(arg), arg) for arg in node.args]
-        keywords = {k.arg: (cx.expr(k.value), k.value) for k in node.keywords if k.arg is not None}
-    else:
-        positional = [(term, node) for term in terms]
     try:
         bound = signature.bind(*positional, **keywords)
     except TypeError as error:
         cx.type_error(node, f"{func.name}: {error}", f"its parameters are {func.name}{_names(signature)}")
     scope = Scope(func.pyfunc)
     given: dict[str, Term] = {}
+    variables: matching.Variables = {}
     for name, parameter in signature.parameters.items():
         if name in bound.arguments:
             term, where = bound.arguments[name]
         else:
             term, where = static_term(cx, parameter.default, name, node), node
-        given[name] = _as_annotated(cx, func, name, parameter.annotation, scope, term, where)
+        want = _annotation(cx, func, name, scope, where)
+        given[name] = _as_annotated(cx, func, name, want, term, where, variables)
     return given
 
 
@@ -129,24 +213,45 @@ def _names(signature: inspect.Signature) -> str:
     return "(" + ", ".join(signature.parameters) + ")"
 
 
-def _as_annotated(
-    cx: Context, func: Func, name: str, annotation: Any, scope: Scope, term: Term, node: ast.expr
-) -> Term:
+def _annotation(cx: Context, func: Func, name: str, scope: Scope, node: ast.AST) -> Annotation:
+    """What a parameter's annotation means."""
     try:
-        want = parameter_type(annotation, scope, name, func.name)
+        return parameter_type(inspect.signature(func.pyfunc).parameters[name].annotation, scope, name, func.name)
     except TypeError as error:
         raise KernelTypeError(
             str(error), loc=cx.loc(node), remedy="use a dtype, dk.array(...), or no annotation"
         ) from error
-    if want is None:
-        return term
+
+
+def _as_annotated(
+    cx: Context, func: Func, name: str, want: Annotation, term: Term, node: ast.AST, variables: matching.Variables
+) -> Term:
+    """An argument as its parameter takes it."""
     what = f"the parameter {name} of {func.name}"
-    if isinstance(want, ArrayAnnotation):
-        if isinstance(term, RecView):
-            fits = term.ndim == want.ndim and want.dtype in (None, term.struct)
-        else:
-            fits = isinstance(term, View) and len(term.spans) == want.ndim and want.dtype in (None, term.array.dtype)
-        if not fits:
-            cx.type_error(node, f"{what} takes {want}, not {describe(term)}")
-        return term
+    wrong = matching.unify(want, term, variables)
+    if wrong is not None:
+        cx.type_error(node, f"{func.name}: {wrong}", "pass arguments of one type, or use different type variables")
+    match want:
+        case None:
+            return term
+        case TupleOf():
+            if not isinstance(term, Tup) or (len(term.items) != len(want.items) and not want.variadic):
+                cx.type_error(
+                    node,
+                    f"{what} takes {want}, not {describe(term)}",
+                    "convert the argument, or annotate the parameter with its type",
+                )
+            wanted = want.items * len(term.items) if want.variadic else want.items
+            parts = zip(wanted, term.items, strict=False)
+            return Tup(tuple(_as_annotated(cx, func, name, item, part, node, variables) for item, part in parts))
+        case Pattern() | ArrayAnnotation() | TileAnnotation():
+            if not matching.fits(want, term):
+                cx.type_error(
+                    node,
+                    f"{what} takes {want}, not {describe(term)}",
+                    "convert the argument, or annotate the parameter with its type",
+                )
+            return term
+        case Scalar() | Vec() | Mat():
+            return Val(coerce.convert(cx, term, narrow.held(want), node, what))
     return records.convert(cx, term, want, node, what)

@@ -11,12 +11,30 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from diffkern.frontend import arith, blocks, branch, coerce, numba_cuda, views
+from diffkern.frontend import (
+    arguments,
+    arith,
+    atomics,
+    bits,
+    blocks,
+    branch,
+    coerce,
+    complex_functions,
+    composed,
+    construct,
+    local,
+    numba_cuda,
+    output,
+    rules,
+    views,
+)
 from diffkern.frontend import library_vector as vector
 from diffkern.frontend.context import Context
 from diffkern.frontend.literals import fold
-from diffkern.frontend.terms import WEAK_FLOAT, Const, RecView, Term, Tup, Val, View, describe
+from diffkern.frontend.terms import WEAK_FLOAT, Const, RecView, Static, Term, Tup, Val, View, describe
 from diffkern.ir import types as T
+from diffkern.lang.intrinsics import INTERNAL
+from diffkern.lang.library import COMPOSED
 from diffkern.ops.table import all_ops
 
 __all__ = ["apply", "lower_builtin", "thread_index"]
@@ -28,14 +46,14 @@ Lazy: TypeAlias = Callable[[Context, str, ast.Call], Term]
 def lower_builtin(cx: Context, key: str, name: str, node: ast.Call) -> Term:
     """Lower a call of a built-in; ``name`` is how the kernel wrote it."""
     lazy = _LAZY.get(key)
+    if lazy is None or key in _NAMED:
+        node = arguments.in_order(cx, key, name, node)
     if lazy is not None:
         return lazy(cx, name, node)
     row = _TABLE.get(key) or vector.TABLE.get(key)
     if row is None:
-        cx.type_error(node, f"{name} cannot be used in this way in a kernel")
+        cx.type_error(node, f"{name} cannot be used in this way in a kernel", "call it on the host, before the launch")
     count, handler = row
-    if node.keywords:
-        cx.syntax_error(node, f"{name} takes no keyword arguments", "give the values in order")
     if count is not None and len(node.args) != count:
         remedy = (
             "for decimals write round(x * 100.0) / 100.0" if name.endswith("round") else "see the page on the language"
@@ -46,13 +64,19 @@ def lower_builtin(cx: Context, key: str, name: str, node: ast.Call) -> Term:
         if isinstance(term, Val) and isinstance(term.value.type, T.Tile) and key != "len":
             cast = f"dk.tile_astype(tile, dtype={name})"
             every = cast if key in ("float", "int", "bool") else f"dk.tile_map({name}, tile)"
-            spelled = coerce.tile_remedy(term) if term.value.type.size == 1 else f"write {every} for all elements"
-            cx.type_error(node, f"{name} of {describe(term)}", spelled)
+            said = coerce.tile_remedy(term) if term.value.type.size == 1 else f"write {every} for all elements"
+            cx.type_error(node, f"{name} of {describe(term)}", said)
+    if (found := complex_functions.lowered(cx, key, name, terms, node)) is not None:
+        return found
     return fold(cx, key, terms, node) or handler(cx, terms, node)
 
 
 def apply(cx: Context, key: str, name: str, terms: Sequence[Term], node: ast.Call) -> Term:
     """Lower a call of a built-in whose arguments are lowered already."""
+    if key in COMPOSED:
+        return composed.apply(cx, COMPOSED[key], name, terms, node)
+    if (found := complex_functions.lowered(cx, key, name, terms, node)) is not None:
+        return found
     row = _TABLE.get(key) or vector.TABLE.get(key)
     if row is None or (row[0] is not None and row[0] != len(terms)):
         cx.type_error(node, f"{name} cannot be applied to {len(terms)} values here", "call it in a @dk.func")
@@ -100,7 +124,23 @@ def _to_int(op: str, of_literal: Callable[[float], int]) -> Handler:
     return handler
 
 
+def _test(op: str) -> Handler:
+    of_a_number = _of_floats(op)
+
+    def handler(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
+        arg = args[0]
+        if isinstance(arg, Val) and isinstance(arg.value.type, (T.Vec, T.Mat)) and arg.value.type.dtype.is_float:
+            return Val(vector.tests(cx, op, arg.value))
+        return of_a_number(cx, args, node)
+
+    return handler
+
+
 def _sign(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
+    arg = args[0]
+    if isinstance(arg, Val) and isinstance(arg.value.type, (T.Vec, T.Mat)):
+        parts = [_by_sign(cx, Val(c), node, "sign", below=-1, above=1) for c in cx.b.components(arg.value)]
+        return Val(cx.b.construct(arg.type, [part.value for part in parts]))
     return _by_sign(cx, args[0], node, "sign", below=-1, above=1)
 
 
@@ -108,14 +148,20 @@ def _step(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
     return _by_sign(cx, args[0], node, "step", below=1, above=0)
 
 
-def _by_sign(cx: Context, term: Term, node: ast.AST, what: str, below: int, above: int) -> Term:
+def _by_sign(cx: Context, term: Term, node: ast.AST, what: str, below: int, above: int) -> Val:
     x = coerce.scalar_term(cx, term, node, f"the argument of {what}")
     v = coerce.own_value(cx, x, node)
     t = T.scalar_of(v.type)
     if t == T.BOOL:
         cx.type_error(node, f"the argument of {what} must be a number, not a bool", "write int(b)")
+    if t.kind is T.Kind.UINT:
+        return Val(cx.b.const(above, t))
     negative = cx.b.one("lt", v, cx.b.const(0, t))
     return Val(cx.b.select(negative, cx.b.const(below, t), cx.b.const(above, t)))
+
+
+def _stop_gradient(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
+    return rules.without_derivative(cx, args[0], node)
 
 
 def _nonzero(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
@@ -175,6 +221,12 @@ def _negate(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
     return arith.negate(cx, args[0], node)
 
 
+def _pos(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
+    if isinstance(args[0], Val) and isinstance(args[0].value.type, (T.Vec, T.Mat)):
+        return args[0]
+    return coerce.scalar_term(cx, args[0], node, "the argument of pos")
+
+
 def _invert(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
     return arith.invert(cx, args[0], node)
 
@@ -209,15 +261,25 @@ def _of_rows() -> Iterator[tuple[str, _Row]]:
             yield row.built_in.name or op, (2, _operator(op))
 
 
+def _peek(t: T.Scalar) -> Handler:
+    def handler(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
+        address = coerce.convert(cx, args[0], T.UINT64, node, "the address")
+        return Val(cx.b.one("peek", address, coerce.convert(cx, args[1], T.INT32, node, "the index"), type=t))
+
+    return handler
+
+
 _TABLE: Final[Mapping[str, _Row]] = {
     **dict(_of_rows()),
     "int_floor": (1, _to_int("floor", math.floor)),
     "int_ceil": (1, _to_int("ceil", math.ceil)),
     "int_trunc": (1, _to_int("trunc", math.trunc)),
     "int_round": (1, _to_int("rint", round)),
+    **{op: (1, _test(op)) for op in ("isnan", "isinf", "isfinite")},
     "sign": (1, _sign),
     "step": (1, _step),
     "nonzero": (1, _nonzero),
+    "stop_gradient": (1, _stop_gradient),
     "frac": (1, _frac),
     "degrees": (1, _scaled(180.0 / math.pi)),
     "radians": (1, _scaled(math.pi / 180.0)),
@@ -227,10 +289,11 @@ _TABLE: Final[Mapping[str, _Row]] = {
     "int": (1, _cast(T.INT32)),
     "bool": (1, _bool),
     "neg": (1, _negate),
-    "pos": (1, lambda cx, args, node: coerce.scalar_term(cx, args[0], node, "the argument of pos")),
+    "pos": (1, _pos),
     "invert": (1, _invert),
     "unot": (1, _not),
     "len": (1, _len),
+    **{name: (2, _peek(T.SCALARS[name.removeprefix("peek_")])) for name in INTERNAL},
 }
 
 
@@ -239,14 +302,22 @@ _TABLE: Final[Mapping[str, _Row]] = {
 
 def _where(cx: Context, name: str, node: ast.Call) -> Term:
     if len(node.args) != 3 or node.keywords:
-        cx.type_error(node, f"{name} takes 3 arguments, not {len(node.args) + len(node.keywords)}")
+        cx.type_error(
+            node,
+            f"{name} takes 3 arguments, not {len(node.args) + len(node.keywords)}",
+            "pass the condition and two values",
+        )
     cond, then, orelse = node.args
     return branch.choose(cx, cx.expr(cond), lambda: cx.expr(then), lambda: cx.expr(orelse), node, name)
 
 
 def _select(cx: Context, name: str, node: ast.Call) -> Term:
     if len(node.args) != 3 or node.keywords:
-        cx.type_error(node, f"{name} takes 3 arguments, not {len(node.args) + len(node.keywords)}")
+        cx.type_error(
+            node,
+            f"{name} takes 3 arguments, not {len(node.args) + len(node.keywords)}",
+            "pass the condition and two values",
+        )
     cond, orelse, then = node.args
     return branch.choose(cx, cx.expr(cond), lambda: cx.expr(then), lambda: cx.expr(orelse), node, name)
 
@@ -277,45 +348,28 @@ def thread_index(cx: Context, count: int, node: ast.Call) -> Term:
     return Val(results[0]) if count == 1 else Tup(tuple(Val(v) for v in results))
 
 
-def _atomic(cx: Context, name: str, node: ast.Call) -> Term:
-    kind = name.rsplit("atomic_", 1)[-1]
-    if node.keywords or len(node.args) < 3:
-        remedy = f"pass the array and its indices apart: {name}(a, i, value), for two axes {name}(a, i, j, value)"
-        cx.type_error(node, f"{name} takes an array, an index for each axis, and a value", remedy)
-    array = cx.expr(node.args[0])
-    if isinstance(array, RecView):
-        first = array.struct.names[0]
-        cx.type_error(
-            node.args[0],
-            f"{name} on elements of the struct {array.struct.name}",
-            f"update single fields, as in {name}(a.{first}, i, value)",
-        )
-    if not isinstance(array, View) or not array.spans:
-        cx.type_error(node.args[0], f"{name} needs an array, not {describe(array)}")
-    entries: list[Term] = []
-    for arg in node.args[1:-1]:
-        term = cx.expr(arg)
-        for item in term.items if isinstance(term, Tup) else (term,):
-            views.check_index(cx, item, arg)
-            entries.append(item)
-    if len(entries) != len(array.spans):
-        cx.type_error(node, f"{name} got {len(entries)} indices for an array with {views.count_axes(array)}")
-    operand = cx.expr(node.args[-1])
-    element = views.fixed(cx, array, entries, node)
-    if kind != "add" and kind != "sub" and not isinstance(array.array.dtype, T.Scalar):
-        cx.type_error(
-            node, f"{name} on elements of type {array.array.dtype}", "use atomic_add, or one array per component"
-        )
-    return views.atomic(cx, kind, element, operand, node)
+def _breakpoint(cx: Context, name: str, node: ast.Call) -> Term:
+    """Where a debugger stops in the Python program that is made of the kernel; compiled code goes on."""
+    if node.args or node.keywords:
+        cx.type_error(node, f"{name} takes no arguments", "leave them out")
+    cx.b.op("breakpoint")
+    return Static(None, f"{name}(...)")
 
+
+_NAMED: Final = frozenset({"where", "select", *atomics.CALLS})
+"""Those among them whose arguments may be given by name."""
 
 _LAZY: Final[Mapping[str, Lazy]] = {
+    "breakpoint": _breakpoint,
     "where": _where,
     "select": _select,
     "range": _range,
     "tid": _tid,
-    "identity": vector.identity,
+    **bits.CALLS,
     **blocks.CALLS,
+    **construct.CALLS,
     **numba_cuda.CALLS,
-    **{f"atomic_{kind}": _atomic for kind in ("add", "sub", "min", "max", "exch")},
+    **output.CALLS,
+    **atomics.CALLS,
+    **local.CALLS,
 }

@@ -6,19 +6,23 @@ In: lowered arguments. Out: the result as a term.
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from diffkern.frontend import coerce
+from diffkern.frontend import arith, coerce
 from diffkern.frontend.context import Context
-from diffkern.frontend.terms import Const, Static, Term, Val, View, describe
+from diffkern.frontend.terms import Const, Term, Val, View, describe
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
-from diffkern.lang import resolve_dtype
+from diffkern.lang.dialects import Nan
 
-__all__ = ["TABLE", "clamp"]
+__all__ = ["TABLE", "clamp", "tests"]
 
 Handler: TypeAlias = Callable[[Context, Sequence[Term], ast.Call], Term]
+
+
+_VECTOR_OF_FLOATS: Final = "vector of floats first, as in dk.vec3(v)"
 
 
 def _composite(cx: Context, term: Term, node: ast.AST, what: str, *, floats: bool = True) -> Value:
@@ -31,21 +35,34 @@ def _composite(cx: Context, term: Term, node: ast.AST, what: str, *, floats: boo
             )
         cx.type_error(node, f"{what} takes a vector or matrix, not {describe(term)}", remedy)
     if floats and not T.scalar_of(term.type).is_float:
-        cx.type_error(node, f"{what} of {term.type}", "convert it to a vector of floats first, as in dk.vec3(v)")
+        of_floats = "matrix of floats first, as in dk.mat33(m)" if isinstance(term.type, T.Mat) else _VECTOR_OF_FLOATS
+        cx.type_error(node, f"{what} of {term.type}", f"convert it to a {of_floats}")
     return term.value
 
 
-def _vector(cx: Context, term: Term, node: ast.AST, what: str) -> Value:
-    v = _composite(cx, term, node, what)
-    if not isinstance(v.type, T.Vec):
-        cx.type_error(node, f"{what} takes a vector, not {v.type}")
+def _of_numbers(cx: Context, term: Term, node: ast.AST, what: str) -> Value:
+    """A vector or matrix of floats or integers."""
+    v = _composite(cx, term, node, what, floats=False)
+    if T.scalar_of(v.type) == T.BOOL:
+        cx.type_error(node, f"{what} of {v.type}", "convert it to a vector of numbers first, as in dk.vec3i(v)")
     return v
 
 
+def _vector(cx: Context, term: Term, node: ast.AST, what: str, *, floats: bool = True) -> Value:
+    v = _composite(cx, term, node, what, floats=floats)
+    if not isinstance(v.type, T.Vec):
+        cx.type_error(node, f"{what} takes a vector, not {v.type}", "take a row of the matrix, as in m[0]")
+    return v
+
+
+def _any_vector(cx: Context, term: Term, node: ast.AST, what: str) -> Value:
+    return _vector(cx, term, node, what, floats=False)
+
+
 def _matrix(cx: Context, term: Term, node: ast.AST, what: str) -> Value:
-    m = _composite(cx, term, node, what)
+    m = _composite(cx, term, node, what, floats=False)
     if not isinstance(m.type, T.Mat):
-        cx.type_error(node, f"{what} takes a matrix, not {m.type}")
+        cx.type_error(node, f"{what} takes a matrix, not {m.type}", "make one of vectors: dk.matrix_from_rows(a, b)")
     return m
 
 
@@ -53,13 +70,22 @@ def _square(cx: Context, term: Term, node: ast.AST, what: str) -> Value:
     m = _matrix(cx, term, node, what)
     assert isinstance(m.type, T.Mat)
     if m.type.rows != m.type.cols:
-        cx.type_error(node, f"{what} takes a square matrix, not {m.type}")
+        cx.type_error(node, f"{what} takes a square matrix, not {m.type}", "m @ dk.transpose(m) is square")
     return m
+
+
+def _square_of_numbers(cx: Context, term: Term, node: ast.AST, what: str) -> Value:
+    """A square matrix of numbers."""
+    return _square(cx, Val(_of_numbers(cx, term, node, what)), node, what)
+
+
+def _square_of_floats(cx: Context, term: Term, node: ast.AST, what: str) -> Value:
+    return _square(cx, Val(_composite(cx, term, node, what)), node, what)
 
 
 def _pair(cx: Context, args: Sequence[Term], node: ast.AST, what: str) -> tuple[Value, Value]:
     """Two composites over one scalar type."""
-    a, b = (_composite(cx, x, node, what) for x in args)
+    a, b = (_of_numbers(cx, x, node, what) for x in args)
     left, right = coerce.unify(cx, Val(a), Val(b), node, what)
     return left, right
 
@@ -78,11 +104,30 @@ def _unary(op: str, check: Callable[[Context, Term, ast.AST, str], Value]) -> Ha
     return handler
 
 
+def _normalize(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
+    """``normalize(v)``; where it has no direction, a quaternion is the one that rotates nothing."""
+    v = _vector(cx, args[0], node, "normalize")
+    out = cx.b.one("normalize", v)
+    if not isinstance(v.type, T.Vec) or v.type.role is not T.Role.QUATERNION:
+        return Val(out)
+    *xyz, w = cx.b.components(out)
+    some = cx.b.one("gt", cx.b.one("length", v), cx.b.const(0, v.type.dtype))
+    return Val(cx.b.construct(v.type, [*xyz, cx.b.select(some, w, cx.b.const(1, v.type.dtype))]))
+
+
 def _binary(op: str) -> Handler:
     def handler(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
         return Val(cx.b.one(op, *_alike(cx, args, node, op)))
 
     return handler
+
+
+def _cw_div(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
+    a, b = _alike(cx, args, node, "cw_div")
+    if T.scalar_of(a.type).is_float:
+        return Val(cx.b.one("cw_div", a, b))
+    pairs = zip(cx.b.components(a), cx.b.components(b), strict=True)
+    return Val(cx.b.construct(a.type, [cx.b.one("truncdiv", x, y) for x, y in pairs]))
 
 
 def _cross(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
@@ -94,14 +139,14 @@ def _cross(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
 
 def _outer(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
     for arg in args:
-        _vector(cx, arg, node, "outer")
+        _any_vector(cx, arg, node, "outer")
     return Val(cx.b.one("outer", *_pair(cx, args, node, "outer")))
 
 
 def _diag(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
-    v = _vector(cx, args[0], node, "diag")
+    v = _any_vector(cx, args[0], node, "diag")
     assert isinstance(v.type, T.Vec)
-    n, zero = v.type.length, cx.b.const(0, v.type.dtype)
+    n, zero = v.type.length, cx.b.zero(v.type.dtype)
     parts = [cx.b.extract(v, i) if i == j else zero for i in range(n) for j in range(n)]
     return Val(cx.b.construct(T.Mat(v.type.dtype, n, n), parts))
 
@@ -114,45 +159,24 @@ def _get_diag(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
 
 
 def _skew(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
-    v = _vector(cx, args[0], node, "skew")
+    v = _any_vector(cx, Val(_of_numbers(cx, args[0], node, "skew")), node, "skew")
     if not isinstance(v.type, T.Vec) or v.type.length != 3:
         cx.type_error(node, f"skew of {v.type}", "skew takes a vector of length 3")
     x, y, z = cx.b.components(v)
     zero = cx.b.const(0, v.type.dtype)
-    parts = [zero, cx.b.neg(z), y, z, zero, cx.b.neg(x), cx.b.neg(y), x, zero]
+    minus = [arith.negate(cx, Val(c), node) for c in (x, y, z)]
+    nx, ny, nz = (coerce.value(cx, m, node) for m in minus)
+    parts = [zero, nz, y, z, zero, nx, ny, x, zero]
     return Val(cx.b.construct(T.Mat(v.type.dtype, 3, 3), parts))
-
-
-def identity(cx: Context, name: str, node: ast.Call) -> Term:
-    """``identity(n, dtype)``; looks at the syntax because it takes keyword arguments."""
-    given = dict(zip(("n", "dtype"), node.args, strict=False))
-    given.update({k.arg: k.value for k in node.keywords if k.arg is not None})
-    if "n" not in given or not set(given) <= {"n", "dtype"} or len(node.args) > 2:
-        cx.type_error(node, f"{name} takes n and dtype")
-    size = cx.expr(given["n"])
-    if not isinstance(size, Const) or size.value not in (2, 3, 4):
-        cx.type_error(given["n"], "the size of an identity matrix is 2, 3 or 4")
-    scalar: T.Element = T.FLOAT32
-    if "dtype" in given:
-        dtype = cx.expr(given["dtype"])
-        try:
-            scalar = resolve_dtype(dtype.obj if isinstance(dtype, Static) else None)
-        except TypeError as error:
-            cx.type_error(given["dtype"], str(error))
-    if not isinstance(scalar, T.Scalar) or not scalar.is_float:
-        cx.type_error(node, f"an identity matrix of {scalar}", "use float or dk.float64")
-    n = int(size.value)
-    zero, one = cx.b.const(0, scalar), cx.b.const(1, scalar)
-    return Val(cx.b.construct(T.Mat(scalar, n, n), [one if i == j else zero for i in range(n) for j in range(n)]))
 
 
 def _from_vectors(by_rows: bool) -> Handler:
     what = "matrix_from_rows" if by_rows else "matrix_from_cols"
 
     def handler(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
-        vectors = [_vector(cx, a, node, what) for a in args]
+        vectors = [_any_vector(cx, a, node, what) for a in args]
         if not vectors or any(v.type != vectors[0].type for v in vectors):
-            cx.type_error(node, f"{what} takes vectors of one type")
+            cx.type_error(node, f"{what} takes vectors of one type", "convert one of them, as in dk.vec3d(v)")
         t = vectors[0].type
         assert isinstance(t, T.Vec)
         table = [cx.b.components(v) for v in vectors]
@@ -177,7 +201,7 @@ def _fold_pair(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Term:
     if T.scalar_of(left.type) == T.BOOL:
         cx.type_error(node, f"{op} of bools", "write and / or")
     if isinstance(left.type, T.Scalar) and isinstance(right.type, T.Scalar):
-        out = cx.b.one(op, left, right)
+        out = _extremum(cx, op, left, right)
         both, either = left in cx.nonneg and right in cx.nonneg, left in cx.nonneg or right in cx.nonneg
         if both or (op == "max" and either):
             cx.nonneg.add(out)
@@ -187,7 +211,15 @@ def _fold_pair(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Term:
     if not isinstance(left.type, T.Scalar) and not isinstance(right.type, T.Scalar) and left.type != right.type:
         cx.type_error(node, f"{op} of {left.type} and {right.type}", "both must have the same shape")
     xs, ys = (_spread(cx, v, shape) for v in (left, right))
-    return Val(cx.b.construct(shape, [cx.b.one(op, x, y) for x, y in zip(xs, ys, strict=True)]))
+    return Val(cx.b.construct(shape, [_extremum(cx, op, x, y) for x, y in zip(xs, ys, strict=True)]))
+
+
+def _extremum(cx: Context, op: str, x: Value, y: Value) -> Value:
+    """The smaller or larger of two numbers; of a NaN and a number what the dialect says."""
+    if cx.dialect.nan is Nan.PASSED_ON or not T.scalar_of(x.type).is_float:
+        return cx.b.one(op, x, y)
+    second = cx.b.one("or", cx.b.one("lt" if op == "min" else "gt", y, x), cx.b.one("isnan", x))
+    return cx.b.select(second, y, x)
 
 
 def _spread(cx: Context, v: Value, shape: T.Composite) -> list[Value]:
@@ -197,7 +229,7 @@ def _spread(cx: Context, v: Value, shape: T.Composite) -> list[Value]:
 def _extreme(op: str) -> Handler:
     def handler(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
         if not args:
-            cx.type_error(node, f"{op} needs at least one argument")
+            cx.type_error(node, f"{op} needs at least one argument", "pass two numbers")
         items = list(args)
         if len(items) == 1:
             v = _composite(cx, items[0], node, f"{op} of one argument", floats=False)
@@ -232,25 +264,51 @@ def _abs(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
     return Val(cx.b.construct(arg.type, [cx.b.one("abs", c) for c in cx.b.components(arg.value)]))
 
 
+def _places(better: str) -> Handler:
+    """``argmin`` and ``argmax``: the first of equals; a NaN is no component to be taken."""
+
+    def handler(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
+        b, v = cx.b, _any_vector(cx, Val(_of_numbers(cx, args[0], node, f"arg{better}")), node, f"arg{better}")
+        best, *others = b.components(v)
+        place = b.const(0, T.UINT32)
+        for k, c in enumerate(others, 1):
+            take = b.one("lt" if better == "min" else "gt", c, best)
+            if T.scalar_of(c.type).is_float:
+                take = b.one("or", take, b.one("and", b.one("isnan", best), b.one("not", b.one("isnan", c))))
+            best, place = b.select(take, c, best), b.select(take, b.const(k, T.UINT32), place)
+        cx.nonneg.add(place)
+        return Val(place)
+
+    return handler
+
+
+def tests(cx: Context, op: str, v: Value) -> Value:
+    """``isnan``, ``isinf`` and ``isfinite`` of a vector or matrix: of any component, or ``isfinite`` of all."""
+    join = "and" if op == "isfinite" else "or"
+    return functools.reduce(lambda x, y: cx.b.one(join, x, y), [cx.b.one(op, c) for c in cx.b.components(v)])
+
+
 TABLE: Final[Mapping[str, tuple[int | None, Handler]]] = {
     "dot": (2, _binary("dot")),
     "ddot": (2, _binary("dot")),
     "cross": (2, _cross),
     "outer": (2, _outer),
     "length": (1, _unary("length", _composite)),
-    "length_sq": (1, _unary("length_sq", _composite)),
-    "normalize": (1, _unary("normalize", _vector)),
+    "length_sq": (1, _unary("length_sq", _of_numbers)),
+    "normalize": (1, _normalize),
     "cw_mul": (2, _binary("cw_mul")),
-    "cw_div": (2, _binary("cw_div")),
+    "cw_div": (2, _cw_div),
     "transpose": (1, _unary("transpose", _matrix)),
-    "trace": (1, _unary("trace", _square)),
-    "determinant": (1, _unary("determinant", _square)),
-    "inverse": (1, _unary("inverse", _square)),
+    "trace": (1, _unary("trace", _square_of_numbers)),
+    "determinant": (1, _unary("determinant", _square_of_numbers)),
+    "inverse": (1, _unary("inverse", _square_of_floats)),
     "diag": (1, _diag),
     "get_diag": (1, _get_diag),
     "skew": (1, _skew),
     "matrix_from_rows": (None, _from_vectors(by_rows=True)),
     "matrix_from_cols": (None, _from_vectors(by_rows=False)),
+    "argmin": (1, _places("min")),
+    "argmax": (1, _places("max")),
     "min": (None, _extreme("min")),
     "max": (None, _extreme("max")),
     "clamp": (3, clamp),

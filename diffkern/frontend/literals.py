@@ -33,5 +33,6 @@ def fold(cx: Context, name: str, terms: Sequence[Term], node: ast.AST) -> Const 
         if name in _OF_ANY_NUMBER:
             return Const(type(numbers[0])(INTRINSICS[name](*numbers)))
     except (ValueError, OverflowError, ZeroDivisionError) as error:
-        cx.type_error(node, f"{name}({', '.join(map(str, numbers))}): {error}")
+        remedy = "write numbers for which it has a value"
+        cx.type_error(node, f"{name}({', '.join(map(str, numbers))}): {error}", remedy)
     return None

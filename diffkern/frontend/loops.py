@@ -1,8 +1,10 @@
-"""Loops: ``for`` over ``range`` and ``while``, with what they carry from one trip to the next.
+"""Loops at run time: ``for`` over a sequence and ``while``, with what they carry from one trip to the next.
 
-In: a loop statement. Out: one ``for`` or ``while`` op. A ``for`` that may be left early (``break``, ``return``) becomes
+In: a loop statement. Out: one ``for`` or ``while`` op, or the trips of a loop that is unrolled one after the other
+(:mod:`unrolled`). A ``for`` that may be left early (``break``, ``return``) becomes
 a ``while`` with a counter and flags. Which types the carried variables have is found by lowering the body with a guess
-and again if the body turned out to need another type; that happens where a literal meets a number (``s = 0.0``).
+and again if the body turned out to need another type; that happens where a literal is combined with a number
+(``s = 0.0``).
 """
 
 from __future__ import annotations
@@ -13,10 +15,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from diffkern.errors import KernelTypeError
-from diffkern.frontend import branch, coerce, merge, ranges
+from diffkern.frontend import branch, coerce, iterables, leaving, local, merge, queries, ranges, unrolled
 from diffkern.frontend.context import RETURN, RETURNED, Context, LoopState
-from diffkern.frontend.flow import assigned, contains, is_endless
-from diffkern.frontend.terms import WEAK_INT, Binding, Const, Poison, Term, Val
+from diffkern.frontend.flow import assigned, changed_through_views, contains, is_endless, leaves
+from diffkern.frontend.terms import WEAK_INT, Binding, Const, Poison, Rec, Term, Val
+from diffkern.frontend.tile_terms import holds_tiles, joined_views, shows_more
+from diffkern.frontend.unrolled import TakeItem
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Region, Value
 
@@ -35,8 +39,10 @@ class _Plan:
     flags: list[str]
     entry: dict[str, Binding | None]
     shapes: dict[str, merge.Shape] = field(default_factory=dict)
+    ends: dict[str, Term] = field(default_factory=dict)  # tiles at the end of a lowering before this one
     conflicts: list[KernelTypeError] = field(default_factory=list)
-    placeholders: bool = False  # whether a variable may be set at a break though it was not set before the loop
+    placeholders: bool = False  # whether a variable may be set after the loop though it was not set before
+    trips_surely: bool = False  # whether there is a trip in any case
 
 
 @dataclass(eq=False)
@@ -49,16 +55,63 @@ class _Body:
 
 def lower_loop(cx: Context, stmt: ast.For | ast.While) -> None:
     """Lower a loop and its ``else``."""
-    plan = _plan(cx, stmt)
-    early = bool(plan.flags)
-    if isinstance(stmt, ast.For):
-        trips = ranges.trips_of(cx, stmt)
-        if early:
-            _counted_while(cx, plan, stmt, trips)
-        else:
-            _for(cx, plan, stmt, trips)
+    if isinstance(stmt, ast.While):
+        _while(cx, _plan(cx, stmt), stmt)
+        return
+    if isinstance(stmt, queries.Stretch):
+        _counted(cx, stmt, stmt.trips())
+        return
+    is_simple = isinstance(stmt.target, ast.Name) and ranges.is_range(cx, stmt.iter)
+    if is_simple and not unrolled.is_wanted(cx, stmt):
+        assert isinstance(stmt.iter, ast.Call)
+        _counted(cx, stmt, ranges.trips_of(cx, stmt.iter))
+    elif isinstance(stmt.target, ast.Name) and (trips := iterables.reversed_range(cx, stmt.iter)) is not None:
+        _counted(cx, stmt, trips)
     else:
-        _while(cx, plan, stmt)
+        items = iterables.items_or_query(cx, stmt.iter)
+        if isinstance(items, Rec):
+            _counted(cx, *queries.loop_over(cx, stmt, items))
+        elif isinstance(items.count, int) and (items.unrolled or unrolled.is_wanted(cx, stmt)):
+            unrolled.unroll(cx, stmt, items)
+        else:
+            _over_items(cx, stmt, items)
+
+
+def _counted(cx: Context, stmt: ast.For, trips: ranges.Trips) -> None:
+    plan = _plan(cx, stmt)
+    plan.trips_surely = trips.known is not None and len(range(*trips.known)) > 0
+    plan.placeholders = plan.placeholders or plan.trips_surely
+    (_counted_while if plan.flags else _for)(cx, plan, stmt, trips)
+
+
+def _over_items(cx: Context, stmt: ast.For, items: iterables.Items) -> None:
+    """A loop at run time over a sequence: one over ``range`` that takes an item at the beginning of each trip."""
+    count = items.count if isinstance(items.count, Value) else cx.b.i32(items.count)
+    t = count.type
+    assert isinstance(t, T.Scalar)
+    loop = cx.loops_made.get((*cx.call_path, stmt))
+    if loop is None:
+        loop = cx.loops_made[(*cx.call_path, stmt)] = _with_counter(cx, stmt)
+    assert isinstance(loop, ast.For)
+    cx.frame.liveness.stands_for(loop, stmt)
+    take, counter = loop.body[0], _target_name(loop)
+    assert isinstance(take, TakeItem)
+
+    def item() -> Term:
+        index = cx.env[counter].term
+        assert isinstance(index, Val)
+        return items.item(index)
+
+    take.item = item
+    known = (0, items.count, 1) if isinstance(items.count, int) else None
+    _counted(cx, loop, ranges.Trips(cx.b.const(0, t), count, 1, t, nonneg=True, known=known))
+
+
+def _with_counter(cx: Context, stmt: ast.For) -> ast.For:
+    """The loop with a counter of its own as its variable, and a place where the item of the trip is taken."""
+    take = ast.copy_location(TakeItem(stmt.target), stmt.target)
+    counter = ast.copy_location(ast.Name(f"$at{cx.new_uid()}", ast.Store()), stmt.target)
+    return ast.copy_location(ast.For(counter, stmt.iter, [take, *stmt.body], stmt.orelse), stmt)
 
 
 def _plan(cx: Context, stmt: ast.For | ast.While) -> _Plan:
@@ -67,6 +120,9 @@ def _plan(cx: Context, stmt: ast.For | ast.While) -> _Plan:
     live = cx.frame.liveness.head(stmt) | cx.frame.liveness.after(stmt)
     has_break, returns = contains(stmt.body, (ast.Break,)), contains(stmt.body, (ast.Return,))
     names = [n for n in assigned([*_targets(stmt), *stmt.body], cx.builtin) if n in live]
+    views = (n for n in changed_through_views(stmt.body, cx.builtin) if n in live and n not in names)
+    names += [n for n in views if n in cx.env and holds_tiles(cx.env[n].term)]
+    names += [n for n in local.names(cx.env) if ((*cx.call_path, stmt), n) not in cx.untouched]
     flags = [state.broken] if has_break else []
     if returns:
         flags.append(RETURNED)
@@ -92,14 +148,20 @@ def _targets(stmt: ast.For | ast.While) -> list[ast.expr]:
 
 
 def _target_name(stmt: ast.For) -> str:
-    assert isinstance(stmt.target, ast.Name)  # the fence has seen to it
+    assert isinstance(stmt.target, ast.Name)
     return stmt.target.id
+
+
+def _hint(stmt: ast.For) -> str:
+    """The name of the loop variable in the IR; none for one that the frontend has made."""
+    name = _target_name(stmt)
+    return "" if name.startswith("$") else name
 
 
 # -- the body and its fixpoint -----------------------------------------------------------------------------------------
 
 
-def _parameters(plan: _Plan) -> tuple[dict[str, Term], list[Value]]:
+def _parameters(cx: Context, plan: _Plan) -> tuple[dict[str, Term], list[Value]]:
     """Fresh region parameters for the carried variables, as terms by name and in order."""
     params: list[Value] = []
     terms: dict[str, Term] = {}
@@ -110,7 +172,12 @@ def _parameters(plan: _Plan) -> tuple[dict[str, Term], list[Value]]:
             new = [Value(leaf.type, hint) for leaf, hint in zip(merge.leaves(shape), names, strict=True)]
             params += new
             terms[name] = merge.build(shape, iter(new))
+            joined_views(cx, terms[name], [_term_of(plan.entry[name]), plan.ends.get(name)])
     return terms, params
+
+
+def _term_of(binding: Binding | None) -> Term | None:
+    return None if binding is None else binding.term
 
 
 def _bound(cx: Context, plan: _Plan, terms: dict[str, Term]) -> dict[str, Binding]:
@@ -129,11 +196,12 @@ def _body(cx: Context, plan: _Plan, start: Callable[[dict[str, Binding]], Sequen
     """Lower the body until the types of what it carries stay; ``start`` adds parameters and binds the loop variable."""
     for guess in range(_MAX_GUESSES):
         mark = len(cx.errors)
-        terms, params = _parameters(plan)
+        terms, params = _parameters(cx, plan)
         env = _bound(cx, plan, terms)
         for flag in [*plan.flags, plan.state.continued]:
             env[flag] = Binding(Const(False), None)
         plan.state.set_at_breaks.clear()
+        plan.state.set_at_continues.clear()
         region = Region()
         with cx.b.into(region), cx.branch(env):
             first = start(env)
@@ -143,9 +211,16 @@ def _body(cx: Context, plan: _Plan, start: Callable[[dict[str, Binding]], Sequen
                 cx.block(plan.stmt.body, True, False)
             finally:
                 cx.frame.loops.pop()
+        leaving.end_of_trip(plan.state, env, plan.names)
         found = _shapes_after(cx, plan, env)
         kept = _settled(plan, found, terms, env) if guess == 0 else found
-        if kept == plan.shapes:
+        for name in local.names(terms):
+            end = env[name].term
+            if end is not None and merge.same_term(terms[name], end):
+                cx.untouched.add(((*cx.call_path, plan.stmt), name))
+                plan.names.remove(name)
+                del kept[name], plan.entry[name]
+        if kept == plan.shapes and not _become_views(cx, plan, terms, env):
             cx.errors.extend(plan.conflicts)
             return _Body(region, env)
         plan.shapes = kept
@@ -153,7 +228,15 @@ def _body(cx: Context, plan: _Plan, start: Callable[[dict[str, Binding]], Sequen
             if shape != merge.Same(Poison()):
                 cx.shapes[((*cx.call_path, plan.stmt), name)] = shape
         del cx.errors[mark:]
-    raise AssertionError("the types of loop-carried variables do not settle")
+    raise AssertionError("the types of loop-carried variables do not converge")
+
+
+def _become_views(cx: Context, plan: _Plan, terms: dict[str, Term], env: dict[str, Binding]) -> bool:
+    """Whether tiles are views at the end of a trip that were taken for others at its start; notes which."""
+    ends = {name: end for name in terms if (end := _term_of(env.get(name))) is not None}
+    new = {name: end for name, end in ends.items() if shows_more(cx, end, terms[name])}
+    plan.ends.update(new)
+    return bool(new)
 
 
 def _settled(
@@ -166,7 +249,7 @@ def _settled(
         if not isinstance(shape, merge.Fields) or start is None or end is None or entry is None:
             continue
         if end.term is not None and entry.term is not None:
-            kept[name] = merge.settled(shape, start, end.term, entry.term)
+            kept[name] = merge.without_invariants(shape, start, end.term, entry.term)
     return kept
 
 
@@ -253,10 +336,14 @@ def _finish(cx: Context, plan: _Plan, body: _Body, flags: Sequence[Value], resul
     breaks = plan.state.set_at_breaks
     for name in plan.names:
         entry, end = plan.entry[name], body.env.get(name)
+        if name in terms:
+            joined_views(cx, terms[name], [_term_of(entry), _term_of(end)])
         loc = end.loc if end is not None and end.loc is not None else (entry.loc if entry is not None else None)
         at_end: str | None = f"the loop in line {line} may make no trip that sets it"
         if entry is not None and entry.term is not None:
             at_end = entry.unset
+        if at_end is not None and plan.trips_surely and end is not None and end.term is not None:
+            at_end = end.unset
         if name == RETURN or (isinstance(stmt, ast.For) and name == _target_name(stmt)):
             at_end = None
         set_at_all = name == RETURN or all(name in known for known in breaks)
@@ -287,11 +374,11 @@ def _else_after_break(
     with cx.b.into(region), cx.branch(exhausted):
         cx.block(plan.stmt.orelse, False, False)
     liveness = cx.frame.liveness
-    wanted = set(liveness.after(plan.stmt)) | {RETURN, RETURNED}
+    wanted = set(liveness.after(plan.stmt)) | {RETURN, RETURNED, *local.names(cx.env)}
     for outer in cx.frame.loops[-1:]:
         wanted |= liveness.after(outer.node) | liveness.head(outer.node) | {outer.broken, outer.continued}
     by_break = branch.Side(Region(), broken, left=False)
-    by_end = branch.Side(region, exhausted, branch.has_left(cx, exhausted))
+    by_end = branch.Side(region, exhausted, branch.has_left(cx, exhausted) or leaves(plan.stmt.orelse))
     label = f"a break of the loop in line {plan.stmt.lineno}"
     branch.merge_branches(cx, flag, by_break, by_end, wanted, plan.stmt, label)
 
@@ -309,7 +396,7 @@ def _loop_variable(
 
 def _for(cx: Context, plan: _Plan, stmt: ast.For, trips: ranges.Trips) -> None:
     def start(env: dict[str, Binding]) -> Sequence[Value]:
-        index = Value(trips.type, _target_name(stmt))
+        index = Value(trips.type, _hint(stmt))
         _loop_variable(cx, plan, stmt, trips, index, env)
         return (index,)
 
@@ -327,7 +414,7 @@ def _counted_while(cx: Context, plan: _Plan, stmt: ast.For, trips: ranges.Trips)
     lo, hi, step = trips.lo, trips.hi, trips.step
     counts_trips = not isinstance(step, int)
     first, last = (cx.b.const(0, t), ranges.trip_count(cx, lo, hi, step)) if isinstance(step, Value) else (lo, hi)
-    name = _target_name(stmt)
+    name = _hint(stmt)
     counter: list[Value] = []
 
     def start(env: dict[str, Binding]) -> Sequence[Value]:
@@ -349,7 +436,7 @@ def _counted_while(cx: Context, plan: _Plan, stmt: ast.For, trips: ranges.Trips)
     body.region.yields = (following, *flag_yields, *_yields(cx, plan, body))
 
     cond = Region()
-    _, params = _parameters(plan)
+    _, params = _parameters(cx, plan)
     count = Value(t, "" if counts_trips else name)
     flags = [Value(T.BOOL) for _ in plan.flags]
     cond.params = (count, *flags, *params)
@@ -379,10 +466,10 @@ def _while(cx: Context, plan: _Plan, stmt: ast.While) -> None:
     body.region.yields = (*flag_yields, *_yields(cx, plan, body))
 
     cond = Region()
-    terms, params = _parameters(plan)
+    terms, params = _parameters(cx, plan)
     flags = [Value(T.BOOL) for _ in plan.flags]
     cond.params = (*flags, *params)
-    with cx.b.into(cond), cx.branch(_bound(cx, plan, terms)):
+    with cx.b.into(cond), cx.branch(_bound(cx, plan, terms)), local.unchanged(cx):
         cond.yields = (_test(cx, stmt, flags),)
     start_values = [*(cx.b.const(False, T.BOOL) for _ in plan.flags), *init]
     results = cx.b.while_(start_values, cond, body.region, [*([""] * len(flags)), *_hints(plan)])
@@ -402,5 +489,5 @@ def _test(cx: Context, stmt: ast.While, flags: Sequence[Value]) -> Value:
         going = cx.b.one("not", flags[0])
         for flag in flags[1:]:
             going = cx.b.one("and", going, cx.b.one("not", flag))
-        term = branch.logical(cx, "and", Val(going), test)
+        term = branch.logical(cx, "and", Val(going), test, stmt)
     return cx.b.const(term.value, T.BOOL) if isinstance(term, Const) else term.value

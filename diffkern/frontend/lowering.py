@@ -8,25 +8,31 @@ it, yields what it returns.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from diffkern.errors import KernelSyntaxError, KernelTypeError, raise_all
-from diffkern.frontend import coerce, numba_cuda, records
+from diffkern.errors import KernelError, KernelSyntaxError, KernelTypeError, raise_all
+from diffkern.frontend import coerce, composed, narrow, numba_cuda, records, views
 from diffkern.frontend.captured import static_term
-from diffkern.frontend.context import Cascade, Context
+from diffkern.frontend.context import RETURNED, Cascade, Context
 from diffkern.frontend.desugar import LAMBDA
 from diffkern.frontend.expr import lower_expr
-from diffkern.frontend.inline import make_frame, returned, run
+from diffkern.frontend.inline import make_frame, returned, run, with_rules
+from diffkern.frontend.signature import Parameter, signature
 from diffkern.frontend.source import Source, get_source, too_deep
 from diffkern.frontend.stmt import lower_block
 from diffkern.frontend.terms import Binding, Const, Poison, Static, Term, Tup, Val, describe
-from diffkern.frontend.weak import settle
+from diffkern.frontend.weak import resolve_weak
+from diffkern.ir import types as T
 from diffkern.ir.nodes import Function, Op, Update, Value, walk
 from diffkern.ir.structs import Argument, flatten
+from diffkern.lang import DType, Func
+from diffkern.lang.dialects import dialect_of
+from diffkern.lang.library import Composed
 from diffkern.launch_layout import Layout
 
-__all__ = ["lower", "lower_func"]
+__all__ = ["lower", "lower_func", "lower_library"]
 
 
 def lower(
@@ -35,6 +41,7 @@ def lower(
     name: str | None = None,
     block_dim: int = 1,
     layout: Layout | None = None,
+    checked: bool = False,
 ) -> Function:
     """Lower a kernel.
 
@@ -50,6 +57,8 @@ def lower(
         How many elements ``dk.tile(x)`` has: the threads of a block.
     layout : Layout, optional
         Of a kernel in numba's spelling, whose numbers have numba's types: for which launches it is.
+    checked : bool, optional
+        Whether threads report an index outside of an array of their own.
 
     Raises
     ------
@@ -62,10 +71,13 @@ def lower(
         raise KernelSyntaxError("a lambda cannot be compiled as a kernel", loc=loc, remedy="write it as a def")
     cx = Context(lower_expr, lower_block)
     cx.block_dim = block_dim
-    cx.layout = layout
+    cx.layout, cx.checked = layout, checked
     parameters = list(inspect.signature(pyfunc).parameters)
     if len(parameters) != len(arg_types):
-        raise KernelTypeError(f"{pyfunc.__name__} takes {len(parameters)} arguments, not {len(arg_types)}")
+        raise KernelTypeError(
+            f"{pyfunc.__name__} takes {len(parameters)} arguments, not {len(arg_types)}",
+            remedy=f"pass {', '.join(parameters)}",
+        )
     params: tuple[Value, ...] = ()
     try:
         params = _begin(cx, pyfunc, source, arg_types)
@@ -106,7 +118,10 @@ def lower_func(pyfunc: Callable[..., Any], arg_types: Sequence[Argument]) -> tup
         for name, p in list(inspect.signature(pyfunc).parameters.items())[len(arg_types) :]:
             default = static_term(cx, p.default, name, source.node)
             cx.frame.env[name] = Binding(default, source.loc(source.node))
-        term = returned(cx)
+        given = {
+            name: binding.term for name, binding in cx.env.items() if binding.term is not None and name != RETURNED
+        }
+        term = with_rules(cx, Func(pyfunc, dialect_of(pyfunc)), given, source.node, lambda: returned(cx))
         together = isinstance(term, Tup)
         results = _results(cx, term, source, pyfunc.__name__)
     except Cascade:
@@ -120,6 +135,60 @@ def lower_func(pyfunc: Callable[..., Any], arg_types: Sequence[Argument]) -> tup
     return fn, together
 
 
+def lower_library(
+    function: Composed, arg_types: Sequence[T.Type | DType | type], keywords: Mapping[str, T.Type | DType | type]
+) -> tuple[Function, bool]:
+    """Lower a call of a library function by itself; returns the same as :func:`lower_func`.
+
+    Parameters
+    ----------
+    function
+        The library function.
+    arg_types, keywords
+        The types of its arguments, in order and by name; an argument that is a type itself.
+
+    Raises
+    ------
+    KernelError
+        If they do not fit.
+    """
+    pyfunc = function.overloads[0].pyfunc
+    source = get_source(pyfunc)
+    cx = Context(lower_expr, lower_block)
+    cx.of_func = True
+    cx.stack.append(replace(make_frame(cx, pyfunc, source), pyfunc=lower_library))  # of the caller, who is none
+    longest = max((list(o.signature.parameters) for o in function.overloads), key=len)
+    names = [*longest[: len(arg_types)], *(f"p{k}" for k in range(len(longest), len(arg_types))), *keywords]
+    values = {
+        name: Static(t, name) if isinstance(t, (DType, type)) else Value(t, name)
+        for t, name in zip((*arg_types, *keywords.values()), names, strict=True)
+    }
+    params = tuple(v for v in values.values() if isinstance(v, Value))
+    results: tuple[Value, ...] = ()
+    together = False
+    try:
+        given = [_given(cx, v) for v in values.values()]
+        by_name = dict(zip(keywords, given[len(arg_types) :], strict=True))
+        term = composed.called(cx, function, given[: len(arg_types)], by_name, source.node)
+        together = isinstance(term, Tup)
+        results = _results(cx, term, source, function.name)
+    except Cascade:
+        pass
+    except KernelError as error:
+        cx.errors.append(error)
+    raise_all([type(error)(error.message, remedy=error.remedy) for error in cx.errors])
+    updates, results = _settled(cx, results)
+    fn = _function(cx, function.name, params, source, updates)
+    fn.body.yields = results
+    return fn, together
+
+
+def _given(cx: Context, value: Value | Static) -> Term:
+    if isinstance(value, Static):
+        return value
+    return views.full_view(cx, value) if isinstance(value.type, T.Array) else Val(value)
+
+
 def _begin(cx: Context, pyfunc: Callable[..., Any], source: Source, arg_types: Sequence[Argument]) -> tuple[Value, ...]:
     """Begin the activation of the whole function; returns its parameters in the IR."""
     frame = make_frame(cx, pyfunc, source)
@@ -129,7 +198,17 @@ def _begin(cx: Context, pyfunc: Callable[..., Any], source: Source, arg_types: S
     for parameter, t in zip(parameters, arg_types, strict=True):
         frame.env[parameter] = Binding(records.parameter(cx, t, rest), source.loc(source.node))
     cx.stack.append(frame)
+    for declared in signature(pyfunc).params[: len(parameters)]:
+        _narrow(cx, declared)
     return params
+
+
+def _narrow(cx: Context, parameter: Parameter) -> None:
+    """A parameter by value of float16 or bfloat16 is passed as float32."""
+    binding, stated = cx.env[parameter.name], parameter.annotation
+    if isinstance(stated, (T.Scalar, T.Vec, T.Mat)) and isinstance(binding.term, Val):
+        given = binding.term.value
+        cx.env[parameter.name] = Binding(Val(cx.b.cast(given, narrow.held(stated))), binding.loc)
 
 
 def _results(cx: Context, term: Term, source: Source, name: str) -> tuple[Value, ...]:
@@ -171,7 +250,8 @@ def _settled(cx: Context, results: tuple[Value, ...]) -> tuple[tuple[Update, ...
     beside = Op("updates", (), (), {}, tuple(u.prelude for u in updates), None)  # what an atomic update would need
     cx.b.region.ops.append(beside)
     cx.b.region.yields = results
-    settle(cx.b.region, wide=cx.layout is not None)
+    narrow.widen(cx.b.region)
+    resolve_weak(cx.b.region, wide=cx.layout is not None)
     results, cx.b.region.yields = cx.b.region.yields, ()
     cx.b.region.ops.remove(beside)
     return updates, results

@@ -1,4 +1,4 @@
-"""What a variable is after paths meet: the shape shared by both values, and their parts as IR values of that shape.
+"""What a variable is after control flow joins: the shape shared by both values, and their parts as IR values of it.
 
 In: the terms a variable has on two paths (after a branch, or at the start and the end of a loop's body). Out: the
 :data:`Shape` both fit, the IR values that a region has to yield for it, and the term made from an op's results.
@@ -31,8 +31,8 @@ __all__ = [
     "join",
     "leaves",
     "same_term",
-    "settled",
     "shape_of",
+    "without_invariants",
     "zeros",
 ]
 
@@ -123,13 +123,13 @@ def common(a: Term, b: Term, *, numba: bool = False) -> Shape | None:
     return join(shape_of(a), shape_of(b), numba=numba)
 
 
-def settled(shape: Shape, start: Term, end: Term, entry: Term) -> Shape:
+def without_invariants(shape: Shape, start: Term, end: Term, entry: Term) -> Shape:
     """The shape of a loop-carried struct without the fields that a trip leaves as they are: those keep their value."""
     if isinstance(shape, Leaf) and same_term(start, end):
         return Same(entry)
     if isinstance(shape, Fields) and isinstance(start, Rec) and isinstance(end, Rec) and isinstance(entry, Rec):
         rows = zip(shape.parts, start.items, end.items, entry.items, strict=True)
-        return Fields(shape.struct, tuple(settled(*row) for row in rows))
+        return Fields(shape.struct, tuple(without_invariants(*row) for row in rows))
     return shape
 
 

@@ -11,6 +11,7 @@ import copy
 import dataclasses
 from typing import Final
 
+from diffkern.frontend.loop_tests import moved
 from diffkern.frontend.source import Source
 
 __all__ = ["without_waiting_tests"]
@@ -25,27 +26,11 @@ _WAITING: Final = frozenset(
 
 def without_waiting_tests(source: Source) -> Source:
     """Return a function's source without loops that wait in their condition."""
-    if not any(_waits(node) for node in ast.walk(source.node)):
-        return source
-    node = _Loops().visit(copy.deepcopy(source.node))
+    node = copy.copy(source.node)
+    node.body = moved(source.node.body, _waits)
     return dataclasses.replace(source, node=node)
 
 
-def _waits(node: ast.AST) -> bool:
-    if not isinstance(node, ast.While) or node.orelse:
-        return False
+def _waits(node: ast.While) -> bool:
     called = (n.func for n in ast.walk(node.test) if isinstance(n, ast.Call))
     return any(getattr(f, "attr", getattr(f, "id", None)) in _WAITING for f in called)
-
-
-class _Loops(ast.NodeTransformer):
-    def visit_While(self, node: ast.While) -> ast.While:
-        waits = _waits(node)
-        self.generic_visit(node)
-        if waits:
-            leave = ast.If(ast.UnaryOp(ast.Not(), node.test), [ast.Break()], [])
-            node.body.insert(0, leave)
-            node.test = ast.Constant(True)
-            for made in (leave, leave.test, leave.body[0], node.test):
-                ast.copy_location(made, leave.test.operand)  # type: ignore[attr-defined]
-        return node

@@ -1,18 +1,19 @@
 """Memory of a block and of a thread, constants and atomics, in numba's spelling.
 
 In: a call such as ``cuda.shared.array`` or ``cuda.atomic.add``. Out: a view of memory of the block, or an atomic
-update. Memory of a thread is its part of an array of the block.
+update. Memory of a thread is an array of its own, or where that is large its part of an array of the block.
 """
 
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
-from diffkern.frontend import coerce, views
+from diffkern.frontend import atomics, local, views
 from diffkern.frontend.blocks import array_arguments, literal_shape, spans
 from diffkern.frontend.context import Context
 from diffkern.frontend.numba_grid import Call, layout_of, nonneg
@@ -23,6 +24,9 @@ from diffkern.lang import resolve_dtype
 from diffkern.launch_layout import Layout
 
 __all__ = ["CALLS", "constant_array", "new"]
+
+_OWN: Final = 64
+"""Numbers in an array of a thread that is no part of one of the block: so many may be kept across a barrier."""
 
 
 def _array_arguments(cx: Context, name: str, node: ast.Call) -> tuple[tuple[int, ...], T.Scalar]:
@@ -42,7 +46,7 @@ def _dtype(cx: Context, node: ast.expr) -> T.Scalar:
     except TypeError:
         cx.type_error(node, f"{describe(term)} is no dtype", "write np.float32, numba.float32, np.int32, …")
     if not isinstance(found, T.Scalar):
-        cx.type_error(node, f"the elements are numbers, not {found}")
+        cx.type_error(node, f"the elements are numbers, not {found}", "convert the data to a dtype such as float32")
     return found
 
 
@@ -88,11 +92,13 @@ def _dynamic(cx: Context, layout: Layout, shape: tuple[int, ...], t: T.Scalar, n
 
 
 def _local_array(cx: Context, name: str, node: ast.Call) -> Term:
-    """Memory of the thread: its part of an array of the block."""
+    """Memory of the thread: an array of its own, or where that is too large its part of an array of the block."""
     layout = layout_of(cx, name, node)
     shape, t = _array_arguments(cx, name, node)
     if 0 in shape:
-        cx.type_error(node, "an array without elements")
+        cx.type_error(node, "an array without elements", "give an extent of at least 1")
+    if math.prod(shape) <= _OWN:
+        return local.zeros(cx, t, shape, node)
     base = new(cx, t, (layout.block_dim, *shape), node)
     thread = nonneg(cx, cx.b.one("block_thread"))
     return View(base, (Fixed(thread, False), *spans(cx, shape)))
@@ -101,7 +107,6 @@ def _local_array(cx: Context, name: str, node: ast.Call) -> Term:
 # -- atomics ------------------------------------------------------------------------------------------------------
 
 _KINDS: Final = {"and_": "and", "or_": "or"}
-_OF_INTEGERS: Final = frozenset({"and", "or", "xor", "inc", "dec", "cas"})
 
 
 def _atomic(cx: Context, name: str, node: ast.Call) -> Term:
@@ -114,9 +119,7 @@ def _atomic(cx: Context, name: str, node: ast.Call) -> Term:
         cx.type_error(
             node, f"{name} takes an array, an index and {'two values' if kind == 'cas' else 'a value'}", remedy
         )
-    array = cx.expr(node.args[0])
-    if not isinstance(array, View) or not array.spans:
-        cx.type_error(node.args[0], f"{name} needs an array, not {describe(array)}")
+    array = atomics.array_argument(cx, name, node.args[0])
     return _updated(cx, kind, name, array, cx.expr(node.args[1]), node.args[2:], node)
 
 
@@ -137,19 +140,10 @@ def _updated(
     entries = list(index.items) if isinstance(index, Tup) else [index]
     for entry in entries:
         views.check_index(cx, entry, node)
-    if len(entries) != len(array.spans):
-        cx.type_error(node, f"{name} got {len(entries)} indices for an array with {views.count_axes(array)}")
     t = T.value_type(array.array.dtype)
-    if kind in _OF_INTEGERS and not (isinstance(t, T.Scalar) and t.is_integer):
-        cx.type_error(node, f"{name} on elements of type {array.array.dtype}", "it takes arrays of integers")
-    if kind == "cas" and t.bits < 32:  # type: ignore[union-attr]
+    if kind == "cas" and not (isinstance(t, T.Scalar) and t.is_integer and t.bits >= 32):
         cx.type_error(node, f"{name} on elements of type {t}", "it takes integers of 32 or 64 bits")
-    element = views.fixed(cx, array, entries, node)
-    terms = [cx.expr(value) for value in values]
-    if kind != "cas":
-        return views.atomic(cx, kind, element, terms[0], node)
-    parts = [coerce.convert(cx, term, t, node, f"a value of {name}") for term in terms]
-    return views.compare_exchange(cx, element, cx.b.construct(T.Vec(t, 2), parts))  # type: ignore[arg-type]
+    return atomics.updated(cx, kind, name, array, entries, [cx.expr(value) for value in values], node)
 
 
 # -- arrays of constants ------------------------------------------------------------------------------------------
@@ -180,7 +174,11 @@ def _array_like(cx: Context, name: str, node: ast.Call) -> Term:
     layout_of(cx, name, node)
     term = cx.expr(node.args[0]) if len(node.args) == 1 and not node.keywords else None
     if not isinstance(term, View):
-        cx.type_error(node, f"{name} takes an array from outside of the kernel")
+        cx.type_error(
+            node,
+            f"{name} takes an array from outside of the kernel",
+            "name an array of NumPy that is a global of the module",
+        )
     return term
 
 

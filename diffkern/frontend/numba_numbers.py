@@ -21,7 +21,9 @@ __all__ = ["CALLS"]
 
 def _numbers(cx: Context, name: str, node: ast.Call, count: int) -> list[Const | Val]:
     if len(node.args) != count or node.keywords:
-        cx.type_error(node, f"{name} takes {count} arguments, not {len(node.args) + len(node.keywords)}")
+        cx.type_error(
+            node, f"{name} takes {count} arguments, not {len(node.args) + len(node.keywords)}", f"pass {count}"
+        )
     return [coerce.scalar_term(cx, cx.expr(arg), arg, f"an argument of {name}") for arg in node.args]
 
 

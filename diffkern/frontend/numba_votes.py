@@ -57,7 +57,7 @@ def _count(cx: Context, name: str, node: ast.Call) -> Value:
     """For how many threads of the block a predicate holds."""
     layout_of(cx, name, node)
     if len(node.args) != 1 or node.keywords:
-        cx.type_error(node, f"{name} takes one condition")
+        cx.type_error(node, f"{name} takes one condition", "pass a comparison")
     holds = _predicate(cx, node.args[0])
     counter, thread, zero = new(cx, T.INT32, (1,), node), cx.b.one("block_thread"), cx.b.i32(0)
     _wait(cx)  # the counter may still be read from the last time
@@ -90,7 +90,7 @@ def _warp_arguments(cx: Context, name: str, node: ast.Call, count: int) -> list[
     """The arguments after the mask, which has to be that of a whole warp."""
     layout_of(cx, name, node)
     if len(node.args) != count or node.keywords:
-        cx.type_error(node, f"{name} takes {count} arguments, the mask first")
+        cx.type_error(node, f"{name} takes {count} arguments, the mask first", f"pass {count}")
     mask = cx.expr(node.args[0])
     if not (isinstance(mask, Const) and mask.value in (_WHOLE, -1)):
         cx.type_error(

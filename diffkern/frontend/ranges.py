@@ -1,6 +1,6 @@
 """``range``: the bounds and the step of a ``for`` loop, as integers of one type.
 
-In: a ``for`` statement. Out: its :class:`Trips`.
+In: a call of ``range``. Out: its :class:`Trips`.
 """
 
 from __future__ import annotations
@@ -11,38 +11,36 @@ from dataclasses import dataclass
 
 from diffkern.frontend import coerce
 from diffkern.frontend.context import Context
-from diffkern.frontend.terms import WEAK, Const, Static, Val, describe
+from diffkern.frontend.terms import WEAK, Const, Val, describe
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
-from diffkern.lang.intrinsics import lowering_key
 
-__all__ = ["Trips", "trip_count", "trips_of"]
+__all__ = ["Trips", "count_of", "is_range", "trip_count", "trips_of"]
 
 
 @dataclass(frozen=True, slots=True)
 class Trips:
-    """Bounds and step of a ``range``; ``step`` known now is an int."""
+    """Bounds and step of a ``range``; ``step`` known now is an int; ``known`` are all three, if they are known now."""
 
     lo: Value
     hi: Value
     step: int | Value
     type: T.Scalar
     nonneg: bool  # whether the loop variable is never negative
+    known: tuple[int, int, int] | None = None
 
 
-def trips_of(cx: Context, stmt: ast.For) -> Trips:
-    """The trips of a ``for`` statement over ``range``."""
-    call = stmt.iter
-    assert isinstance(call, ast.Call)  # the fence has seen to it
-    callee = cx.expr(call.func)
-    if not isinstance(callee, Static) or lowering_key(callee.obj) != "range":
-        cx.syntax_error(
-            stmt.iter,
-            "a for loop runs over range(...) alone",
-            "write for i in range(n), or range(len(a)) and index; what runs side by side are the threads of the launch",
-        )
+def is_range(cx: Context, node: ast.expr) -> bool:
+    """Whether an expression is a call of ``range``."""
+    return isinstance(node, ast.Call) and cx.builtin(node.func) == "range"
+
+
+def trips_of(cx: Context, call: ast.Call) -> Trips:
+    """The trips of a loop over a call of ``range``."""
     if call.keywords or not 1 <= len(call.args) <= 3:
-        cx.type_error(call, "range takes 1 to 3 integers")
+        cx.type_error(
+            call, "range takes 1 to 3 integers", "write range(stop), range(start, stop) or range(start, stop, step)"
+        )
     terms = list(coerce.widened(cx, *(_bound_term(cx, arg) for arg in call.args), Const(0)))[:-1]
     lo, hi = (Const(0), terms[0]) if len(terms) == 1 else (terms[0], terms[1])
     step: Const | Val = terms[2] if len(terms) == 3 else Const(1)
@@ -50,10 +48,13 @@ def trips_of(cx: Context, stmt: ast.For) -> Trips:
     low, high = coerce.to_scalar(cx, lo, scalar, call), coerce.to_scalar(cx, hi, scalar, call)
     if isinstance(step, Const):
         if step.value == 0:
-            cx.type_error(call.args[2], "the step of range is 0")
+            cx.type_error(call.args[2], "the step of range is 0", "write a step such as 1 or -1")
         ends_above = cx.is_nonneg(hi) or (isinstance(hi, Const) and hi.value >= -1)
         nonneg = cx.is_nonneg(lo) if step.value > 0 else ends_above
-        return Trips(low, high, int(step.value), scalar, nonneg)
+        known = None
+        if isinstance(lo, Const) and isinstance(hi, Const):
+            known = int(lo.value), int(hi.value), int(step.value)
+        return Trips(low, high, int(step.value), scalar, nonneg, known)
     return Trips(low, high, coerce.to_scalar(cx, step, scalar, call), scalar, False)
 
 
@@ -79,12 +80,19 @@ def _common_type(cx: Context, terms: Sequence[Const | Val], node: ast.AST) -> T.
 
 def _bound_term(cx: Context, node: ast.expr) -> Const | Val:
     term = cx.expr(node)
-    if isinstance(term, Const) and isinstance(term.value, int) and not isinstance(term.value, bool):
-        return term
+    if isinstance(term, Const) and isinstance(term.value, int):
+        return Const(int(term.value))
     if isinstance(term, Val) and isinstance(term.type, T.Scalar) and term.type.is_integer:
         return term
-    remedy = coerce.tile_remedy(term, "write int(...) around it")
+    whole = isinstance(term, Val) and term.value in cx.quotients
+    remedy = "write // for the integer quotient" if whole else coerce.tile_remedy(term, "write int(...) around it")
     cx.type_error(node, f"range takes integers, not {describe(term)}", remedy)
+
+
+def count_of(cx: Context, trips: Trips) -> Value:
+    """How many trips there are."""
+    step = trips.step if isinstance(trips.step, Value) else cx.b.const(trips.step, trips.type)
+    return trip_count(cx, trips.lo, trips.hi, step)
 
 
 def trip_count(cx: Context, lo: Value, hi: Value, step: Value) -> Value:

@@ -9,18 +9,35 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
-from diffkern.frontend import coerce, views
+from diffkern.frontend import coerce, pointed, views
 from diffkern.frontend.captured import static_term
 from diffkern.frontend.context import Context
+from diffkern.frontend.flow import assigned
 from diffkern.frontend.scope import suggest
+from diffkern.frontend.source import get_source
 from diffkern.frontend.terms import Rec, RecView, Static, Term, Val, View, describe
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
-from diffkern.ir.structs import Argument, FieldType, Struct, StructArray, declared
-from diffkern.lang import Constant, Definition
+from diffkern.ir.structs import Argument, FieldType, IndexedArray, Struct, StructArray, declared, holds_arrays
+from diffkern.lang import Constant, Definition, Func, definition_of
+from diffkern.lang.structs import class_of, is_ambiguous, kept_methods
 
-__all__ = ["construct", "convert", "field_index", "load", "member", "parameter", "replaced", "store", "subscript"]
+__all__ = [
+    "Bound",
+    "construct",
+    "convert",
+    "field_index",
+    "function_of",
+    "indexed",
+    "load",
+    "member",
+    "parameter",
+    "replaced",
+    "store",
+    "subscript",
+]
 
 
 def parameter(cx: Context, t: Argument, values: Iterator[Value]) -> Term:
@@ -31,6 +48,9 @@ def parameter(cx: Context, t: Argument, values: Iterator[Value]) -> Term:
         return Rec(plain, tuple(parameter(cx, inner, values) for _, inner in t.fields))
     if isinstance(t, StructArray):
         return _array(cx, t.dtype, values)
+    if isinstance(t, IndexedArray):
+        data = next(values)
+        return views.indexed_view(cx, data, [next(values) if layout else None for layout in t.indices])
     value = next(values)
     return views.full_view(cx, value) if isinstance(value.type, T.Array) else Val(value)
 
@@ -38,7 +58,8 @@ def parameter(cx: Context, t: Argument, values: Iterator[Value]) -> Term:
 def _array(cx: Context, struct: Struct, values: Iterator[Value]) -> RecView:
     items: list[View | RecView] = []
     for _, t in struct.fields:
-        items.append(_array(cx, t, values) if isinstance(t, Struct) else views.full_view(cx, next(values)))
+        inner = t.ndim if isinstance(t, T.Array) else 0
+        items.append(_array(cx, t, values) if isinstance(t, Struct) else views.full_view(cx, next(values), inner))
     return RecView(struct, tuple(items))
 
 
@@ -47,7 +68,11 @@ def construct(cx: Context, definition: Definition, name: str, node: ast.Call) ->
     struct = definition.type
     given: dict[str, tuple[Term, ast.expr]] = {}
     if len(node.args) > len(struct.fields):
-        cx.type_error(node, f"{name} has {len(struct.fields)} fields, not {len(node.args)}")
+        cx.type_error(
+            node,
+            f"{name} has {len(struct.fields)} fields, not {len(node.args)}",
+            "give the fields in order, or some of them by name",
+        )
     for field, arg in zip(struct.names, node.args, strict=False):
         given[field] = cx.expr(arg), arg
     for keyword in node.keywords:
@@ -56,7 +81,9 @@ def construct(cx: Context, definition: Definition, name: str, node: ast.Call) ->
         if keyword.arg not in struct.names:
             _unknown(cx, keyword.value, struct, keyword.arg)
         if keyword.arg in given:
-            cx.type_error(keyword.value, f"{name} gets the field {keyword.arg!r} twice")
+            cx.type_error(
+                keyword.value, f"{name} gets the field {keyword.arg!r} twice", "give it by position or by name"
+            )
         given[keyword.arg] = cx.expr(keyword.value), keyword.value
     items = []
     for field, t in struct.fields:
@@ -100,10 +127,44 @@ def convert(cx: Context, term: Term, to: FieldType | Struct, node: ast.AST, what
         fits = isinstance(term, RecView) and (term.struct, term.ndim) == (to.dtype, to.ndim)
     else:
         return Val(coerce.convert(cx, term, T.value_type(to), node, what))
-    if not fits:
+    if not fits and not (isinstance(term, Static) and term.obj is None):
         element = to.dtype.name if isinstance(to.dtype, Struct) else to.dtype
-        cx.type_error(node, f"{what} takes array{to.ndim}d<{element}>, not {describe(term)}")
+        cx.type_error(
+            node,
+            f"{what} takes array{to.ndim}d<{element}>, not {describe(term)}",
+            "pass an array of this dtype and as many axes",
+        )
     return term
+
+
+@dataclass(frozen=True, eq=False)
+class Bound:
+    """A method of a struct together with its ``self``."""
+
+    func: Func
+    owner: Rec
+
+
+def function_of(cx: Context, owner: Rec, node: ast.Attribute) -> tuple[Func, bool] | None:
+    """The func of a method or property, and whether it is a property; None for a field and what there is not."""
+    name = owner.struct.name
+    definition = definition_of(class_of(owner.struct)) if node.attr not in owner.struct.names else None
+    if definition is not None and is_ambiguous(owner.struct):
+        cx.type_error(
+            node, f"there are structs {name} of these fields with different methods", "give one of them another name"
+        )
+    found = definition.functions.get(node.attr) if definition is not None else None
+    if definition is None or found is None:
+        return None
+    source = get_source(found.pyfunc)
+    first = source.node.args.args[0].arg if source.node.args.args else ""
+    if first in assigned(source.node.body):
+        cx.type_error(
+            node,
+            f"{name}.{node.attr} changes {first}, which is a value in a kernel: the change would be lost",
+            f"let it return a changed copy: s = s.{node.attr}(...)",
+        )
+    return kept_methods(cx.stack[0].pyfunc).get(found.pyfunc, found), node.attr in definition.properties
 
 
 def field_index(cx: Context, struct: Struct, node: ast.Attribute) -> int:
@@ -114,12 +175,15 @@ def field_index(cx: Context, struct: Struct, node: ast.Attribute) -> int:
 
 
 def _unknown(cx: Context, node: ast.AST, struct: Struct, name: str) -> None:
-    fields = ", ".join(struct.names)
-    cx.type_error(node, f"{struct.name} has no field {name!r}{suggest(name, struct.names)}", f"its fields are {fields}")
+    help_text = f"its fields are {', '.join(struct.names)}" if struct.names else "it has no fields"
+    cx.type_error(node, f"{struct.name} has no field {name!r}{suggest(name, struct.names)}", help_text)
 
 
 def member(cx: Context, owner: Rec | RecView, node: ast.Attribute) -> Term:
     """A field of a value; of an array of structs, the view of that field of all elements."""
+    t = owner.struct.fields[field_index(cx, owner.struct, node)][1]
+    if isinstance(owner, RecView) and isinstance(t, (T.Array, StructArray)):
+        pointed.refuse(cx, owner.struct, node.attr, node)
     return owner.items[field_index(cx, owner.struct, node)]
 
 
@@ -135,7 +199,11 @@ def replaced(cx: Context, owner: Rec, index: int, term: Term, node: ast.AST) -> 
 
 def subscript(cx: Context, owner: RecView, node: ast.Subscript) -> RecView:
     """Index some or all axes."""
-    entries = views.index_terms(cx, node.slice)
+    return indexed(cx, owner, views.index_terms(cx, node.slice), node)
+
+
+def indexed(cx: Context, owner: RecView, entries: list[Term | ast.Slice], node: ast.expr) -> RecView:
+    """Index some or all axes by entries that are evaluated."""
     return _map(owner, lambda view: views.subscript(cx, view, entries, node))
 
 
@@ -147,16 +215,27 @@ def _map(owner: RecView, function: Callable[[View], View]) -> RecView:
 
 
 def load(cx: Context, owner: RecView) -> Rec:
-    """Read the element that a fully indexed view denotes; fields that nobody uses are not read in the end."""
-    return Rec(
-        owner.struct,
-        tuple(load(cx, item) if isinstance(item, RecView) else views.load(cx, item) for item in owner.items),
-    )
+    """Read the element that a fully indexed view denotes; fields that are not used are not read in the end."""
+    items: list[Term] = []
+    for item, (_, t) in zip(owner.items, owner.struct.fields, strict=True):
+        if isinstance(item, RecView):
+            items.append(load(cx, item))
+        elif isinstance(t, T.Array):
+            items.append(pointed.opened(cx, item))
+        else:
+            items.append(views.load(cx, item))
+    return Rec(owner.struct, tuple(items))
+
+
+def _array_field(struct: Struct) -> str:
+    return next(n for n, t in struct.fields if isinstance(t, T.Array) or (isinstance(t, Struct) and holds_arrays(t)))
 
 
 def store(cx: Context, owner: RecView, term: Term, node: ast.AST) -> None:
     """Write the element that a fully indexed view denotes."""
     value = convert(cx, term, owner.struct, node, "an element of the array")
+    if holds_arrays(owner.struct):
+        pointed.refuse(cx, owner.struct, _array_field(owner.struct), node)
     assert isinstance(value, Rec)
     for item, part in zip(owner.items, value.items, strict=True):
         if isinstance(item, RecView):

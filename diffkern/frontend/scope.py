@@ -9,10 +9,14 @@ from __future__ import annotations
 import builtins
 import difflib
 import inspect
+import sys
 from collections.abc import Callable, Iterable
 from types import CellType
 from typing import Any, Final
 
+from diffkern.lang.dialects import dialect_of
+from diffkern.lang.dtypes import CompositeType, DType
+from diffkern.lang.intrinsics import lowering_key
 from diffkern.lang.numba_cuda import member, ours
 
 __all__ = ["MISSING", "Scope", "attribute_names", "evaluate_annotation", "static_attribute", "suggest"]
@@ -32,13 +36,14 @@ class Scope:
     def __init__(self, pyfunc: Callable[..., Any]) -> None:
         self._cells = dict(zip(pyfunc.__code__.co_freevars, pyfunc.__closure__ or (), strict=False))
         self._globals: dict[str, Any] = pyfunc.__globals__
+        self._namespace = dialect_of(pyfunc).namespace
 
     def lookup(self, name: str) -> Any:
         """The object a name refers to, or ``MISSING``; of an object of numba what it stands for."""
         return ours(self.found(name))
 
     def found(self, name: str) -> Any:
-        """The object that Python finds under a name, or ``MISSING``."""
+        """The object that Python finds under a name, or a built-in function that the dialect knows by it."""
         if name in self._cells:
             try:
                 return self._cells[name].cell_contents
@@ -46,7 +51,11 @@ class Scope:
                 return MISSING
         if name in self._globals:
             return self._globals[name]
-        return getattr(builtins, name, MISSING)
+        known = getattr(builtins, name, MISSING)
+        if known is MISSING and self._namespace in sys.modules:
+            found = getattr(sys.modules[self._namespace], name, MISSING)
+            known = found if lowering_key(found) is not None or isinstance(found, (CompositeType, DType)) else MISSING
+        return known
 
     def cell(self, name: str) -> CellType | None:
         """The closure variable of that name, or None."""

@@ -9,18 +9,23 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from diffkern.errors import KernelSyntaxError, KernelTypeError, Loc
 from diffkern.frontend import advice
 from diffkern.frontend.scope import Scope, evaluate_annotation
 from diffkern.ir import types as T
-from diffkern.ir.structs import Argument, Stored, Struct, StructArray, declared
+from diffkern.ir.structs import Argument, IndexedArray, Stored, Struct, StructArray, declared
 from diffkern.lang import ArrayAnnotation, resolve_type
+from diffkern.lang.annotations import TileAnnotation
+from diffkern.lang.patterns import Pattern, TupleOf, is_callable, pattern_of, tuple_items
 
-__all__ = ["Parameter", "Signature", "parameter_type", "signature"]
+__all__ = ["Annotation", "Parameter", "Signature", "parameter_type", "signature"]
 
-_PASSED_AS_IS: Final = (T.Array, T.Stack, Struct, StructArray)
+Annotation: TypeAlias = Stored | ArrayAnnotation | TileAnnotation | Pattern | TupleOf | None
+"""What an annotation means; None: any type."""
+
+_PASSED_AS_IS: Final = (T.Array, T.Stack, Struct, StructArray, IndexedArray)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +38,14 @@ class Parameter:
         An element type, an array annotation, or None: any type.
     default
         The default value, or ``inspect.Parameter.empty``.
+    pattern
+        Which types it takes, if the annotation does not decide.
     """
 
     name: str
     annotation: Stored | ArrayAnnotation | None
     default: Any = inspect.Parameter.empty
+    pattern: Pattern | None = None
 
     @property
     def has_default(self) -> bool:
@@ -76,7 +84,50 @@ class Signature:
                 f"{self.kernel} takes {len(self.params)} arguments ({names}), not {len(args)}",
                 remedy="pass one argument for each parameter, in order",
             )
-        return [self._one(p, t) for p, t in zip(self.params, args, strict=True)]
+        found = [self._one(p, t) for p, t in zip(self.params, args, strict=True)]
+        self.check_generic(found)
+        return found
+
+    def check_generic(self, args: Sequence[Argument]) -> None:
+        """Refuse arguments that are not of the kinds that generic parameters take.
+
+        Raises
+        ------
+        KernelTypeError
+            Naming the parameter that does not fit, or two for which one type variable would stand for two types.
+        """
+        for p, t in zip(self.params, args, strict=True):
+            what = f"the parameter {p.name} of {self.kernel}"
+            kinds = p.annotation.kinds if isinstance(p.annotation, ArrayAnnotation) else None
+            element = declared(
+                t.dtype if kinds is not None and isinstance(t, (T.Array, StructArray, IndexedArray)) else t
+            )
+            pattern = kinds or p.pattern
+            if pattern is None:
+                continue
+            if isinstance(element, (T.Array, T.Stack, StructArray, IndexedArray)) or not pattern.accepts(element):
+                raise KernelTypeError(
+                    f"{what} takes {kinds and p.annotation or pattern}, not {_type_text(t)}",
+                    remedy="pass a type that it takes, or write another annotation",
+                )
+        self._check_variables(args)
+
+    def _check_variables(self, args: Sequence[Argument]) -> None:
+        """Refuse arguments for which one type variable would stand for two types."""
+        known: dict[Any, tuple[str, Any]] = {}
+        for p, t in zip(self.params, args, strict=True):
+            pattern = p.annotation.kinds if isinstance(p.annotation, ArrayAnnotation) else p.pattern
+            if pattern is None or pattern.variable is None:
+                continue
+            element = declared(t.dtype if isinstance(t, (T.Array, StructArray, IndexedArray)) else t)
+            element = element.dtype if isinstance(element, (T.Vec, T.Mat)) and pattern.shape else element
+            first, before = known.setdefault(pattern.variable, (p.name, element))
+            if before != element:
+                raise KernelTypeError(
+                    f"{pattern.variable.__name__} is {_type_text(before)} for the parameter {first} of {self.kernel} "
+                    f"and {_type_text(element)} for {p.name}",
+                    remedy="pass arguments of one type, or annotate them with different type variables",
+                )
 
     def _one(self, parameter: Parameter, given: Argument) -> Argument:
         want = parameter.annotation
@@ -84,18 +135,18 @@ class Signature:
         if want is None:
             return given if isinstance(given, _PASSED_AS_IS) else T.value_type(given)
         if isinstance(want, ArrayAnnotation):
-            if isinstance(given, (T.Array, StructArray)) and want.accepts(given):
+            if isinstance(given, (T.Array, StructArray, IndexedArray)) and want.accepts(given):
                 return given
-            raise KernelTypeError(f"{what} takes {want}, not {_spelled(given)}", remedy=_array_hint(want, given))
+            raise KernelTypeError(f"{what} takes {want}, not {_type_text(given)}", remedy=_array_hint(want, given))
         if isinstance(want, Struct):
             if declared(given) == want:
                 return given
-            raise KernelTypeError(f"{what} takes {want.name}, not {_spelled(given)}", remedy=f"pass a {want.name}")
+            raise KernelTypeError(f"{what} takes {want.name}, not {_type_text(given)}", remedy=f"pass a {want.name}")
         if isinstance(given, _PASSED_AS_IS):
-            raise KernelTypeError(f"{what} takes {want}, not {_spelled(given)}", remedy="pass a single value")
+            raise KernelTypeError(f"{what} takes {want}, not {_type_text(given)}", remedy="pass a single value")
         if not _converts(given, want):
             remedy = "convert it with int(...)" if T.scalar_of(want).is_integer else None
-            raise KernelTypeError(f"{what} takes {want}, not {_spelled(given)}", remedy=remedy)
+            raise KernelTypeError(f"{what} takes {want}, not {_type_text(given)}", remedy=remedy)
         return T.value_type(want)
 
 
@@ -110,10 +161,10 @@ def _converts(given: T.Element, want: T.Element) -> bool:
     return (target.is_float or source.is_integer) and target != T.BOOL
 
 
-def _spelled(t: Argument) -> str:
+def _type_text(t: Argument) -> str:
     if isinstance(t, Struct):
         return f"the struct {t.name}"
-    if not isinstance(t, (T.Array, StructArray)):
+    if not isinstance(t, (T.Array, StructArray, IndexedArray)):
         return str(t)
     return f"an array of {t.dtype} with {t.ndim} {'axis' if t.ndim == 1 else 'axes'}"
 
@@ -147,13 +198,24 @@ def signature(pyfunc: Callable[..., Any]) -> Signature:
             )
         try:
             annotation = parameter_type(p.annotation, scope, name, pyfunc.__name__)
+            if isinstance(annotation, TileAnnotation):
+                raise TypeError(f"{name} of {pyfunc.__name__} is a tile: those are parameters of funcs alone")
+            if p.annotation is tuple:
+                raise TypeError(f"{name} of {pyfunc.__name__} is a tuple: those are parameters of funcs alone")
         except TypeError as error:
             raise KernelTypeError(str(error), loc=loc, remedy=advice.for_annotation(p.annotation)) from error
-        params.append(Parameter(name, annotation, p.default))
+        if isinstance(annotation, TupleOf):
+            raise KernelTypeError(
+                f"the parameter {name} of {pyfunc.__name__} is a tuple, which a launch does not take",
+                loc=loc,
+                remedy="pass its items one by one, a vector, or a struct; a @dk.func takes tuples",
+            )
+        pattern = annotation if isinstance(annotation, Pattern) else None
+        params.append(Parameter(name, None if isinstance(annotation, Pattern) else annotation, p.default, pattern))
     return Signature(pyfunc.__name__, tuple(params))
 
 
-def parameter_type(annotation: Any, scope: Scope, name: str, owner: str) -> Stored | ArrayAnnotation | None:
+def parameter_type(annotation: Any, scope: Scope, name: str, owner: str) -> Annotation:
     """What a parameter's annotation means; None without one.
 
     Raises
@@ -170,10 +232,15 @@ def parameter_type(annotation: Any, scope: Scope, name: str, owner: str) -> Stor
             raise TypeError(f"the annotation {annotation!r} of {name} cannot be evaluated: {error}") from error
         if annotation is Any:
             return None
-    if isinstance(annotation, ArrayAnnotation):
+    if isinstance(annotation, (ArrayAnnotation, TileAnnotation, TupleOf)):
         return annotation
+    items = tuple_items(annotation)
+    if items is not None:
+        return TupleOf(tuple(parameter_type(item, scope, name, owner) for item in items[0]), items[1])
+    if annotation is tuple or is_callable(annotation):
+        return None
     try:
-        return resolve_type(annotation)
+        return pattern_of(annotation) or resolve_type(annotation)
     except TypeError as error:
         shown = getattr(annotation, "__qualname__", None) or repr(annotation)
         raise TypeError(f"the annotation of {name} in {owner} is no kernel type: {shown}") from error

@@ -15,9 +15,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from diffkern.errors import KernelSyntaxError, Loc
+from diffkern.errors import KernelError, KernelSyntaxError, Loc
 from diffkern.frontend.code import is_source_of
 from diffkern.frontend.desugar import LAMBDA, as_definition, spell_out
+from diffkern.frontend.static import replace_statics, variables_of_statics
 from diffkern.lang.text import texts_of
 
 __all__ = ["Source", "get_source", "too_deep"]
@@ -65,9 +66,23 @@ class Source:
             text,
         )
 
+    def at(self, place: Loc) -> Source:
+        """The same source as if all of it stood at one place: where the user calls a function of the library."""
+        return _Placed(self.file, self.node, self.first_line, self.lines, place)
+
     def numbered_lines(self) -> dict[int, str]:
         """Line number → text, for the whole function."""
         return {self.first_line + k: text for k, text in enumerate(self.lines)}
+
+
+@dataclass(frozen=True, eq=False)
+class _Placed(Source):
+    """The source of a library function, all of which stands where it is called."""
+
+    place: Loc
+
+    def loc(self, node: ast.AST) -> Loc:
+        return self.place
 
 
 def _characters(text: str, offset: int) -> int:
@@ -100,6 +115,8 @@ def _definition_of(pyfunc: Callable[..., Any]) -> _Read:
     if known is not None and known[0] is code:
         return known[1]
     found = _found(pyfunc)
+    replace_statics(found[0], pyfunc, Source(_shown_path(code.co_filename), *found).loc)
+    spell_out(found[0], variables_of_statics(pyfunc))
     _read[pyfunc] = code, found
     return found
 
@@ -117,7 +134,6 @@ def _found(pyfunc: Callable[..., Any]) -> _Read:
             continue
         for read in candidates:
             if is_source_of(read[0], pyfunc, lines):
-                spell_out(read[0])
                 return read
     if failure is not None and len(texts) == 1:
         raise failure
@@ -218,11 +234,15 @@ def get_source(pyfunc: Callable[..., Any]) -> Source:
     ------
     KernelSyntaxError
         If Python cannot find it, if it is not a ``def``, or if the function was compiled from another text.
+    KernelTypeError
+        If a static expression cannot be evaluated.
     """
     code = pyfunc.__code__
     loc = Loc(_shown_path(code.co_filename), code.co_firstlineno, 0)
     try:
         node, first_line, lines = _definition_of(pyfunc)
+    except KernelError:  # of a static expression
+        raise
     except (OSError, TypeError) as error:
         raise KernelSyntaxError(
             f"the source of {pyfunc.__name__} cannot be found ({error})",

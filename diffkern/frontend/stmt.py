@@ -11,14 +11,29 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from diffkern.errors import KernelError
-from diffkern.frontend import arith, assign, branch, calls, coerce, expr, library, loops, records
+from diffkern.frontend import (
+    arith,
+    assign,
+    branch,
+    calls,
+    coerce,
+    expr,
+    leaving,
+    library,
+    loops,
+    output,
+    records,
+    tile_fields,
+    tile_records,
+)
 from diffkern.frontend.context import RETURN, RETURNED, Cascade, Context
 from diffkern.frontend.fence import refuse_expression
-from diffkern.frontend.flow import Names, assigned, chain_of, contains, leaves
+from diffkern.frontend.flow import assigned, chain_of, contains, leaves
 from diffkern.frontend.scope import evaluate_annotation
-from diffkern.frontend.terms import Binding, Const, Poison, RecView, Static, Term, Val, View
-from diffkern.frontend.tile_terms import check_update, is_tile
-from diffkern.ir.nodes import Region, Value
+from diffkern.frontend.terms import Binding, Const, Poison, Rec, RecView, Static, Term, Val, View
+from diffkern.frontend.tile_terms import holds_tiles
+from diffkern.frontend.unrolled import TakeItem
+from diffkern.ir.nodes import Region
 from diffkern.lang import resolve_type
 
 __all__ = ["lower_block"]
@@ -43,14 +58,14 @@ def lower_block(cx: Context, stmts: Sequence[ast.stmt], tail_body: bool, tail_fu
         Whether nothing follows them in the function.
     """
     for k, stmt in enumerate(stmts):
-        flags = _flags(cx)
+        flags = leaving.flags(cx)
         if flags is None:
             return
         rest = stmts[k + 1 :]
         near, far = _apart(stmts[k:] if flags else rest)
         tails = (tail_body, tail_function) if not far else (False, False)
         if flags:
-            _guarded(cx, flags, near, *tails)
+            leaving.guarded(cx, flags, near, *tails)
             lower_block(cx, far, tail_body, tail_function)
             return
         if isinstance(stmt, ast.If):
@@ -60,6 +75,8 @@ def lower_block(cx: Context, stmts: Sequence[ast.stmt], tail_body: bool, tail_fu
         else:
             last = not rest
             _attempt(cx, stmt, lambda s=stmt, t=last: _statement(cx, s, tail_function and t))  # type: ignore[misc]
+            if leaves((stmt,)):
+                return  # what stands behind it is never reached
 
 
 def _attempt(cx: Context, stmt: ast.stmt, lower: Callable[[], bool]) -> bool:
@@ -79,73 +96,6 @@ def _attempt(cx: Context, stmt: ast.stmt, lower: Callable[[], bool]) -> bool:
         cx.env[RETURN] = Binding(Poison(), None)
         cx.env[RETURNED] = Binding(Const(True), None)
     return False
-
-
-# -- leaving -----------------------------------------------------------------------------------------------------------
-
-
-def _flags(cx: Context) -> list[tuple[str, Value]] | None:
-    """Flags that may be set here, known only at run time; None if control cannot come here."""
-    names = [RETURNED]
-    if cx.frame.loops:
-        state = cx.frame.loops[-1]
-        names = [state.continued, state.broken, RETURNED]
-    found = []
-    for name in names:
-        binding = cx.env.get(name)
-        if binding is None:
-            continue
-        if isinstance(binding.term, Val):
-            found.append((name, binding.term.value))
-        elif binding.term == Const(True):
-            return None
-    return found
-
-
-def _guarded(
-    cx: Context, flags: Sequence[tuple[str, Value]], stmts: Sequence[ast.stmt], tail_body: bool, tail_function: bool
-) -> None:
-    """Lower statements that run only if no flag is set."""
-    with cx.b.at(cx.loc(stmts[0])):
-        leaving = flags[0][1]
-        for _, flag in flags[1:]:
-            leaving = cx.b.one("or", leaving, flag)
-        go_on = cx.b.one("not", leaving)
-        stays, left = dict(cx.env), dict(cx.env)
-        for name, _ in flags:
-            stays[name] = Binding(Const(False), None)
-        if len(flags) == 1:
-            left[flags[0][0]] = Binding(Const(True), None)
-        going_on = _side(cx, stmts, stays, tail_body, tail_function)
-        wanted = _wanted(cx, stmts[-1], tail_body, tail_function, escaping=True)
-        line = stmts[0].lineno
-        gone = branch.Side(Region(), left, left=True)
-        branch.merge_branches(cx, go_on, going_on, gone, wanted, stmts[0], f"the condition to reach line {line}")
-
-
-def _side(
-    cx: Context, stmts: Sequence[ast.stmt], env: dict[str, Binding], tail_body: bool, tail_function: bool
-) -> branch.Side:
-    region = Region()
-    with cx.b.into(region), cx.branch(env):
-        cx.block(stmts, tail_body, tail_function)
-    return branch.Side(region, env, branch.has_left(cx, env))
-
-
-def _wanted(cx: Context, last: ast.stmt, tail_body: bool, tail_function: bool, escaping: bool) -> Names:
-    """Names that may be read once control has passed a statement, flags included."""
-    liveness = cx.frame.liveness
-    wanted = {*liveness.after(last), RETURN, *cx.frame.going_on}
-    if cx.frame.loops:
-        state = cx.frame.loops[-1]
-        wanted |= {state.broken, RETURNED}
-        if not tail_body:
-            wanted.add(state.continued)
-        if escaping:
-            wanted |= liveness.after(state.node) | liveness.head(state.node)
-    elif not tail_function:
-        wanted.add(RETURNED)
-    return frozenset(wanted)
 
 
 def _apart(rest: Sequence[ast.stmt]) -> tuple[Sequence[ast.stmt], Sequence[ast.stmt]]:
@@ -203,9 +153,9 @@ def _part_of_chain(
         return
     env = {**before, more: Binding(Const(False), None)}
     with cx.b.at(cx.loc(part)):
-        holds = _side(cx, [part], env, False, False)
+        holds = leaving.side(cx, [part], env, False, False)
         fails = branch.Side(Region(), dict(cx.env), branch.has_left(cx, cx.env))
-        wanted = _wanted(cx, stmt, False, False, contains([part], _ESCAPES))
+        wanted = leaving.wanted(cx, stmt, False, False, contains([part], _ESCAPES))
         branch.merge_branches(cx, term.value, holds, fails, wanted, part, f"the condition in line {part.test.lineno}")
 
 
@@ -227,9 +177,9 @@ def _if(cx: Context, stmt: ast.If, rest: Sequence[ast.stmt], tail_body: bool, ta
     last = rest[-1] if takes_rest else stmt
     if rest and not takes_rest:
         tail_body = tail_function = False
-    holds = _side(cx, then, dict(cx.env), tail_body, tail_function)
-    fails = _side(cx, orelse, dict(cx.env), tail_body, tail_function)
-    wanted = _wanted(cx, last, tail_body, tail_function, escaping)
+    holds = leaving.side(cx, then, dict(cx.env), tail_body, tail_function)
+    fails = leaving.side(cx, orelse, dict(cx.env), tail_body, tail_function)
+    wanted = leaving.wanted(cx, last, tail_body, tail_function, escaping)
     branch.merge_branches(cx, test.value, holds, fails, wanted, stmt, f"the condition in line {stmt.test.lineno}")
     return takes_rest
 
@@ -240,7 +190,7 @@ def _condition(cx: Context, stmt: ast.If) -> Const | Val:
     except (KernelError, Cascade):
         # Both branches are looked at all the same, so that their errors are reported together with this one.
         for side in (stmt.body, stmt.orelse):
-            _side(cx, side, dict(cx.env), False, False)
+            leaving.side(cx, side, dict(cx.env), False, False)
         raise
 
 
@@ -282,7 +232,7 @@ def _annotated(cx: Context, stmt: ast.AnnAssign) -> None:
     try:
         to = resolve_type(obj)
     except TypeError as error:
-        cx.type_error(annotation, str(error))
+        cx.type_error(annotation, str(error), "write a type such as float, dk.vec3 or a struct, or leave it out")
     if stmt.value is None:
         return
     value = records.convert(cx, cx.expr(stmt.value), to, stmt.value, "the annotated variable")
@@ -293,19 +243,32 @@ def _evaluated(cx: Context, node: ast.AST, text: str) -> Any:
     try:
         return evaluate_annotation(text, cx.frame.scope)
     except Exception as error:
-        cx.type_error(node, f"the annotation {text!r} cannot be evaluated: {error}")
+        cx.type_error(
+            node,
+            f"the annotation {text!r} cannot be evaluated: {error}",
+            "write a type such as float, dk.vec3 or dk.float64",
+        )
 
 
 def _augmented(cx: Context, stmt: ast.AugAssign) -> None:
     where = assign.place(cx, stmt.target)
     current = assign.read(cx, where, stmt.target)
     operand = cx.expr(stmt.value)
-    if isinstance(stmt.target, ast.Name) and is_tile(current):
-        check_update(cx, stmt.target.id, stmt.target)
     kind = arith.BINARY[type(stmt.op)]
-    result = expr.binary(cx, kind, current, operand, stmt)
+    if isinstance(where, assign.TilePart) and isinstance(current, Rec):
+        result = tile_records.combined(cx, kind, current, operand, stmt)
+    else:
+        result = expr.binary(cx, kind, current, operand, stmt)
+    if isinstance(stmt.target, ast.Name) and isinstance(current, (Val, Rec)) and holds_tiles(current):
+        made = [leaf.value for leaf in tile_fields.leaves(result)]
+        tile_records.replace(cx, stmt.target.id, current, made, stmt.target)
+        return
     assign.write(cx, where, result, stmt.target)
     assign.note_update(cx, where, kind, operand, stmt.target)
+
+
+def _take_item(cx: Context, stmt: TakeItem) -> None:
+    assign.assign(cx, stmt.target, stmt.item(), stmt.target)
 
 
 def _go_on(cx: Context, stmt: _GoOn) -> None:
@@ -333,12 +296,14 @@ def _return(cx: Context, stmt: ast.Return) -> None:
 
 def _break(cx: Context, stmt: ast.Break) -> None:
     state = cx.frame.loops[-1]
-    state.set_at_breaks.append(frozenset(n for n, b in cx.env.items() if b.term is not None and b.unset is None))
+    state.set_at_breaks.append(leaving.set_here(cx))
     cx.env[state.broken] = Binding(Const(True), None)
 
 
 def _continue(cx: Context, stmt: ast.Continue) -> None:
-    cx.env[cx.frame.loops[-1].continued] = Binding(Const(True), None)
+    state = cx.frame.loops[-1]
+    state.set_at_continues.append(leaving.set_here(cx))
+    cx.env[state.continued] = Binding(Const(True), None)
 
 
 def _pass(cx: Context, stmt: ast.Pass) -> None:
@@ -354,5 +319,7 @@ _SIMPLE: Final[Mapping[type[ast.stmt], Callable[[Context, Any], None]]] = {
     ast.Break: _break,
     ast.Continue: _continue,
     ast.Pass: _pass,
+    ast.Assert: output.assertion,
+    TakeItem: _take_item,
     _GoOn: _go_on,
 }

@@ -1,14 +1,15 @@
 """What an expression of the kernel language stands for while it is being lowered.
 
 Only :class:`Val` exists at run time. Literals are :class:`Const`, views of arrays are an array with index expressions,
-tuples are taken apart, and modules, functions and dtypes are :class:`Static`.
+tuples are unpacked, and modules, functions and dtypes are :class:`Static`.
 
-Literals are weak: they take the type of what they meet. So do values that are computed from literals alone; they have
-one of the types :data:`WEAK` until the whole kernel is lowered (:mod:`weak`).
+Literals are weak: they take the type of the other operand. So do values that are computed from literals alone; they
+have one of the types :data:`WEAK` until the whole kernel is lowered (:mod:`weak`).
 """
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
@@ -16,31 +17,47 @@ from typing import Any, Final, TypeAlias
 from diffkern.errors import Loc
 from diffkern.ir.nodes import Value
 from diffkern.ir.structs import Struct
-from diffkern.ir.types import Array, Element, Kind, Scalar
+from diffkern.ir.types import BFLOAT16, FLOAT16, Array, Element, Kind, Scalar, complex_number
 
 __all__ = [
+    "BRAIN",
+    "HALF",
+    "NARROW",
     "WEAK",
+    "WEAK_COMPLEX",
     "WEAK_FLOAT",
     "WEAK_INT",
     "Binding",
     "Const",
+    "Field",
     "Fixed",
+    "Once",
     "Poison",
     "Rec",
     "RecView",
     "Span",
+    "Spread",
     "Static",
     "Term",
+    "TileStruct",
     "Tup",
     "Val",
     "View",
     "describe",
+    "nullness",
+    "once",
+    "spread",
 ]
 
 
 WEAK_INT: Final = Scalar("int", Kind.INT, 32)
 WEAK_FLOAT: Final = Scalar("float", Kind.FLOAT, 32)
-WEAK: Final = frozenset({WEAK_INT, WEAK_FLOAT})
+HALF: Final = Scalar("half", Kind.FLOAT, 16)
+BRAIN: Final = Scalar("brain", Kind.FLOAT, 16)
+NARROW: Final = {FLOAT16: HALF, BFLOAT16: BRAIN}
+"""The types of values of float16 and bfloat16 while a kernel is lowered; there are none after it (:mod:`narrow`)."""
+WEAK_COMPLEX: Final = complex_number(WEAK_FLOAT)
+WEAK: Final[frozenset[Element]] = frozenset({WEAK_INT, WEAK_FLOAT, WEAK_COMPLEX})
 """Types of values that give way to any other type of number; there are none after lowering."""
 
 
@@ -75,12 +92,15 @@ class Span:
     """An axis of a view: element k is element ``start + k * step`` of the underlying axis.
 
     ``start`` None means 0 with step 1 and the whole length. ``length`` makes the number of elements (it emits ops, so
-    it is asked for only where it is needed).
+    it is asked for only where it is needed). ``to_end``: it goes on to the end of the underlying axis.
+    ``through``: the array of integers in which the element of the underlying axis is looked up.
     """
 
     start: Value | None
     step: int
     length: Callable[[], Value]
+    to_end: bool = True
+    through: Value | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +120,12 @@ class View:
         """The axes that are left."""
         return [a for a in self.axes if isinstance(a, Span)]
 
+    @property
+    def outer(self) -> tuple[tuple[Value, ...], tuple[bool, ...]]:
+        """The indices of the element that holds the array, of one in an element, and which may be negative."""
+        leading = [a for a in self.axes[: self.array.outer] if isinstance(a, Fixed)]
+        return tuple(a.index for a in leading), tuple(a.wrap for a in leading)
+
 
 @dataclass(frozen=True, slots=True)
 class Tup:
@@ -114,6 +140,23 @@ class Rec:
 
     struct: Struct
     items: tuple[Term, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TileStruct(Struct):
+    """The struct of a tile of structs, which is a :class:`Rec` with a tile of this shape for each field."""
+
+    shape: tuple[int, ...]
+
+    @classmethod
+    def of(cls, element: Struct, shape: tuple[int, ...]) -> TileStruct:
+        """The struct of a tile whose elements are of a struct."""
+        return cls(element.name, element.fields, shape)
+
+    @property
+    def element(self) -> Struct:
+        """The struct of its elements."""
+        return Struct(self.name, self.fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +186,41 @@ class Static:
     name: str
 
 
+class Spread(ast.expr):
+    """Stands for a term in the syntax tree, such as one of the values of ``*sequence``."""
+
+    _fields = ()
+    term: Term
+
+
+def spread(term: Term) -> Spread:
+    """A term as an expression of the syntax tree."""
+    made = Spread()
+    made.term = term
+    return made
+
+
+class Once(ast.expr):
+    """Stands for an expression that is evaluated at most once, where its term is first asked for."""
+
+    _fields = ()
+    inner: ast.expr
+    term: Term | None
+
+
+def once(inner: ast.expr) -> Once:
+    """An expression that is evaluated at most once."""
+    made = ast.copy_location(Once(), inner)
+    made.inner, made.term = inner, None
+    return made
+
+
+class Field(ast.Name):
+    """Stands for the tile of a field, of a variable that holds a tile of structs."""
+
+    term: Val
+
+
 @dataclass(frozen=True, slots=True)
 class Poison:
     """What a failed statement would have assigned; reading it reports nothing further."""
@@ -170,6 +248,18 @@ class Binding:
     unset: str | None = None
 
 
+def nullness(term: Term) -> bool | None:
+    """Whether an array is null; that of None is True, and None says that the term is no array, or one in an element."""
+    match term:
+        case View():
+            return None if term.array.outer else term.array.is_null
+        case RecView():
+            return term.first.array.is_null
+        case Static(None):
+            return True
+    return None
+
+
 def describe(term: Term) -> str:
     """A term for a message: its type, or what it is."""
     match term:
@@ -178,7 +268,10 @@ def describe(term: Term) -> str:
         case Val():
             return str(term.type)
         case View():
-            return _array_of(str(term.array.dtype), len(term.spans))
+            found = _array_of(str(term.array.dtype), len(term.spans))
+            return f"{found} in an element of an array" if term.array.outer else found
+        case Rec(TileStruct() as struct):
+            return f"a tile of the struct {struct.name}"
         case Rec(struct):
             return f"the struct {struct.name}"
         case RecView(struct):

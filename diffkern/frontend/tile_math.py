@@ -1,4 +1,4 @@
-"""Element by element, across elements, and linear algebra: the functions of tiles that compute.
+"""Element by element, and linear algebra: the functions of tiles that compute.
 
 In: a call, or an operator with a tile on one side. Out: the op it becomes. What works element by element is a region
 over the elements, lowered once by the very code that lowers numbers.
@@ -8,33 +8,35 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
-from diffkern.frontend import arith, coerce, inline, library
+from diffkern.frontend import arith, coerce, inline, library, nested
 from diffkern.frontend.context import Context
-from diffkern.frontend.terms import Const, Static, Term, Val, describe
+from diffkern.frontend.local_functions import Local
+from diffkern.frontend.terms import Const, Rec, Static, Term, TileStruct, Val, describe
+from diffkern.frontend.tile_fields import built
 from diffkern.frontend.tile_terms import (
+    Call,
     arguments,
-    check_update,
-    constant_int,
+    holds_tiles,
     is_tile,
     mismatch,
     origin,
-    spelled,
+    shape_text,
     tile_argument,
     tile_type,
+    tiles_in,
     update,
     variable,
     word,
 )
 from diffkern.ir import types as T
+from diffkern.ir.clone import defined_in, substitute
 from diffkern.ir.nodes import Region, Value, walk
 from diffkern.lang import Func
 from diffkern.lang.intrinsics import lowering_key
 
-__all__ = ["CALLS", "Call", "apply", "binary", "compare", "map_terms", "negate", "storage_dtype"]
-
-Call: TypeAlias = Callable[[Context, str, ast.Call], Term]
+__all__ = ["CALLS", "apply", "binary", "compare", "map_any", "map_terms", "negate", "storage_dtype"]
 
 
 # -- element by element ------------------------------------------------------------------------------------------------
@@ -54,25 +56,33 @@ def map_terms(
     cx: Context, operands: Sequence[Term], body: Callable[[list[Term]], Term], node: ast.AST, what: str
 ) -> Val:
     """A tile whose elements are a function of the elements of some tiles, and of values that are the same for all."""
-    tiles = [x.value for x in operands if isinstance(x, Val) and is_tile(x)]
-    for other in tiles[1:]:
-        if tile_type(other).shape != tile_type(tiles[0]).shape:
-            remedy = "shapes must be equal; extend one with dk.tile_broadcast(tile, shape=…)"
-            if 1 in (tile_type(other).size, tile_type(tiles[0]).size):
-                remedy += ", or take the number out of the tile that has one, as in tile[0]"
-            mismatch(cx, f"{what} of tiles of two shapes", tiles[0], other, node, remedy)
+    made = map_any(cx, operands, body, node, what)
+    if not isinstance(made, Val):
+        cx.type_error(node, f"{what} makes {describe(made)}", "return a number or a vector")
+    return made
+
+
+def map_any(
+    cx: Context, operands: Sequence[Term], body: Callable[[list[Term]], Term], node: ast.AST, what: str
+) -> Term:
+    """The same where elements may be structs."""
+    tiles = [v for x in operands for v in tiles_in(x) if isinstance(v.type, T.Tile)]
+    _check_shapes(cx, tiles, node, what)
     values: list[Value] = []
     params: list[Value] = []
-    terms: list[Term] = []
-    for x in operands:
+
+    def element(x: Term) -> Term:
+        if isinstance(x, Rec):
+            struct = x.struct.element if isinstance(x.struct, TileStruct) else x.struct
+            return Rec(struct, tuple(map(element, x.items)))
         if not isinstance(x, Val):
-            terms.append(x)
-            continue
+            return x
         t = x.value.type
-        param = Value(T.value_type(t.dtype) if isinstance(t, T.Tile) else t, x.value.name)
+        params.append(Value(T.value_type(t.dtype) if isinstance(t, T.Tile) else t, x.value.name))
         values.append(x.value)
-        params.append(param)
-        terms.append(Val(param))
+        return Val(params[-1])
+
+    terms = list(map(element, operands))
     region = Region(tuple(params))
     if cx.in_map:
         cx.type_error(node, "a tile inside the function of a map", "compute the tile before, and pass its elements")
@@ -80,22 +90,63 @@ def map_terms(
     try:
         with cx.b.into(region):
             result = body(terms)
-            value = coerce.value(cx, result, node)
+            parts = (
+                _parts(cx, result, node, what) if isinstance(result, Rec) else [(coerce.value(cx, result, node), None)]
+            )
     finally:
         cx.in_map = False
-    region.yields = (value,)
+    region.yields = tuple(value for value, _ in parts)
     if any(op.name.startswith("tile") or op.name in ("load", "store", "atomic") for op in walk(region)):
         cx.type_error(node, f"{what}: the function uses more than its arguments", "pass what it needs as arguments")
-    dtype = storage_dtype(operands, value.type)  # type: ignore[arg-type]
-    (out,) = cx.b.op("tile_map", *values, shape=tile_type(tiles[0]).shape, dtypes=(dtype,), body=region, indexed=False)
-    return Val(out)
+    values += _closed(region)
+    dtypes = tuple(t or storage_dtype(operands, value.type) for value, t in parts)  # type: ignore[arg-type]
+    shape = tile_type(tiles[0]).shape
+    made = iter(cx.b.op("tile_map", *values, shape=shape, dtypes=dtypes, body=region, indexed=False))
+    return built(result.struct, map(Val, made)) if isinstance(result, Rec) else Val(next(made))
+
+
+def _check_shapes(cx: Context, tiles: Sequence[Value], node: ast.AST, what: str) -> None:
+    for other in tiles[1:]:
+        if tile_type(other).shape != tile_type(tiles[0]).shape:
+            remedy = "shapes must be equal; extend one with dk.tile_broadcast(tile, shape=…)"
+            if 1 in (tile_type(other).size, tile_type(tiles[0]).size):
+                remedy += ", or take the number out of the tile that has one, as in tile[0]"
+            mismatch(cx, f"{what} of tiles of two shapes", tiles[0], other, node, remedy)
+
+
+def _parts(cx: Context, result: Rec, node: ast.AST, what: str) -> list[tuple[Value, T.Element | None]]:
+    """The fields of an element, and how they are stored."""
+    found: list[tuple[Value, T.Element | None]] = []
+    for item, (name, t) in zip(result.items, result.struct.fields, strict=True):
+        if isinstance(item, Rec):
+            found += _parts(cx, item, node, what)
+        elif isinstance(item, Val) and isinstance(t, (T.Scalar, T.Vec, T.Mat)):
+            found.append((item.value, t))
+        else:
+            cx.type_error(node, f"{what} makes structs with the array {name}", "return a struct without arrays")
+    return found
+
+
+def _closed(region: Region) -> list[Value]:
+    """Numbers around a function of elements that a local function reads, which become parameters of it."""
+    ops, known = list(walk(region)), defined_in(region)
+    used = [v for op in ops for v in (*op.operands, *(y for r in op.regions for y in r.yields))]
+    free = list(dict.fromkeys(v for v in (*used, *region.yields) if v not in known))
+    inner = [Value(v.type, v.name) for v in free]
+    substitute(region, dict(zip(free, inner, strict=True)))
+    region.params = (*region.params, *inner)
+    return free
 
 
 def binary(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Val:
     """``a op b`` where one of the two is a tile."""
     for x in (a, b):
         if not isinstance(x, (Const, Val)):
-            cx.type_error(node, f"{arith.SIGN[op]} of {describe(a)} and {describe(b)}")
+            cx.type_error(
+                node,
+                f"{arith.SIGN[op]} of {describe(a)} and {describe(b)}",
+                "write it for two tiles of one shape, or for a tile and a number",
+            )
     if op == "matmul":
         if is_tile(a) and is_tile(b):
             assert isinstance(a, Val)
@@ -123,21 +174,23 @@ def apply(cx: Context, function: Term, terms: Sequence[Term], node: ast.Call) ->
         return library.apply(cx, key, getattr(function, "name", key), terms, node)
     if isinstance(obj, Func):
         return inline.inline(cx, obj, node, terms)
+    if isinstance(obj, Local):
+        return nested.call(cx, obj, describe(function), node, terms)
     remedy = "decorate it with @dk.func" if callable(obj) else None
     cx.type_error(node, f"{describe(function)} is no function of the kernel language", remedy)
 
 
 def _map(cx: Context, name: str, node: ast.Call) -> Term:
     if node.keywords or len(node.args) < 2:
-        cx.type_error(node, f"{name} takes a function and one or more tiles")
+        cx.type_error(node, f"{name} takes a function and one or more tiles", "write dk.tile_map(f, t)")
     function = cx.expr(node.args[0])
     terms = [cx.expr(arg) for arg in node.args[1:]]
-    if not any(map(is_tile, terms)):
+    if not any(map(holds_tiles, terms)):
         cx.type_error(node, f"{name} of {', '.join(map(describe, terms))}", "one argument at least must be a tile")
     for term in terms:
-        if not isinstance(term, (Const, Val)):
-            cx.type_error(node, f"{name} of {describe(term)}", "pass tiles and numbers")
-    return map_terms(cx, terms, lambda x: apply(cx, function, x, node), node, name)
+        if not isinstance(term, (Const, Val, Rec)):
+            cx.type_error(node, f"{name} of {describe(term)}", "pass tiles, numbers and structs")
+    return map_any(cx, terms, lambda x: apply(cx, function, x, node), node, name)
 
 
 def _dot(cx: Context, name: str, node: ast.Call) -> Term:
@@ -168,7 +221,11 @@ def _axpy(cx: Context, name: str, node: ast.Call) -> Term:
 
     new = map_terms(cx, (alpha, Val(src), Val(dest)), body, node, name).value
     if new.type != dest.type:
-        cx.type_error(node, f"{name}: alpha makes the sum {new.type}, and dest is {dest.type}")
+        cx.type_error(
+            node,
+            f"{name}: alpha makes the sum {new.type}, and dest is {dest.type}",
+            "convert alpha to the type of the tile's elements",
+        )
     update(cx, node, "tile_axpy", given["dest"], new)
     return Static(None, "None")
 
@@ -186,115 +243,6 @@ def _added_in_place(key: str, op: str) -> Call:
     return call
 
 
-# -- reductions --------------------------------------------------------------------------------------------------------
-
-
-def _axis(cx: Context, given: Mapping[str, ast.expr], t: T.Tile) -> int | None:
-    node = given.get("axis")
-    if node is None or (isinstance(node, ast.Constant) and node.value is None):
-        return None
-    axis = constant_int(cx, cx.expr(node), node, "axis")
-    if not -t.ndim <= axis < t.ndim:
-        cx.type_error(node, f"axis {axis} of a tile of shape {spelled(t.shape)}")
-    return axis % t.ndim
-
-
-def _reduction(kind: str) -> Call:
-    def call(cx: Context, name: str, node: ast.Call) -> Term:
-        given = arguments(cx, name, node, ("a",), ("axis",))
-        a = tile_argument(cx, given["a"], f"the argument of {name}")
-        return _reduced(cx, kind, a, _axis(cx, given, tile_type(a)), node, name)
-
-    return call
-
-
-def _reduced(cx: Context, kind: str, a: Value, axis: int | None, node: ast.AST, name: str) -> Term:
-    t = tile_type(a)
-    if t.dtype == T.BOOL or (kind != "add" and not isinstance(t.dtype, T.Scalar)):
-        cx.type_error(node, f"{name} of a tile of {t.dtype}", "convert its elements with dk.tile_map first")
-    return Val(cx.b.one("tile_reduce", a, kind=kind, axis=axis))
-
-
-def _reduce(cx: Context, name: str, node: ast.Call) -> Term:
-    given = arguments(cx, name, node, ("op", "a"), ("axis",))
-    function = cx.expr(given["op"])
-    a = tile_argument(cx, given["a"], f"the argument a of {name}")
-    axis = _axis(cx, given, tile_type(a))
-    key = lowering_key(function.obj) if isinstance(function, Static) else None
-    if key in ("add", "min", "max"):
-        return _reduced(cx, key, a, axis, node, name)
-    if axis is not None:
-        cx.type_error(node, f"{name} along an axis takes dk.add, dk.min or dk.max", "leave out axis, or write a loop")
-    return Val(_folded(cx, function, a, node, name))
-
-
-def _folded(cx: Context, function: Term, a: Value, node: ast.Call, name: str) -> Value:
-    """Any other function: of neighbours, then of the results of neighbours, and so on. What is left over comes last."""
-    t = tile_type(a)
-    out = cx.b.one("tile_reshape", a, shape=(t.size,))
-
-    element = T.value_type(t.dtype)
-
-    def body(x: list[Term]) -> Term:
-        made = apply(cx, function, x, node)
-        if not isinstance(made, Val) or made.value.type != element:
-            cx.type_error(node, f"the function of {name} makes {describe(made)} of two {element}")
-        return made
-
-    size = t.size
-    while size > 1:
-        half, rest = divmod(size, 2)
-        sides = [cx.b.one("tile_view", out, cx.b.i32(k), shape=(half,), steps=(2,)) for k in (0, 1)]
-        joined = map_terms(cx, [Val(v) for v in sides], body, node, name).value
-        if rest:
-            last = cx.b.one("tile_view", out, cx.b.i32(size - 1), shape=(1,), steps=(1,))
-            whole = cx.b.zero(T.Tile(t.dtype, (half + 1,)))
-            whole = cx.b.one("tile_insert", whole, joined, cx.b.i32(0), steps=(1,))
-            joined = cx.b.one("tile_insert", whole, last, cx.b.i32(half), steps=(1,))
-        out, size = joined, half + rest
-    return out
-
-
-def _arg(kind: str) -> Call:
-    def call(cx: Context, name: str, node: ast.Call) -> Term:
-        given = arguments(cx, name, node, ("a",))
-        a = tile_argument(cx, given["a"], f"the argument of {name}")
-        if not isinstance(tile_type(a).dtype, T.Scalar) or tile_type(a).dtype == T.BOOL:
-            cx.type_error(node, f"{name} of a tile of {tile_type(a).dtype}")
-        return Val(cx.b.one("tile_argreduce", a, kind=kind, axis=None))
-
-    return call
-
-
-def _scan(exclusive: bool) -> Call:
-    def call(cx: Context, name: str, node: ast.Call) -> Term:
-        given = arguments(cx, name, node, ("a",))
-        a = tile_argument(cx, given["a"], f"the argument of {name}")
-        if not isinstance(tile_type(a).dtype, T.Scalar) or tile_type(a).dtype == T.BOOL:
-            cx.type_error(node, f"{name} of a tile of {tile_type(a).dtype}", "a scan takes a tile of numbers")
-        return Val(cx.b.one("tile_scan", a, exclusive=exclusive, backwards=False))
-
-    return call
-
-
-def _sort(cx: Context, name: str, node: ast.Call) -> Term:
-    given = arguments(cx, name, node, ("keys", "values"))
-    held = [variable(cx, given[k], f"the argument {k} of {name}") for k in ("keys", "values")]
-    if held[0][0] == held[1][0]:
-        cx.type_error(node, f"{name} of one tile as keys and as values")
-    (_, keys), (_, values) = held
-    if tile_type(keys).shape != tile_type(values).shape:
-        mismatch(cx, f"{name} of tiles of two shapes", keys, values, node)
-    if not isinstance(tile_type(keys).dtype, T.Scalar) or tile_type(keys).dtype == T.BOOL:
-        cx.type_error(node, f"{name} by keys of {tile_type(keys).dtype}", "keys are numbers")
-    for (variable_name, _), k in zip(held, ("keys", "values"), strict=True):
-        check_update(cx, variable_name, given[k])
-    new_keys, new_values, _ = cx.b.op("tile_sort", keys, values)
-    update(cx, node, "tile_sort", given["keys"], new_keys)
-    update(cx, node, "tile_sort", given["values"], new_values)
-    return Static(None, "None")
-
-
 # -- linear algebra ----------------------------------------------------------------------------------------------------
 
 
@@ -303,7 +251,11 @@ def product(cx: Context, a: Value, b: Value, out: Value | None, node: ast.AST, p
     ta, tb = tile_type(a), tile_type(b)
     for v, t in ((a, ta), (b, tb)):
         if t.ndim != 2 or not (isinstance(t.dtype, T.Scalar) and t.dtype.is_float):
-            cx.type_error(node, f"a matrix product needs tiles of floats with two axes: {origin(cx, v)}")
+            cx.type_error(
+                node,
+                f"a matrix product needs tiles of floats with two axes: {origin(cx, v)}",
+                "load tiles with two axes, or give one another shape with dk.tile_reshape",
+            )
     if ta.shape[1] != tb.shape[0]:
         mismatch(cx, f"a matrix product of {ta.shape[1]} columns and {tb.shape[0]} rows", a, b, node)
     wide = T.Tile(ta.dtype, (ta.shape[0], tb.shape[1]))
@@ -313,9 +265,11 @@ def product(cx: Context, a: Value, b: Value, out: Value | None, node: ast.AST, p
             mismatch(cx, "a matrix product of two dtypes", a, b, node, remedy)
         return _matmul_op(cx, (a, b), wide.dtype, precision)
     if tile_type(out).shape != wide.shape:
-        cx.type_error(node, f"the product has shape {spelled(wide.shape)}, and {origin(cx, out)}")
+        cx.type_error(
+            node, f"the product has shape {shape_text(wide.shape)}, and {origin(cx, out)}", "make out with that shape"
+        )
     if not T.scalar_of(out.type).is_float:
-        cx.type_error(node, f"a product of floats is added to {origin(cx, out)}")
+        cx.type_error(node, f"a product of floats is added to {origin(cx, out)}", "make out with dtype=float")
     return _matmul_op(cx, (a, b, out), tile_type(out).dtype, precision)
 
 
@@ -331,7 +285,7 @@ def _matmul(cx: Context, name: str, node: ast.Call) -> Term:
     alpha, beta = (cx.expr(given[k]) if k in given else Const(1.0) for k in ("alpha", "beta"))
     if "out" not in given:
         if "beta" in given:
-            cx.type_error(node, "beta scales out, and there is no out")
+            cx.type_error(node, "beta scales out, and there is no out", "pass out, or leave beta out")
         return _scaled(cx, alpha, Val(product(cx, a, b, None, node, precision)), node)
     _, out = variable(cx, given["out"], f"the argument out of {name}")
     if out in (a, b):
@@ -346,7 +300,11 @@ def _matmul(cx: Context, name: str, node: ast.Call) -> Term:
             result = binary(cx, "add", result, _scaled(cx, beta, Val(out), node), node)
         new = result.value
         if new.type != t:
-            cx.type_error(node, f"alpha and beta make the result {new.type}, and out is {t}")
+            cx.type_error(
+                node,
+                f"alpha and beta make the result {new.type}, and out is {t}",
+                "convert alpha and beta to the type of out's elements",
+            )
     update(cx, node, "tile_matmul", given["out"], new)
     return Static(None, "None")
 
@@ -361,7 +319,11 @@ def _square(cx: Context, node: ast.expr, what: str) -> Value:
     v = tile_argument(cx, node, what)
     t = tile_type(v)
     if t.ndim != 2 or t.shape[0] != t.shape[1] or t.dtype not in (T.FLOAT32, T.FLOAT64):
-        cx.type_error(node, f"{what} must be a square tile of float32 or float64: {origin(cx, v)}")
+        cx.type_error(
+            node,
+            f"{what} must be a square tile of float32 or float64: {origin(cx, v)}",
+            "load a tile with as many rows as columns",
+        )
     return v
 
 
@@ -404,6 +366,20 @@ def _triangular(lower: bool) -> Call:
     return call
 
 
+def _fft(key: str, *, inverse: bool) -> Call:
+    def call(cx: Context, name: str, node: ast.Call) -> Term:
+        given = arguments(cx, name, node, ("inout",))
+        _, t = variable(cx, given["inout"], f"the argument inout of {name}")
+        dtype = tile_type(t).dtype
+        if not (isinstance(dtype, T.Vec) and dtype.length == 2 and dtype.dtype in (T.FLOAT32, T.FLOAT64)):
+            remedy = "make complex numbers vectors of two floats, the real part first"
+            cx.type_error(node, f"{name} takes a tile of vec2 or vec2d: {origin(cx, t)}", remedy)
+        update(cx, node, key, given["inout"], cx.b.one("tile_fft", t, inverse=inverse))
+        return Static(None, "None")
+
+    return call
+
+
 def _diag_add(cx: Context, name: str, node: ast.Call) -> Term:
     given = arguments(cx, name, node, ("a", "d"))
     a, d = (tile_argument(cx, given[k], f"the argument {k} of {name}") for k in ("a", "d"))
@@ -440,15 +416,8 @@ CALLS: Final[Mapping[str, Call]] = {
     "tile_map": _map,
     "tile_dot": _dot,
     "tile_axpy": _axpy,
-    "tile_sum": _reduction("add"),
-    "tile_min": _reduction("min"),
-    "tile_max": _reduction("max"),
-    "tile_reduce": _reduce,
-    "tile_argmin": _arg("min"),
-    "tile_argmax": _arg("max"),
-    "tile_scan_inclusive": _scan(False),
-    "tile_scan_exclusive": _scan(True),
-    "tile_sort": _sort,
+    "tile_fft": _fft("tile_fft", inverse=False),
+    "tile_ifft": _fft("tile_ifft", inverse=True),
     "tile_matmul": _matmul,
     "tile_cholesky": _cholesky,
     "tile_cholesky_solve": _cholesky_solve,

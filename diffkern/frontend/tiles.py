@@ -1,7 +1,8 @@
-"""Tiles in the kernel language: making, loading, storing, cutting and reshaping them.
+"""Tiles in the kernel language: making, cutting and reshaping them.
 
 In: a call, a subscript of a tile, an assignment to a part of one. Out: the ops it becomes. Names and parameters are
-Warp's. What computes stands in :mod:`tile_math`.
+Warp's. What computes stands in :mod:`tile_math`, what accesses arrays in :mod:`tile_memory`, what the threads of a
+block do each for itself in :mod:`tile_threads`.
 """
 
 from __future__ import annotations
@@ -12,25 +13,40 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from diffkern.frontend import coerce, tile_math, views
+from diffkern.errors import KernelTypeError
+from diffkern.frontend import (
+    coerce,
+    tile_math,
+    tile_memory,
+    tile_random,
+    tile_records,
+    tile_reductions,
+    tile_threads,
+    views,
+)
 from diffkern.frontend.context import Context
-from diffkern.frontend.terms import Const, Fixed, Static, Term, Tup, Val, View, describe
+from diffkern.frontend.terms import Const, Static, Term, Tup, Val, describe
 from diffkern.frontend.tile_terms import (
+    Call,
+    StructMet,
     arguments,
+    as_indices,
     checked_size,
     constant_int,
     dtype_argument,
-    flag,
     index_value,
     index_values,
+    is_tile,
     mismatch,
     origin,
+    reshaped,
     shape_argument,
-    spelled,
+    shape_text,
     storage,
     tile_argument,
     tile_type,
     update,
+    value_argument,
     variable,
     view_of,
 )
@@ -38,13 +54,13 @@ from diffkern.ir import types as T
 from diffkern.ir.nodes import Region, Value
 from diffkern.ops.tile import broadcast_shape
 
-__all__ = ["Cut", "attribute", "call", "cut", "is_function", "read", "replaced"]
+__all__ = ["Cut", "attribute", "call", "cut", "is_function", "read", "replaced", "subscript"]
 
 
 # -- making tiles ------------------------------------------------------------------------------------------------------
 
 
-def _filled(number: float) -> tile_math.Call:
+def _filled(number: float) -> Call:
     def call(cx: Context, name: str, node: ast.Call) -> Term:
         given = arguments(cx, name, node, ("shape",), ("dtype", "storage"))
         storage(cx, given)
@@ -58,7 +74,7 @@ def _filled(number: float) -> tile_math.Call:
 def _full(cx: Context, name: str, node: ast.Call) -> Term:
     given = arguments(cx, name, node, ("shape", "value"), ("dtype", "storage"))
     storage(cx, given)
-    term = cx.expr(given["value"])
+    term = value_argument(cx, given["value"])
     if "dtype" in given:
         dtype = dtype_argument(cx, given["dtype"])
         wide = T.value_type(dtype)
@@ -80,13 +96,21 @@ def _arange(cx: Context, name: str, node: ast.Call) -> Term:
     options = {k.arg: k.value for k in node.keywords if k.arg is not None}
     unknown = [k for k in options if k not in ("dtype", "storage")]
     if unknown or not 1 <= len(node.args) <= 3:
-        cx.type_error(node, f"{name} takes stop, or start and stop, or start, stop and step, and dtype")
+        cx.type_error(
+            node,
+            f"{name} takes stop, or start and stop, or start, stop and step, and dtype",
+            "write dk.tile_arange(stop)",
+        )
     storage(cx, options)
     numbers: list[float] = []
     for arg in node.args:
         term = cx.expr(arg)
         if not isinstance(term, Const) or isinstance(term.value, bool):
-            cx.type_error(arg, f"the bounds of {name} are numbers known when the kernel is compiled")
+            cx.type_error(
+                arg,
+                f"the bounds of {name} are numbers known when the kernel is compiled",
+                "write numbers, or names of constants outside of the kernel",
+            )
         numbers.append(term.value)
     start, stop, step = (0, numbers[0], 1) if len(numbers) == 1 else (*numbers, 1)[:3]
     dtype: T.Element = T.FLOAT32 if any(isinstance(x, float) for x in numbers) else T.INT32
@@ -95,7 +119,7 @@ def _arange(cx: Context, name: str, node: ast.Call) -> Term:
     if not isinstance(dtype, T.Scalar) or dtype == T.BOOL:
         cx.type_error(node, f"{name} of {dtype}", "take a type of numbers")
     if step == 0 or math.ceil((stop - start) / step) < 1:
-        cx.type_error(node, f"{name} from {start} to {stop} by {step} is empty")
+        cx.type_error(node, f"{name} from {start} to {stop} by {step} is empty", "write a stop behind the start")
     shape = (math.ceil((stop - start) / step),)
     wide = T.value_type(dtype)
     assert isinstance(wide, T.Scalar)
@@ -110,149 +134,6 @@ def _arange(cx: Context, name: str, node: ast.Call) -> Term:
     return Val(out)
 
 
-def _from_thread(cx: Context, name: str, node: ast.Call) -> Term:
-    """``tile(x)``: a tile of what the threads of the block hold. On the CPU a block is one thread."""
-    given = arguments(cx, name, node, ("x",), ("preserve_type",))
-    value = coerce.value(cx, cx.expr(given["x"]), given["x"])
-    t = value.type
-    keep = given.get("preserve_type")
-    flag(cx, given, "preserve_type")
-    whole = isinstance(keep, ast.Constant) and bool(keep.value)
-    if isinstance(t, T.Scalar) or whole:
-        return Val(_of_threads(cx, value))
-    if not isinstance(t, (T.Vec, T.Mat)):
-        cx.type_error(node, f"{name} of {t}", "pass a number or a vector")
-    threads = cx.block_dim
-    out = cx.b.one("tile_fill", cx.b.zero(t.dtype), type=T.Tile(t.dtype, (t.size, threads)))
-    for k, component in enumerate(cx.b.components(value)):
-        row = cx.b.one("tile_reshape", _of_threads(cx, component), shape=(1, threads))
-        out = cx.b.one("tile_insert", out, row, cx.b.i32(k), cx.b.i32(0), steps=(1, 1))
-    return Val(cx.b.one("tile_reshape", out, shape=(*t.shape, threads)))
-
-
-def _of_threads(cx: Context, value: Value) -> Value:
-    t = T.Tile(value.type, (cx.block_dim,))  # type: ignore[arg-type]
-    return cx.b.one("tile_fill", value, type=t, threads=cx.block_dim)
-
-
-def _of_thread(cx: Context, v: Value) -> Value:
-    return cx.b.one("tile_extract", v, cx.b.i32(0), threads=cx.block_dim)
-
-
-def _untile(cx: Context, name: str, node: ast.Call) -> Term:
-    """``untile(t)``: the element of a tile that belongs to this thread of the block."""
-    given = arguments(cx, name, node, ("a",))
-    v = tile_argument(cx, given["a"], f"the argument of {name}")
-    t = tile_type(v)
-    if t.shape[-1] != cx.block_dim or t.ndim > 2:
-        where = "which are 1 on the CPU" if cx.block_dim == 1 else f"which are {cx.block_dim}"
-        cx.type_error(
-            node,
-            f"{name}: {origin(cx, v)}, and the last axis must be the threads of the block, {where}",
-            "use it on a tile made by dk.tile(x)",
-        )
-    zero = cx.b.i32(0)
-    if t.ndim == 1:
-        return Val(_of_thread(cx, v))
-    assert isinstance(t.dtype, T.Scalar)
-    parts = []
-    for k in range(t.shape[0]):
-        row = cx.b.one("tile_view", v, cx.b.i32(k), zero, shape=(1, cx.block_dim), steps=(1, 1))
-        parts.append(_of_thread(cx, cx.b.one("tile_reshape", row, shape=(cx.block_dim,))))
-    wide = T.value_type(t.dtype)
-    assert isinstance(wide, T.Scalar)
-    return Val(cx.b.construct(T.Vec(wide, t.shape[0]), parts))
-
-
-# -- memory ------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where a tile lies in an array: offsets in the array itself, and the shape with 1 for axes that are indexed."""
-
-    base: Value
-    offsets: tuple[Value, ...]
-    shape: tuple[int, ...]
-
-
-def _place(cx: Context, node: ast.expr, shape: Sequence[int], offset: ast.expr | None, name: str) -> _Place:
-    term = cx.expr(node)
-    if not isinstance(term, View):
-        cx.type_error(node, f"{name} needs an array, not {describe(term)}")
-    if len(term.spans) != len(shape):
-        cx.type_error(node, f"{name}: the array has {views.count_axes(term)} and the tile has shape {spelled(shape)}")
-    if any(span.start is not None for span in term.spans):
-        cx.type_error(node, f"{name} of a slice of an array", "pass the array, and where the tile begins as offset")
-    starts = [cx.b.i32(0)] * len(shape)
-    if offset is not None and not (isinstance(offset, ast.Constant) and offset.value is None):
-        starts = index_values(cx, offset, "offset", len(shape))
-    given = iter(zip(starts, shape, strict=True))
-    offsets, full = [], []
-    for axis, part in enumerate(term.axes):
-        if isinstance(part, Fixed):
-            index = cx.b.cast(part.index, T.INT32)
-            if part.wrap:
-                negative = cx.b.one("lt", index, cx.b.i32(0))
-                index = cx.b.select(negative, cx.b.add(index, cx.b.one("shape", term.base, axis=axis)), index)
-            offsets.append(index)
-            full.append(1)
-        else:
-            start, extent = next(given)
-            offsets.append(start)
-            full.append(extent)
-    return _Place(term.base, tuple(offsets), tuple(full))
-
-
-def _reshaped(cx: Context, v: Value, shape: tuple[int, ...]) -> Value:
-    return v if tile_type(v).shape == shape else cx.b.one("tile_reshape", v, shape=shape)
-
-
-_ACCESS: Final = ("offset", "storage", "bounds_check", "aligned")
-
-
-def _load(cx: Context, name: str, node: ast.Call) -> Term:
-    given = arguments(cx, name, node, ("a", "shape"), _ACCESS)
-    storage(cx, given)
-    flag(cx, given, "bounds_check")
-    flag(cx, given, "aligned")
-    shape = shape_argument(cx, given["shape"], "a tile")
-    place = _place(cx, given["a"], shape, given.get("offset"), name)
-    assert isinstance(place.base.type, T.Array)
-    checked_size(cx, T.Tile(place.base.type.dtype, shape), node)
-    out = cx.b.one("tile_load", place.base, *place.offsets, shape=place.shape)
-    return Val(_reshaped(cx, out, shape))
-
-
-def _stored(cx: Context, name: str, node: ast.Call) -> tuple[_Place, Value]:
-    given = arguments(cx, name, node, ("a", "t"), ("offset", "bounds_check", "aligned"))
-    flag(cx, given, "bounds_check")
-    flag(cx, given, "aligned")
-    v = tile_argument(cx, given["t"], f"the argument t of {name}")
-    place = _place(cx, given["a"], tile_type(v).shape, given.get("offset"), name)
-    assert isinstance(place.base.type, T.Array)
-    want = place.base.type.dtype
-    if tile_type(v).dtype != want:
-        remedy = "convert it with dk.tile_astype(tile, dtype=…)"
-        cx.type_error(node, f"{name}: the array {place.base.name} is of {want}, and {origin(cx, v)}", remedy)
-    return place, v
-
-
-def _store(cx: Context, name: str, node: ast.Call) -> Term:
-    place, v = _stored(cx, name, node)
-    cx.b.op("tile_store", place.base, *place.offsets, _reshaped(cx, v, place.shape))
-    return Static(None, "None")
-
-
-def _atomic_add(cx: Context, name: str, node: ast.Call) -> Term:
-    place, v = _stored(cx, name, node)
-    if T.scalar_of(v.type) == T.BOOL:
-        cx.type_error(node, f"{name} of bools")
-    shape = tile_type(v).shape
-    old = cx.b.one("tile_atomic", place.base, *place.offsets, _reshaped(cx, v, place.shape), kind="add")
-    return Val(_reshaped(cx, old, shape))
-
-
 # -- shapes ------------------------------------------------------------------------------------------------------------
 
 
@@ -260,8 +141,12 @@ def _transpose(cx: Context, name: str, node: ast.Call) -> Term:
     given = arguments(cx, name, node, ("a",))
     v = tile_argument(cx, given["a"], f"the argument of {name}")
     if tile_type(v).ndim != 2:
-        cx.type_error(node, f"{name} needs a tile with two axes: {origin(cx, v)}")
-    return Val(view_of(cx, cx.b.one("tile_permute", v, axes=(1, 0)), v))
+        cx.type_error(node, f"{name} needs a tile with two axes: {origin(cx, v)}", "give it two with dk.tile_reshape")
+
+    def turned(w: Value) -> Value:
+        return cx.b.one("tile_permute", w, axes=(1, 0))
+
+    return Val(view_of(cx, v, turned, lambda _, new: turned(new)))
 
 
 def _broadcast(cx: Context, name: str, node: ast.Call) -> Term:
@@ -269,9 +154,9 @@ def _broadcast(cx: Context, name: str, node: ast.Call) -> Term:
     v = tile_argument(cx, given["a"], f"the argument of {name}")
     shape = shape_argument(cx, given["shape"], "a tile")
     if not broadcast_shape(tile_type(v).shape, shape):
-        cx.type_error(node, f"{name} to {spelled(shape)}: {origin(cx, v)}", "each axis must have that extent, or 1")
+        cx.type_error(node, f"{name} to {shape_text(shape)}: {origin(cx, v)}", "each axis must have that extent, or 1")
     checked_size(cx, T.Tile(tile_type(v).dtype, shape), node)
-    return Val(view_of(cx, cx.b.one("tile_broadcast", v, shape=shape), v))
+    return Val(view_of(cx, v, lambda w: cx.b.one("tile_broadcast", w, shape=shape)))
 
 
 def _reshape(cx: Context, name: str, node: ast.Call) -> Term:
@@ -282,8 +167,16 @@ def _reshape(cx: Context, name: str, node: ast.Call) -> Term:
     if shape.count(-1) == 1 and size % -math.prod(shape) == 0:
         shape = tuple(size // -math.prod(shape) if n == -1 else n for n in shape)
     if -1 in shape or math.prod(shape) != size:
-        cx.type_error(node, f"{name} to {spelled(shape)}: {origin(cx, v)}", "the number of elements must be the same")
-    return Val(view_of(cx, cx.b.one("tile_reshape", v, shape=shape), v))
+        cx.type_error(
+            node, f"{name} to {shape_text(shape)}: {origin(cx, v)}", "the number of elements must be the same"
+        )
+    return Val(_in_shape(cx, v, shape))
+
+
+def _in_shape(cx: Context, v: Value, shape: tuple[int, ...]) -> Value:
+    own = tile_type(v).shape
+    made = lambda w: cx.b.one("tile_reshape", w, shape=shape)  # noqa: E731
+    return view_of(cx, v, made, lambda _, new: reshaped(cx, new, own))
 
 
 def _squeeze(cx: Context, name: str, node: ast.Call) -> Term:
@@ -299,7 +192,7 @@ def _squeeze(cx: Context, name: str, node: ast.Call) -> Term:
             cx.type_error(node, f"{name} of axis {', '.join(map(str, axes))}: {origin(cx, v)}", "its extent must be 1")
         axes = [a % len(shape) for a in axes]
     left = tuple(n for k, n in enumerate(shape) if k not in axes) or (1,)
-    return Val(view_of(cx, cx.b.one("tile_reshape", v, shape=left), v))
+    return Val(_in_shape(cx, v, left))
 
 
 def _astype(cx: Context, name: str, node: ast.Call) -> Term:
@@ -325,31 +218,50 @@ def _view(cx: Context, name: str, node: ast.Call) -> Term:
     term = cx.expr(given["offset"])
     items = list(term.items if isinstance(term, Tup) else (term,))
     if len(items) > t.ndim:
-        cx.type_error(node, f"{len(items)} offsets for {origin(cx, v)}")
+        cx.type_error(node, f"{len(items)} offsets for {origin(cx, v)}", "give one offset for each axis")
     starts = [index_value(cx, item, node, "offset") for item in items]
     if "shape" not in given:
         for k, item in enumerate(items):
             _check_constant(cx, item, t.shape[k], 1, node)
         full = (1,) * len(items) + t.shape[len(items) :]
         starts += [cx.b.i32(0)] * (t.ndim - len(items))
-        part = cx.b.one("tile_view", v, *starts, shape=full, steps=(1,) * t.ndim)
         left = t.shape[len(items) :]
         if not left:
             cx.type_error(node, f"{name} of a single element", "write dk.tile_extract(t, i, …) or t[i, …]")
-        return Val(view_of(cx, _reshaped(cx, part, left), v))
+        return Val(_shown(cx, v, Cut(tuple(starts), (1,) * t.ndim, full, left)))
     shape = shape_argument(cx, given["shape"], "the view")
     if len(shape) != t.ndim or len(items) != t.ndim:
-        cx.type_error(node, f"{name} with offset of {len(items)} and shape {spelled(shape)}: {origin(cx, v)}")
+        cx.type_error(
+            node,
+            f"{name} with offset of {len(items)} and shape {shape_text(shape)}: {origin(cx, v)}",
+            "give one offset and one extent for each axis of the tile",
+        )
     for item, extent, n in zip(items, t.shape, shape, strict=True):
         _check_constant(cx, item, extent, n, node)
-    return Val(view_of(cx, cx.b.one("tile_view", v, *starts, shape=shape, steps=(1,) * t.ndim), v))
+    return Val(_shown(cx, v, Cut(tuple(starts), (1,) * t.ndim, shape, shape)))
+
+
+def _shown(cx: Context, v: Value, part: Cut) -> Value:
+    """A part of a tile as a view."""
+
+    def remake(w: Value) -> Value:
+        return reshaped(cx, cx.b.one("tile_view", w, *part.starts, shape=part.full, steps=part.steps), part.shape)
+
+    def put(w: Value, new: Value) -> Value:
+        return cx.b.one("tile_insert", w, reshaped(cx, new, part.full), *part.starts, steps=part.steps)
+
+    return view_of(cx, v, remake, put)
 
 
 def _check_constant(cx: Context, item: Term, extent: int, length: int, node: ast.AST) -> None:
     """Refuse a constant offset from which ``length`` elements do not fit in an axis."""
     start = item.value if isinstance(item, Const) else 0
     if start < 0 or start + length > extent:
-        cx.type_error(node, f"{length} elements from {start} do not fit in an axis of {extent}")
+        cx.type_error(
+            node,
+            f"{length} elements from {start} do not fit in an axis of {extent}",
+            "take fewer elements, or begin earlier",
+        )
 
 
 def _assign(cx: Context, name: str, node: ast.Call) -> Term:
@@ -359,17 +271,36 @@ def _assign(cx: Context, name: str, node: ast.Call) -> Term:
     t = tile_type(dst)
     starts = [cx.b.i32(0)] * t.ndim
     fits = tile_type(src).ndim == t.ndim and all(a <= b for a, b in zip(tile_type(src).shape, t.shape, strict=True))
-    if not fits or tile_type(src).dtype != t.dtype:
-        mismatch(cx, f"{name}: the source does not fit in the tile", dst, src, node)
+    if not fits:
+        remedy = "take as many axes, and no extent that is larger; tile[1:3] = part repeats the part along other axes"
+        mismatch(cx, f"{name}: the source does not fit in the tile", dst, src, node, remedy)
+    src = _as_elements_of(cx, t, src, given["src"])
     if "offset" in given:
         starts = index_values(cx, given["offset"], "offset", t.ndim)
     update(cx, node, "tile_assign", given["dst"], cx.b.one("tile_insert", dst, src, *starts, steps=(1,) * t.ndim))
     return Static(None, "None")
 
 
+def _as_elements_of(cx: Context, t: T.Tile, v: Value, node: ast.AST) -> Value:
+    """A tile with elements as those of another one, converted as where one element is assigned."""
+    source = tile_type(v).dtype
+    if source == t.dtype:
+        return v
+    body = Region((Value(T.value_type(source)),))
+    try:
+        with cx.b.into(body):
+            body.yields = (coerce.convert(cx, Val(body.params[0]), T.value_type(t.dtype), node, "an element"),)
+    except KernelTypeError:
+        remedy = "convert it with dk.tile_astype(tile, dtype=…)"
+        cx.type_error(node, f"elements of a tile of {t.dtype} are assigned: {origin(cx, v)}", remedy)
+    return cx.b.one("tile_map", v, shape=tile_type(v).shape, dtypes=(t.dtype,), body=body, indexed=False)
+
+
 def _extract(cx: Context, name: str, node: ast.Call) -> Term:
     if node.keywords or not node.args:
-        cx.type_error(node, f"{name} takes a tile and an index for each axis")
+        cx.type_error(
+            node, f"{name} takes a tile and an index for each axis", "write one index for each axis of the tile"
+        )
     v = tile_argument(cx, node.args[0], f"the first argument of {name}")
     items: list[Term] = []
     for arg in node.args[1:]:
@@ -395,14 +326,14 @@ def cut(cx: Context, v: Value, entries: Sequence[Term | ast.Slice], node: ast.AS
     """The part that indices and slices name, as in Python; the bounds of slices are constants."""
     t = tile_type(v)
     if len(entries) > t.ndim:
-        cx.type_error(node, f"{len(entries)} indices: {origin(cx, v)}")
+        cx.type_error(node, f"{len(entries)} indices: {origin(cx, v)}", "give at most one index for each axis")
     starts, steps, full, shape = [], [], [], []
     for k, extent in enumerate(t.shape):
         entry: Term | ast.Slice = entries[k] if k < len(entries) else ast.Slice()
         if isinstance(entry, ast.Slice):
             positions = range(*slice(*(_bound(cx, x) for x in (entry.lower, entry.upper, entry.step))).indices(extent))
             if not positions:
-                cx.type_error(node, f"an empty slice of an axis of {extent}")
+                cx.type_error(node, f"an empty slice of an axis of {extent}", "write a start before the stop")
             starts.append(cx.b.i32(positions[0]))
             steps.append(positions.step)
             full.append(len(positions))
@@ -421,7 +352,11 @@ def _bound(cx: Context, node: ast.expr | None) -> int | None:
 def _index(cx: Context, entry: Term, extent: int, node: ast.AST) -> Value:
     if isinstance(entry, Const) and isinstance(entry.value, int):
         if not -extent <= entry.value < extent:
-            cx.type_error(node, f"index {entry.value} of an axis of {extent}")
+            cx.type_error(
+                node,
+                f"index {entry.value} of an axis of {extent}",
+                "count from 0; the last one is one less than the extent",
+            )
         return cx.b.i32(entry.value % extent)
     index = index_value(cx, entry, node, "an index")
     if cx.is_nonneg(entry):
@@ -433,8 +368,46 @@ def read(cx: Context, v: Value, part: Cut) -> Val:
     """A part of a tile as a value: an element, or a view."""
     if not part.shape:
         return Val(cx.b.one("tile_extract", v, *part.starts))
-    view = cx.b.one("tile_view", v, *part.starts, shape=part.full, steps=part.steps)
-    return Val(view_of(cx, _reshaped(cx, view, part.shape), v))
+    return Val(_shown(cx, v, part))
+
+
+def subscript(cx: Context, v: Value, entries: Sequence[Term | ast.Slice], node: ast.AST) -> Val:
+    """``t[...]``: an element, a view, or what a tile of indices takes along an axis."""
+    chosen = [(k, x.value) for k, x in enumerate(entries) if isinstance(x, Val) and is_tile(x)]
+    if not chosen:
+        return read(cx, v, cut(cx, v, entries, node))
+    axis, indices = chosen[0]
+    others = [x for k, x in enumerate(entries) if k != axis]
+    if len(entries) > tile_type(v).ndim or not all(map(_is_whole, others)):
+        cx.type_error(
+            node,
+            "a tile is indexed by a tile of indices and something else",
+            "write : for all other axes, as in t[indices, :], and take a part of the result",
+        )
+    return Val(cx.b.one("tile_take", v, _from_the_end(cx, indices, tile_type(v).shape[axis], node), axis=axis))
+
+
+def _is_whole(entry: Term | ast.Slice) -> bool:
+    return isinstance(entry, ast.Slice) and entry.lower is None and entry.upper is None and entry.step is None
+
+
+def _from_the_end(cx: Context, indices: Value, extent: int, node: ast.AST) -> Value:
+    """A tile of indices of which negative ones count from the end."""
+    indices = as_indices(cx, indices, node, "an index")
+    body = Region((Value(T.INT32),))
+    with cx.b.into(body):
+        (k,) = body.params
+        body.yields = (cx.b.select(cx.b.one("lt", k, cx.b.i32(0)), cx.b.add(k, cx.b.i32(extent)), k),)
+    return cx.b.one("tile_map", indices, shape=tile_type(indices).shape, dtypes=(T.INT32,), body=body, indexed=False)
+
+
+def _slice_indexed(cx: Context, name: str, node: ast.Call) -> Term:
+    given = arguments(cx, name, node, ("t", "indices"))
+    v = tile_argument(cx, given["t"], f"the argument t of {name}")
+    entries = views.index_terms(cx, given["indices"], tiles=True)
+    if not any(is_tile(x) for x in entries if not isinstance(x, ast.Slice)):
+        cx.type_error(node, f"{name} without a tile of indices", "write t[i, …] or dk.tile_view")
+    return subscript(cx, v, entries, node)
 
 
 def replaced(cx: Context, v: Value, part: Cut, term: Term, node: ast.AST) -> Value:
@@ -445,13 +418,23 @@ def replaced(cx: Context, v: Value, part: Cut, term: Term, node: ast.AST) -> Val
         return cx.b.one("tile_replace", v, item, *part.starts)
     want = T.Tile(t.dtype, part.shape)
     if isinstance(term, Val) and isinstance(term.value.type, T.Tile):
-        if term.value.type != want:
-            cx.type_error(node, f"a part of shape {spelled(want.shape)} of {t.dtype} takes {origin(cx, term.value)}")
-        source = term.value
+        source = _spread(cx, want, _as_elements_of(cx, t, term.value, node), node)
     else:
         item = coerce.convert(cx, term, T.value_type(t.dtype), node, f"a part of a tile of {t.dtype}")
         source = cx.b.one("tile_fill", item, type=want)
-    return cx.b.one("tile_insert", v, _reshaped(cx, source, part.full), *part.starts, steps=part.steps)
+    return cx.b.one("tile_insert", v, reshaped(cx, source, part.full), *part.starts, steps=part.steps)
+
+
+def _spread(cx: Context, want: T.Tile, v: Value, node: ast.AST) -> Value:
+    """A tile repeated along axes that it does not have, or of which it has one element."""
+    shape = tile_type(v).shape
+    if not broadcast_shape(shape, want.shape):
+        cx.type_error(
+            node,
+            f"a part of shape {shape_text(want.shape)} of {want.dtype} takes {origin(cx, v)}",
+            "assign a tile of that shape, one that is repeated along other axes, or a number",
+        )
+    return v if shape == want.shape else cx.b.one("tile_broadcast", v, shape=want.shape)
 
 
 def attribute(cx: Context, v: Value, node: ast.Attribute) -> Term:
@@ -467,26 +450,26 @@ def attribute(cx: Context, v: Value, node: ast.Attribute) -> Term:
     cx.type_error(node, f"a tile has no attribute {node.attr!r}", "it has shape, ndim and dtype")
 
 
-_CALLS: Final[Mapping[str, tile_math.Call]] = {
-    "tile": _from_thread,
-    "untile": _untile,
+_CALLS: Final[Mapping[str, Call]] = {
     "tile_zeros": _filled(0.0),
     "tile_empty": _filled(0.0),
     "tile_ones": _filled(1.0),
     "tile_full": _full,
     "tile_arange": _arange,
-    "tile_load": _load,
-    "tile_store": _store,
-    "tile_atomic_add": _atomic_add,
     "tile_view": _view,
     "tile_assign": _assign,
     "tile_extract": _extract,
+    "tile_slice_indexed": _slice_indexed,
     "tile_transpose": _transpose,
     "tile_broadcast": _broadcast,
     "tile_reshape": _reshape,
     "tile_squeeze": _squeeze,
     "tile_astype": _astype,
+    **tile_memory.CALLS,
+    **tile_random.CALLS,
+    **tile_threads.CALLS,
     **tile_math.CALLS,
+    **tile_reductions.CALLS,
 }
 
 
@@ -497,7 +480,13 @@ def is_function(key: str) -> bool:
 
 def call(cx: Context, key: str, name: str, node: ast.Call) -> Term:
     """Lower a call of one of these built-ins."""
-    out = _CALLS[key](cx, name, node)
+    if key in tile_threads.STACKS:
+        return _CALLS[key](cx, name, node)
+    made = tile_records.evaluated_once(cx, node)
+    try:
+        out = _CALLS[key](cx, name, made)
+    except StructMet:
+        out = tile_records.by_fields(cx, _CALLS[key], key, name, made)
     if isinstance(out, Val) and isinstance(out.value.type, T.Tile):
         cx.tile_lines.setdefault(out.value, cx.loc(node).line)
     return out

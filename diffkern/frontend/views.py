@@ -9,14 +9,17 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 
-from diffkern.frontend import coerce
+from diffkern.errors import KernelTypeError
+from diffkern.frontend import coerce, local, narrow
 from diffkern.frontend.context import Context
 from diffkern.frontend.terms import Const, Fixed, Span, Term, Tup, Val, View, describe
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
+from diffkern.lang.dialects import Nan
 
 __all__ = [
     "atomic",
+    "check_null",
     "compare_exchange",
     "fixed",
     "full_view",
@@ -30,10 +33,20 @@ __all__ = [
 ]
 
 
-def full_view(cx: Context, base: Value) -> View:
-    """A parameter as a view of itself."""
+def full_view(cx: Context, base: Value, inner: int = 0) -> View:
+    """A parameter as a view of itself, without its last axes where these are of arrays in its elements."""
     assert isinstance(base.type, T.Array)
-    return View(base, tuple(Span(None, 1, _axis_length(cx, base, axis)) for axis in range(base.type.ndim)))
+    axes = range(base.type.ndim - inner)
+    return View(base, tuple(Span(None, 1, _axis_length(cx, base, axis)) for axis in axes))
+
+
+def indexed_view(cx: Context, base: Value, indices: Sequence[Value | None]) -> View:
+    """A parameter that is seen through index arrays, one for each axis or None."""
+    axes = []
+    for axis, index in enumerate(indices):
+        length = _axis_length(cx, base, axis) if index is None else _axis_length(cx, index, 0)
+        axes.append(Span(None, 1, length, through=index))
+    return View(base, tuple(axes))
 
 
 def _axis_length(cx: Context, base: Value, axis: int) -> Callable[[], Value]:
@@ -67,8 +80,11 @@ def size(cx: Context, view: View, node: ast.AST) -> Val:
     return Val(total)
 
 
-def index_terms(cx: Context, node: ast.expr) -> list[Term | ast.Slice]:
-    """The entries between the brackets; slices stay syntax, because their meaning depends on the axis."""
+def index_terms(cx: Context, node: ast.expr, *, tiles: bool = False) -> list[Term | ast.Slice]:
+    """The entries between the brackets; slices stay syntax, because their meaning depends on the axis.
+
+    With `tiles`, an entry may be a tile of indices.
+    """
     entries = node.elts if isinstance(node, ast.Tuple) else [node]
     found: list[Term | ast.Slice] = []
     for entry in entries:
@@ -79,7 +95,8 @@ def index_terms(cx: Context, node: ast.expr) -> list[Term | ast.Slice]:
             cx.syntax_error(entry, "new axes and ... are not supported in an index", "write one index per axis")
         term = cx.expr(entry)
         for item in term.items if isinstance(term, Tup) else (term,):
-            check_index(cx, item, entry)
+            if not (tiles and isinstance(item, Val) and isinstance(item.value.type, T.Tile)):
+                check_index(cx, item, entry)
             found.append(item)
     return found
 
@@ -90,6 +107,11 @@ def check_index(cx: Context, term: Term, node: ast.AST) -> None:
     if isinstance(t, T.Scalar) and t.is_integer:
         return
     remedy = "write int(...) around it" if isinstance(t, T.Scalar) and t.is_float else coerce.tile_remedy(term)
+    if isinstance(term, Val) and term.value in cx.quotients:
+        remedy = "write // for the integer quotient"
+    if describe(term).startswith("an array"):
+        remedy = "index the array that holds the index as well, as in a[index[i]]"
+    remedy = remedy or "write an integer, such as the index that dk.tid() gives"
     cx.type_error(node, f"an index must be an integer, not {t or describe(term)}", remedy)
 
 
@@ -105,7 +127,7 @@ def count_axes(view: View) -> str:
     return f"{len(view.spans)} {'axis' if len(view.spans) == 1 else 'axes'}"
 
 
-def subscript(cx: Context, view: View, entries: list[Term | ast.Slice], node: ast.Subscript) -> View:
+def subscript(cx: Context, view: View, entries: Sequence[Term | ast.Slice], node: ast.expr) -> View:
     """Index some or all remaining axes of a view."""
     if len(entries) > len(view.spans):
         axes = count_axes(view)
@@ -136,15 +158,17 @@ def fixed(cx: Context, view: View, entries: Sequence[Term], node: ast.AST) -> Vi
 def _fix(cx: Context, axis: Span, entry: Term, node: ast.AST) -> Fixed:
     index = integer_index(cx, entry, node).value
     nonneg = cx.is_nonneg(entry) or index in cx.nonneg or T.scalar_of(index.type).kind is T.Kind.UINT
-    if axis.start is None:
+    if axis.start is None and axis.through is None:
         return Fixed(index, not nonneg)
     index32 = cx.b.cast(index, T.INT32)
     if not nonneg:
         index32 = _wrapped(cx, index32, axis.length())
     if axis.step != 1:
         index32 = cx.b.mul(index32, cx.b.i32(axis.step))
-    out = cx.b.add(axis.start, index32)
+    out = index32 if axis.start is None else cx.b.add(axis.start, index32)
     cx.nonneg.add(out)
+    if axis.through is not None:
+        return Fixed(cx.b.one("load", axis.through, out, wrap=(False,)), True)
     return Fixed(out, False)
 
 
@@ -190,7 +214,7 @@ def _cut(cx: Context, axis: Span, entry: ast.Slice, node: ast.AST) -> Span:
     if axis.start is not None:
         offset = lo if axis.step == 1 else cx.b.mul(lo, cx.b.i32(axis.step))
         start, total = cx.b.add(axis.start, offset), step * axis.step
-    return Span(start, total, length)
+    return Span(start, total, length, to_end=axis.to_end and entry.upper is None, through=axis.through)
 
 
 def _constant_step(cx: Context, entry: ast.Slice) -> int:
@@ -198,7 +222,9 @@ def _constant_step(cx: Context, entry: ast.Slice) -> int:
         return 1
     term = cx.expr(entry.step)
     if not (isinstance(term, Const) and isinstance(term.value, int)) or term.value == 0:
-        cx.type_error(entry.step, "the step of a slice must be a constant integer, not 0")
+        cx.type_error(
+            entry.step, "the step of a slice must be a constant integer, not 0", "write a step such as 1 or 2"
+        )
     return int(term.value)
 
 
@@ -207,29 +233,55 @@ def _operands(cx: Context, view: View) -> tuple[list[Value], tuple[bool, ...]]:
     return [f.index for f in fixed], tuple(f.wrap for f in fixed)
 
 
+def check_null(cx: Context, view: View) -> None:
+    """Refuse to access a null array where nothing guards the access."""
+    if view.array.is_null and cx.b.region is cx.root:
+        raise KernelTypeError(
+            f"{view.base.name} is None in this launch, and its elements are accessed",
+            loc=cx.b.loc,
+            remedy=f"write if {view.base.name}: in front of what needs it, or pass an array",
+        )
+
+
 def load(cx: Context, view: View) -> Val:
     """Read the element that a fully indexed view denotes."""
+    if local.is_local(view):
+        return local.load(cx, view)
+    check_null(cx, view)
     indices, wrap = _operands(cx, view)
-    return Val(cx.b.one("load", view.base, *indices, wrap=wrap))
+    element = cx.b.one("load", view.base, *indices, wrap=wrap)
+    return Val(cx.b.cast(element, narrow.held(view.array.dtype)) if cx.dialect.narrow_elements else element)
 
 
 def store(cx: Context, view: View, term: Term, node: ast.AST) -> None:
     """Write the element that a fully indexed view denotes."""
+    check_null(cx, view)
     indices, wrap = _operands(cx, view)
     to = T.value_type(view.array.dtype)
     stored = coerce.convert(cx, term, to, node, f"an element of {view.base.name}")
+    if local.is_local(view):
+        local.store(cx, view, stored)
+        return
     cx.b.op("store", view.base, *indices, stored, wrap=wrap)
 
 
 def compare_exchange(cx: Context, view: View, pair: Value) -> Val:
     """Replace the integer that a fully indexed view denotes by the second of a pair if it is the first."""
+    if local.is_local(view):
+        return local.update(cx, "cas", view, pair)
+    check_null(cx, view)
     indices, wrap = _operands(cx, view)
     return Val(cx.b.one("atomic", view.base, *indices, pair, wrap=wrap, kind="cas"))
 
 
 def atomic(cx: Context, kind: str, view: View, term: Term, node: ast.AST) -> Val:
     """Combine a value with the element that a fully indexed view denotes; returns the old element."""
+    check_null(cx, view)
     indices, wrap = _operands(cx, view)
     to = T.value_type(view.array.dtype)
     operand = coerce.convert(cx, term, to, node, f"an element of {view.base.name}")
+    if kind in ("min", "max") and cx.dialect.nan is Nan.SKIPPED and T.scalar_of(to).is_float:
+        kind = f"f{kind}"
+    if local.is_local(view):
+        return local.update(cx, kind, view, operand)
     return Val(cx.b.one("atomic", view.base, *indices, operand, wrap=wrap, kind=kind))

@@ -1,11 +1,11 @@
 """Numbers made of literals alone: which type they get.
 
 While a kernel is lowered, a value that nothing but literals and integers has gone into has the type ``WEAK_FLOAT`` or
-``WEAK_INT`` (:mod:`terms`) and is cast where it meets a number of a type. In: a lowered body. Out: the same body, in
-place, without weak types: values that an operation, a branch or a loop makes one number are of one type, float64 if
-any of them is cast to float64 and float32 otherwise; integers have 64 bits if any is cast to such a type or does not
-fit in int32. So a literal in a float64 kernel has all its digits, whatever it went through on the way, and a float32
-kernel computes in float32.
+``WEAK_INT`` (:mod:`terms`) and is cast where it is combined with a number of a type. In: a lowered body. Out: the same
+body, in place, without weak types: values that an operation, a branch or a loop makes one number are of one type,
+float64 if any of them is cast to float64 and float32 otherwise; integers have 64 bits if any is cast to such a type or
+does not fit in int32. So a literal in a float64 kernel has all its digits, whatever it went through on the way, and a
+float32 kernel computes in float32.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from diffkern.errors import KernelTypeError, Loc
-from diffkern.frontend.terms import WEAK, WEAK_FLOAT
+from diffkern.frontend.terms import WEAK
 from diffkern.ir import types as T
 from diffkern.ir.clone import substitute
 from diffkern.ir.nodes import Op, Region, Value
 from diffkern.ir.views import For, If, While
 
-__all__ = ["fits", "settle"]
+__all__ = ["fits", "resolve_weak"]
 
 
 def fits(number: int, t: T.Scalar) -> bool:
@@ -29,7 +29,7 @@ def fits(number: int, t: T.Scalar) -> bool:
     return -(1 << (t.bits - 1)) <= number < 1 << (t.bits - 1)
 
 
-def settle(body: Region, *, wide: bool = False) -> None:
+def resolve_weak(body: Region, *, wide: bool = False) -> None:
     """Give every weak value of a lowered body its type; where nothing decides, of 64 bits if `wide`.
 
     Raises
@@ -46,8 +46,8 @@ def settle(body: Region, *, wide: bool = False) -> None:
             classes.unite([v for v in values if v.type in WEAK])
     demanded, numbers = _demands(ops, classes)
     types = {
-        v: _float(wide or classes.find(v) in demanded)
-        if v.type == WEAK_FLOAT
+        v: T.with_scalar(v.type, _float(wide or classes.find(v) in demanded))
+        if _is_float(v)
         else _integer(wide or classes.find(v) in demanded, numbers.get(classes.find(v), ()))
         for v in _values(ops)
         if v.type in WEAK
@@ -116,7 +116,7 @@ def _equal(op: Op) -> list[Sequence[Value]]:
 
 
 def _is_float(v: Value) -> bool:
-    return isinstance(v.type, T.Scalar) and v.type.is_float
+    return T.is_complex(v.type) or (isinstance(v.type, T.Scalar) and v.type.is_float)
 
 
 def _demands(ops: Iterable[Op], classes: _Classes) -> tuple[set[Value], dict[Value, list[tuple[int, Loc | None]]]]:
@@ -126,12 +126,15 @@ def _demands(ops: Iterable[Op], classes: _Classes) -> tuple[set[Value], dict[Val
     for op in ops:
         if op.name == "cast" and op.operands[0].type in WEAK:
             source, to = op.operands[0], op.result.type
-            alike = isinstance(to, T.Scalar) and to.bits == 64 and to.is_float == _is_float(source)
-            if alike:
+            if isinstance(to, (T.Scalar, T.Vec)) and _bits(to) == 64 and T.scalar_of(to).is_float == _is_float(source):
                 wide.add(classes.find(source))
         elif op.name == "const" and op.result.type in WEAK and not _is_float(op.result):
             numbers.setdefault(classes.find(op.result), []).append((int(op.attrs["value"]), op.loc))
     return wide, numbers
+
+
+def _bits(t: T.Element) -> int:
+    return T.scalar_of(t).bits
 
 
 def _float(wide: bool) -> T.Scalar:
@@ -156,7 +159,7 @@ def _retype(body: Region, ops: Iterable[Op]) -> None:
     """Let attributes name the types of the results, and remove casts from a type to itself."""
     same: dict[Value, Value] = {}
     for op in ops:
-        if op.name == "const" and op.attrs["type"] in WEAK:
+        if op.name in ("const", "construct") and op.attrs["type"] in WEAK:
             op.attrs = {**op.attrs, "type": op.result.type}
         elif op.name == "cast":
             op.attrs = {**op.attrs, "to": op.result.type}

@@ -10,6 +10,7 @@ import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from diffkern.callers import brief
 from diffkern.lang.dtypes import resolve_dtype
 from diffkern.runtime.array import array
 from diffkern.runtime.foreign import adopt_dlpack
@@ -49,6 +50,7 @@ def _jax(function: str) -> Callable[..., Any]:
     return found
 
 
+@brief
 def from_dlpack(source: Any, dtype: Any = None) -> array:
     """Return an array over the memory of another library's array, without a copy.
 
@@ -90,6 +92,7 @@ def to_dlpack(a: array) -> Any:
     return a.__dlpack__()
 
 
+@brief
 def from_torch(
     t: torch.Tensor,
     dtype: Any = None,
@@ -120,6 +123,7 @@ def from_torch(
     return made
 
 
+@brief
 def to_torch(a: array, requires_grad: bool | None = None) -> torch.Tensor:
     """Return a tensor over the memory of an array, without a copy; components are its last axes.
 
@@ -139,6 +143,7 @@ def to_torch(a: array, requires_grad: bool | None = None) -> torch.Tensor:
     return made
 
 
+@brief
 def torch_function(
     kernel: Kernel,
     num_outputs: int = 1,
@@ -292,6 +297,7 @@ def _call(name: str, argument: Any) -> Any:
     return function(argument)
 
 
+@brief
 def from_jax(a: Any, dtype: Any = None) -> array:
     """Return an array over the memory of one of JAX's, without a copy. It cannot be written to.
 
@@ -311,6 +317,7 @@ def from_jax(a: Any, dtype: Any = None) -> array:
     return made
 
 
+@brief
 def to_jax(a: array) -> Any:
     """Return one of JAX's arrays over the memory of an array, or a copy where JAX asks for one.
 
@@ -332,7 +339,7 @@ def dtype_from_jax(jax_dtype: Any) -> DType:
 
     Parameters
     ----------
-    jax_dtype : dtype
+    jax_dtype : numpy.dtype
         Such as ``jnp.float32``.
 
     Returns

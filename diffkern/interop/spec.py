@@ -15,13 +15,16 @@ import numpy as np
 
 from diffkern.errors import LaunchError
 from diffkern.ir.structs import Struct
-from diffkern.ir.types import Element
+from diffkern.ir.types import Element, is_complex
 from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.runtime.arguments import Parameter
-from diffkern.runtime.convert import MAX_NDIM
+from diffkern.runtime.convert import MAX_NDIM, component_shape
 from diffkern.runtime.extents import several
 
-__all__ = ["CallSpec", "Callee", "Shape"]
+__all__ = ["ONLY_INPUTS", "CallSpec", "Callee", "Shape"]
+
+ONLY_INPUTS = "pass the inputs and in-out arguments; the outputs are returned"
+"""What to do about a wrong number of arguments."""
 
 Shape = tuple[Any, ...]
 """Extents: integers, or the symbolic ones of a framework that traces."""
@@ -165,6 +168,12 @@ class CallSpec:
         assert not isinstance(annotation.dtype, Struct)
         return annotation.dtype
 
+    def complex_parameters(self) -> frozenset[int]:
+        """Return the parameters that are complex numbers or arrays of them."""
+        annotations = [p.annotation for p in self.kernel.parameters]
+        elements = [a.dtype if isinstance(a, ArrayAnnotation) else a for a in annotations]
+        return frozenset(k for k, element in enumerate(elements) if is_complex(element))
+
     def dims(self, shapes: Mapping[int, Shape], launch_dims: Shape | None = None) -> Shape:
         """Return the dimensions of the launch, from the shapes of the arrays that are passed, by parameter."""
         given = self.launch_dims if launch_dims is None else launch_dims
@@ -182,6 +191,7 @@ class CallSpec:
             shape = dims if given is None or k not in given else given[k]
             annotation = self.kernel.parameters[k].annotation
             assert isinstance(annotation, ArrayAnnotation)
+            shape = _of_elements(shape, annotation.ndim, component_shape(self.element(k)))
             if len(shape) != annotation.ndim:
                 name = self.kernel.parameters[k].name
                 raise self._error(
@@ -190,3 +200,8 @@ class CallSpec:
                 )
             found[k] = shape
         return found
+
+
+def _of_elements(shape: Shape, ndim: int, components: Shape) -> Shape:
+    """Return a shape without the axes of components, if it has them."""
+    return shape[:ndim] if components and len(shape) > ndim and shape[ndim:] == components else shape

@@ -17,6 +17,21 @@ from diffkern.ir.types import BOOL, INT32, Element, Mat, Scalar, Tile, Type, Vec
 from diffkern.ops.table import lookup
 
 
+class _At:
+    """A block whose ops have a position: one stands around nearly every op, so this is no generator."""
+
+    __slots__ = ("_builder", "_loc")
+
+    def __init__(self, builder: Builder, loc: Loc | None) -> None:
+        self._builder, self._loc = builder, loc
+
+    def __enter__(self) -> None:
+        self._builder.loc, self._loc = self._loc, self._builder.loc
+
+    def __exit__(self, *raised: object) -> None:
+        self._builder.loc = self._loc
+
+
 class Builder:
     """Appends ops to :attr:`region`.
 
@@ -44,14 +59,9 @@ class Builder:
         finally:
             self.region = outer
 
-    @contextlib.contextmanager
-    def at(self, loc: Loc | None) -> Iterator[None]:
+    def at(self, loc: Loc | None) -> _At:
         """Give new ops another source position for the duration of a ``with`` block."""
-        outer, self.loc = self.loc, loc
-        try:
-            yield
-        finally:
-            self.loc = outer
+        return _At(self, loc)
 
     def op(
         self,
@@ -73,8 +83,9 @@ class Builder:
             raise ValueError(f"{name} takes {row.arity} operands, not {len(operands)}")
         row.check_attrs(attrs)
         types = row.infer([v.type for v in operands], attrs)
-        hints = list(names) + [""] * (len(types) - len(names))
-        results = tuple(Value(t, hint) for t, hint in zip(types, hints, strict=True))
+        results = tuple(map(Value, types))
+        for result, hint in zip(results, names, strict=False):
+            result.name = hint
         self.region.ops.append(Op(name, tuple(operands), results, attrs, tuple(regions), self.loc))
         return results
 

@@ -77,7 +77,8 @@ def substitute(region: Region, mapping: dict[Value, Value]) -> None:
     if not mapping:
         return
     for op in walk(region):
-        op.operands = tuple(resolve(v) for v in op.operands)
+        if not mapping.keys().isdisjoint(op.operands):
+            op.operands = tuple(map(resolve, op.operands))
         for sub in op.regions:
             sub.yields = tuple(resolve(v) for v in sub.yields)
     region.yields = tuple(resolve(v) for v in region.yields)

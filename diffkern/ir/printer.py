@@ -5,6 +5,7 @@ The text is deterministic: values are numbered in program order and carry the us
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from diffkern.ir.nodes import Function, Op, Region, Value
@@ -12,7 +13,8 @@ from diffkern.ir.types import Stack
 
 
 class _Printer:
-    def __init__(self) -> None:
+    def __init__(self, note: Callable[[Value], str]) -> None:
+        self.note = note
         self.lines: list[str] = []
         self.names: dict[Value, str] = {}
         self.taken: set[str] = set()
@@ -25,7 +27,7 @@ class _Printer:
             name = f"{base}.{n}"
         self.taken.add(name)
         self.names[v] = f"%{name}"
-        return f"%{name}: {v.type}"
+        return f"%{name}: {v.type}{self.note(v)}"
 
     def use(self, v: Value) -> str:
         return self.names.get(v, f"<undefined {v!r}>")
@@ -61,13 +63,20 @@ class _Printer:
             self.lines.append(f"{pad}{out} = {head}{line}" if out else f"{pad}{head}{line}")
             return
         self.lines.append(f"{pad}{head} {{{line}")
-        labels = {"if": ("then", "else"), "for": ("body",), "while": ("cond", "body")}[op.name]
+        labels = _labels(op)
         for label, sub in zip(labels, op.regions, strict=True):
             params = ", ".join(map(self.define, sub.params))
             self.lines.append(f"{pad}  {label}({params}):" if params else f"{pad}  {label}:")
             self.region(sub, depth + 2)
         out = ", ".join(map(self.define, op.results))
         self.lines.append(f"{pad}}}" + (f" -> {out}" if out else ""))
+
+
+def _labels(op: Op) -> tuple[str, ...]:
+    """The names of an op's regions."""
+    if op.name == "ruled":
+        return tuple(name for name, there in op.attrs.items() if name != "results" and there)
+    return {"if": ("then", "else"), "for": ("body",), "while": ("cond", "body")}[op.name]
 
 
 def _attr(value: Any) -> str:
@@ -78,9 +87,9 @@ def _attr(value: Any) -> str:
     return str(value)
 
 
-def to_text(fn: Function) -> str:
-    """The function as text, ending in a newline."""
-    p = _Printer()
+def to_text(fn: Function, note: Callable[[Value], str] = lambda v: "") -> str:
+    """The function as text, ending in a newline; ``note`` is what stands behind the type of a value."""
+    p = _Printer(note)
     params = ", ".join(map(p.define, fn.params))
     p.lines.append(f"kernel {fn.name}({params}) tid={fn.tid_arity} {{")
     p.region(fn.body, 1)

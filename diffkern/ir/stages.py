@@ -17,6 +17,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from diffkern.ir.types import Array, Buffer, Mat, Scalar, Stack, Tile, Type, Vec
+from diffkern.ops.output import REPORTS
 from diffkern.ops.row import Diff
 from diffkern.ops.table import all_ops
 
@@ -115,21 +116,26 @@ STAGED_MARKS = frozenset({"guarded", "replay", "ahead", "reassoc", "rolled"})
 STAGED_FACTS = frozenset({"updates", "threads", "unfused", "tiled", "dynamic_shared"})
 """Fields of a function by which passes tell later ones something."""
 
-_TILES, _COMPOSITES, _STACKS = _family("tile"), _family("composite"), _family("stack")
+_TILES, _COMPOSITES, _STACKS, _RULES = map(_family, ("tile", "composite", "stack", "rule"))
 _INTERNAL = frozenset(row.name for row in all_ops().values() if row.diff is Diff.INTERNAL)
 _WORK_OF_BLOCKS = frozenset({"block_thread", "barrier", "lane_left", "aligned"})
+_LOOP_STACKS = _STACKS | {"next_checkpoint"}
+_OF_THREADS = frozenset({"buffer_new", "buffer_get", "buffer_set"})
 _WHOLE = frozenset({"construct", "extract"})
 
 WRITTEN = Stage(
     "written",
-    "what the kernel says, typed; `a[i] += v` is a load, an operation and a store, noted beside the function",
-    ops=frozenset(all_ops()) - _INTERNAL,
-    types=frozenset({Scalar, Vec, Mat, Array, Tile}),
+    "what the kernel says, typed; `a[i] += v` is a load, an operation and a store, noted beside the function; loop "
+    "stacks are of derivatives that it calls",
+    ops=frozenset(all_ops()) - _INTERNAL | _LOOP_STACKS,
+    types=frozenset({Scalar, Vec, Mat, Array, Tile, Stack}),
     facts=frozenset({"updates"}),
 )
 PRIMAL = WRITTEN.then(
     "primal",
-    "updates of elements that threads share are atomic, all others plain; barriers are reached by whole blocks",
+    "updates of elements that threads share are atomic, all others plain; barriers are reached by whole blocks; a "
+    "factor of a tangent that may not be finite is marked",
+    marks=("guarded",),
     facts=("threads", "unfused"),
     done=("updates",),
 )
@@ -142,14 +148,15 @@ NORMAL = PRIMAL.then(
 ADJOINT = NORMAL.then(
     "adjoint",
     "the primal's replay and the reverse sweep, with loop stacks; every accumulation is plain",
-    ops=_STACKS | {"accumulate", "tile_accumulate", "tile_scatter", "tile_add_at", "next_checkpoint"},
-    types=(Stack,),
+    ops={"accumulate", "tile_accumulate", "tile_scatter"},
+    gone=_RULES | REPORTS,
     marks=("replay",),
     modes=("plain",),
 )
 PROGRAM = ADJOINT.then(
     "program",
     "what is printed and what a target takes, forward or adjoint: how each accumulation is made is decided",
+    ops=REPORTS,
     modes=("atomic", "reduce"),
 )
 LOOPS = PROGRAM.then(
@@ -168,21 +175,24 @@ SERIAL = LOOPS.then(
 )
 CPU = SERIAL.then(
     "cpu",
-    "arithmetic is of scalars; vectors and matrices are only put together and taken apart",
+    "arithmetic is of scalars; vectors and matrices are only composed and decomposed",
+    ops=("array_at",),
     gone=_COMPOSITES - _WHOLE,
 )
 BLOCKS = PROGRAM.then(
     "blocks",
     "tiles are shared arrays, their operations the work of a block's threads, with barriers",
-    ops=("buffer_product", "lane_left", "aligned"),
+    ops=("buffer_product", "lane_left", "aligned", *_OF_THREADS),
     gone=_TILES,
+    types=(Buffer,),
     without=(Tile,),
-    marks=("reassoc", "ahead"),
+    marks=("reassoc", "ahead", "rolled"),
     facts=("tiled", "dynamic_shared"),
 )
 CUDA = BLOCKS.then(
     "cuda",
-    "arithmetic is of scalars, and no operation is dead; vectors and matrices are only put together and taken apart",
+    "arithmetic is of scalars, and no operation is dead; vectors and matrices are only composed and decomposed",
+    ops=("array_at",),
     gone=_COMPOSITES - _WHOLE,
 )
 

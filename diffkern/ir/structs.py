@@ -15,15 +15,20 @@ from diffkern.ir import types as T
 
 __all__ = [
     "Argument",
+    "IndexedArray",
     "Leaf",
     "Stored",
     "Struct",
     "StructArray",
     "carries_gradient",
     "declared",
+    "descriptor",
     "flatten",
     "holds_arrays",
+    "holds_memory",
+    "is_null",
     "leaves",
+    "null_of",
 ]
 
 
@@ -59,9 +64,22 @@ class StructArray:
         return f"array{self.ndim}d<{self.dtype},{self.layout}>"
 
 
+@dataclass(frozen=True, slots=True)
+class IndexedArray:
+    """An array seen through index arrays: its own layout, and for each axis that of the index array, "" without one."""
+
+    dtype: T.Element
+    ndim: int
+    layout: str
+    indices: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"indexedarray{self.ndim}d<{self.dtype},{self.layout},{'.'.join(self.indices)}>"
+
+
 FieldType: TypeAlias = T.Scalar | T.Vec | T.Mat | T.Array | Struct | StructArray
 Stored: TypeAlias = T.Scalar | T.Vec | T.Mat | Struct
-Argument: TypeAlias = T.Scalar | T.Vec | T.Mat | T.Array | T.Stack | Struct | StructArray
+Argument: TypeAlias = T.Scalar | T.Vec | T.Mat | T.Array | T.Stack | Struct | StructArray | IndexedArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,20 +110,49 @@ def leaves(t: Argument) -> Iterator[tuple[tuple[str, ...], T.Type]]:
                 yield (name, *path), T.value_type(leaf) if isinstance(leaf, (T.Scalar, T.Vec, T.Mat)) else leaf
     elif isinstance(t, StructArray):
         for path, element in _elements(t.dtype):
-            yield path, T.Array(element, t.ndim, "A")
+            is_null = t.layout == T.NULL
+            if isinstance(element, T.Array):
+                layout = T.NULL if is_null else f"{T.POINTING}{t.ndim}"
+                yield path, T.Array(element.dtype, t.ndim + element.ndim, layout)
+            else:
+                yield path, T.Array(element, t.ndim, "A" if not is_null else T.NULL)
+    elif isinstance(t, IndexedArray):
+        yield ("data",), T.Array(t.dtype, t.ndim, t.layout)
+        for axis, layout in enumerate(t.indices):
+            if layout:
+                yield (f"indices{axis}",), T.Array(T.INT32, 1, layout)
     else:
         yield (), t
 
 
-def _elements(struct: Struct) -> Iterator[tuple[tuple[str, ...], T.Element]]:
+def _elements(struct: Struct) -> Iterator[tuple[tuple[str, ...], T.Element | T.Array]]:
     for name, t in struct.fields:
         if isinstance(t, Struct):
             for path, element in _elements(t):
                 yield (name, *path), element
         elif isinstance(t, (T.Array, StructArray)):
-            raise TypeError(f"{struct.name} has the array field {name!r}, so it cannot be the element of an array")
+            descriptor(struct, name, t)  # refuses what there is no descriptor of
+            assert isinstance(t, T.Array)
+            yield (name,), t
         else:
             yield (name,), t
+
+
+def descriptor(struct: Struct, name: str, t: T.Array | StructArray) -> T.Vec:
+    """What an element of an array holds for an array field: address, extents in elements, strides in bytes.
+
+    Raises
+    ------
+    TypeError
+        If it is an array of structs, or of elements of 16 bits.
+    """
+    if isinstance(t, StructArray) or T.scalar_of(t.dtype) in T.STORAGE_ONLY:
+        element = t.dtype.name if isinstance(t.dtype, Struct) else t.dtype
+        raise TypeError(
+            f"{struct.name} has the array field {name!r} of {element}, so it cannot be the element of an array; "
+            "fields that are arrays of other numbers, vectors and matrices may be"
+        )
+    return T.Vec(T.UINT64, 1 + 2 * t.ndim)
 
 
 def flatten(names: Sequence[str], types: Sequence[Argument]) -> list[Leaf]:
@@ -123,19 +170,37 @@ def declared(t: Argument) -> Argument:
         return Struct(t.name, tuple((name, _declared_field(inner)) for name, inner in t.fields))
     if isinstance(t, StructArray):
         return StructArray(t.dtype, t.ndim)
-    return T.Array(t.dtype, t.ndim) if isinstance(t, T.Array) else t
+    return T.Array(t.dtype, t.ndim) if isinstance(t, (T.Array, IndexedArray)) else t
 
 
 def _declared_field(t: FieldType) -> FieldType:
     out = declared(t)
-    assert not isinstance(out, T.Stack)
+    assert not isinstance(out, (T.Stack, IndexedArray))
     return out
 
 
+def null_of(t: T.Array | StructArray) -> T.Array | StructArray:
+    """The type of None in the place of an array."""
+    return type(t)(t.dtype, t.ndim, T.NULL)  # type: ignore[arg-type]
+
+
+def is_null(t: Argument) -> bool:
+    """Whether an argument is None in the place of an array."""
+    return isinstance(t, (T.Array, StructArray)) and t.layout == T.NULL
+
+
 def holds_arrays(struct: Struct) -> bool:
-    """Whether a field is an array, so that the struct cannot be the element of one."""
+    """Whether a field is an array."""
     return any(
         isinstance(t, (T.Array, StructArray)) or (isinstance(t, Struct) and holds_arrays(t)) for _, t in struct.fields
+    )
+
+
+def holds_memory(struct: Struct) -> bool:
+    """Whether a field is an array that is not null."""
+    return any(
+        (isinstance(t, (T.Array, StructArray)) and not is_null(t)) or (isinstance(t, Struct) and holds_memory(t))
+        for _, t in struct.fields
     )
 
 

@@ -30,6 +30,9 @@ class Scalar:
     kind: Kind
     bits: int
 
+    def __hash__(self) -> int:
+        return hash(self.name)
+
     def __str__(self) -> str:
         return self.name
 
@@ -71,15 +74,31 @@ SCALARS: dict[str, Scalar] = {
 STORAGE_ONLY = frozenset({FLOAT16, BFLOAT16})
 
 
+class Role(enum.Enum):
+    """What the numbers of a vector stand for: operators, constructors and attributes depend on it, no pass does."""
+
+    VECTOR = "vec"
+    QUATERNION = "quat"
+    TRANSFORM = "transform"
+    COMPLEX = "complex"
+
+
 @dataclass(frozen=True, slots=True)
 class Vec:
-    """A column of ``length`` scalars, one SSA value until a target takes it apart."""
+    """A column of ``length`` scalars, one SSA value until it is decomposed for a target.
+
+    A quaternion has four, (x, y, z, w), a transform seven: a translation and a quaternion. A complex number has two:
+    its real and its imaginary part.
+    """
 
     dtype: Scalar
     length: int
+    role: Role = Role.VECTOR
 
     def __str__(self) -> str:
-        return f"vec{self.length}<{self.dtype}>"
+        if self.role is Role.COMPLEX and self.dtype in (FLOAT32, FLOAT64):
+            return f"complex{2 * self.dtype.bits}"
+        return f"vec{self.length}<{self.dtype}>" if self.role is Role.VECTOR else f"{self.role.value}<{self.dtype}>"
 
     @property
     def size(self) -> int:
@@ -118,6 +137,26 @@ class Mat:
         return self.size * self.dtype.itemsize
 
 
+def quaternion(dtype: Scalar) -> Vec:
+    """The type of quaternions over a scalar type."""
+    return Vec(dtype, 4, Role.QUATERNION)
+
+
+def transform(dtype: Scalar) -> Vec:
+    """The type of transforms over a scalar type."""
+    return Vec(dtype, 7, Role.TRANSFORM)
+
+
+def complex_number(dtype: Scalar) -> Vec:
+    """The type of complex numbers whose parts are of a scalar type."""
+    return Vec(dtype, 2, Role.COMPLEX)
+
+
+def is_complex(t: object) -> bool:
+    """Whether this is a type of complex numbers."""
+    return isinstance(t, Vec) and t.role is Role.COMPLEX
+
+
 Composite: TypeAlias = Vec | Mat
 Element: TypeAlias = Scalar | Vec | Mat
 
@@ -125,13 +164,24 @@ Element: TypeAlias = Scalar | Vec | Mat
 SHARED = "S"
 """The layout of arrays that the threads of a block share."""
 
+OWN = "T"
+"""The layout of arrays of one thread while the frontend is at work: in the IR they are tiles."""
+
+NULL = "N"
+POINTING = "P"
+HELD = "H"
+"""The layout of parameters for which None is passed: arrays without memory, whose extents are 0."""
+
 
 @dataclass(frozen=True, slots=True)
 class Array:
     """An array parameter: elements of ``dtype`` along ``ndim`` axes.
 
     ``layout`` is ``"C"`` (C-contiguous: addresses follow from the shape) or ``"A"`` (any byte strides). An array that
-    the threads of a block share has layout ``"S"``; it is no parameter but made by an op that knows its shape.
+    the threads of a block share has layout ``"S"``; it is no parameter but made by an op that knows its shape. Layout
+    ``"N"`` means that None is passed. ``"P1"``: elements along the first axis hold descriptors of arrays, and the other
+    axes are theirs, so that their extents may differ; ``"P2"`` to ``"P4"`` alike. Layout ``"H"`` is that of an array
+    which an op finds by such a descriptor.
     """
 
     dtype: Element
@@ -140,6 +190,23 @@ class Array:
 
     def __str__(self) -> str:
         return f"array{self.ndim}d<{self.dtype},{self.layout}>"
+
+    @property
+    def is_null(self) -> bool:
+        """Whether None is passed for it."""
+        return self.layout == NULL
+
+    @property
+    def outer(self) -> int:
+        """The axes whose elements hold descriptors of arrays; 0 for an array of numbers."""
+        return int(self.layout[1:]) if self.layout[0] == POINTING else 0
+
+    @property
+    def held(self) -> Array:
+        """The array as it lies in memory: of descriptors, if its elements hold them."""
+        if not self.outer:
+            return self
+        return Array(Vec(UINT64, 1 + 2 * (self.ndim - self.outer)), self.outer, "A")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,14 +225,17 @@ class Stack:
 class Tile:
     """A block of elements that one block of threads works on together, a single SSA value with a shape known now.
 
+    ``own``: it is an array of one thread, whatever the others do.
+
     ``dtype`` is what is stored, as in an array: elements of float16 and bfloat16 tiles are computed with in float32.
     """
 
     dtype: Element
     shape: tuple[int, ...]
+    own: bool = False
 
     def __str__(self) -> str:
-        return f"tile<{self.dtype}, {'x'.join(map(str, self.shape))}>"
+        return f"{'own_' * self.own}tile<{self.dtype}, {'x'.join(map(str, self.shape))}>"
 
     @property
     def size(self) -> int:
@@ -184,7 +254,7 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Memory of one thread for ``size`` elements: what a tile becomes when it is taken apart for a target."""
+    """Memory of one thread for ``size`` elements: to which a tile is lowered for a target."""
 
     dtype: Element
     size: int
@@ -199,7 +269,7 @@ class Buffer:
 
 
 StackField: TypeAlias = Scalar | Vec | Mat | Tile
-"""What a loop keeps of each carried value; tiles are taken apart for a target, and are no fields of stacks then."""
+"""What a loop keeps of each carried value; tiles are lowered for a target, and are no fields of stacks then."""
 
 Type: TypeAlias = Scalar | Vec | Mat | Array | Stack | Tile | Buffer
 
@@ -217,11 +287,7 @@ def scalar_of(t: Type) -> Scalar:
 
 def value_type(t: Element) -> Element:
     """The type an element has once it is loaded: float16 and bfloat16 widen to float32, the rest stays."""
-    if isinstance(t, Vec):
-        return Vec(FLOAT32, t.length) if t.dtype in STORAGE_ONLY else t
-    if isinstance(t, Mat):
-        return Mat(FLOAT32, t.rows, t.cols) if t.dtype in STORAGE_ONLY else t
-    return FLOAT32 if t in STORAGE_ONLY else t
+    return with_scalar(t, FLOAT32) if scalar_of(t) in STORAGE_ONLY else t
 
 
 def is_differentiable(t: Type) -> bool:
@@ -237,10 +303,13 @@ def is_shared(t: Type) -> bool:
 def with_scalar(t: Element, scalar: Scalar) -> Element:
     """The same shape of element over another scalar type."""
     if isinstance(t, Vec):
-        return Vec(scalar, t.length)
+        return Vec(scalar, t.length, t.role)
     if isinstance(t, Mat):
         return Mat(scalar, t.rows, t.cols)
     return scalar
+
+
+_COMPLEX = {str(t): t for t in (complex_number(FLOAT32), complex_number(FLOAT64))}
 
 
 @functools.cache
@@ -250,7 +319,7 @@ def parse_type(spelling: str) -> Array | Element:
     Raises
     ------
     ValueError
-        If no such type is spelled like that.
+        If there is no such type.
     """
     head, _, inside = spelling.removesuffix(">").partition("<")
     try:
@@ -259,6 +328,12 @@ def parse_type(spelling: str) -> Array | Element:
             element = parse_type(dtype)
             if not isinstance(element, Array):
                 return Array(element, int(head[5:-1]), layout)
+        if head in _COMPLEX:
+            return _COMPLEX[head]
+        if head == "quat":
+            return quaternion(SCALARS[inside])
+        if head == "transform":
+            return transform(SCALARS[inside])
         if head.startswith("vec"):
             return Vec(SCALARS[inside], int(head[3:]))
         if head.startswith("mat"):

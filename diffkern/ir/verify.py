@@ -103,6 +103,10 @@ class _Verifier:
             ok = params == [(op.operands[0].type, *results)] and yields == [results]
         elif op.name == "while":
             ok = params == [results, results] and yields == [(BOOL,), results]
+        elif op.name == "ruled":
+            inputs = tuple(v.type for v in op.operands[op.attrs["results"] :])
+            shapes = [(results, inputs)] * op.attrs["derivative"] + [((), results)] * op.attrs["replayed"]
+            ok = list(zip(params, yields, strict=True)) == shapes
         else:
             ok = not op.regions
         if not ok:

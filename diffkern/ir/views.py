@@ -6,12 +6,12 @@ A view holds nothing but its op: it costs one small object, and what changes in 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from diffkern.ir.nodes import Op, Region, Value
+from diffkern.ir.nodes import Op, Region, Value, walk
 from diffkern.ops.memory import LOADS
 
-__all__ = ["Access", "For", "If", "Loop", "Part", "Slot", "While", "control", "is_loop", "loop"]
+__all__ = ["Access", "For", "If", "Loop", "Part", "Ruled", "Slot", "While", "control", "deciding", "is_loop", "loop"]
 
 
 class _View:
@@ -169,6 +169,38 @@ class While(_Loop):
 Loop: TypeAlias = For | While
 
 
+class Ruled(_View):
+    """A call of a func with rules of its own."""
+
+    __slots__ = ()
+
+    @property
+    def returned(self) -> tuple[Value, ...]:
+        """What the func itself returns, one for each result."""
+        return self.op.operands[: self.op.attrs["results"]]
+
+    @property
+    def inputs(self) -> tuple[Value, ...]:
+        """The arguments by value, whose cotangents the derivative yields."""
+        return self.op.operands[self.op.attrs["results"] :]
+
+    @property
+    def derivative(self) -> Region | None:
+        """From a cotangent for each result to those of the inputs."""
+        return self.op.regions[0] if self.op.attrs["derivative"] else None
+
+    @property
+    def replay(self) -> Region | None:
+        """What yields the results in a replay."""
+        return self.op.regions[-1] if self.op.attrs["replayed"] else None
+
+    @property
+    def arrays(self) -> list[Value]:
+        """The arrays whose cotangents the derivative reads or writes."""
+        found = walk(self.derivative) if self.derivative is not None else ()
+        return [op.operands[0] for op in found if op.name == "cotangent_array"]
+
+
 def is_loop(op: Op) -> bool:
     """Whether an op is a ``for`` or a ``while``."""
     return op.name in ("for", "while")
@@ -184,6 +216,11 @@ def control(op: Op) -> If | For | While:
     return If(op) if op.name == "if" else loop(op)
 
 
+def deciding(op: Op) -> tuple[Value, ...]:
+    """The values that decide which way a thread takes through the regions of an op."""
+    return () if op.name == "ruled" else control(op).deciding
+
+
 class Access(_View):
     """A load, store, atomic update or accumulation, of an element or a tile."""
 
@@ -196,7 +233,18 @@ class Access(_View):
     @property
     def index(self) -> tuple[Value, ...]:
         """One integer per axis; of a tile, where it begins."""
+        found = self.op.operands[1:] if self.op.name in LOADS else self.op.operands[1:-1]
+        return found[:-1] if "along" in self.op.attrs else found
+
+    @property
+    def places(self) -> tuple[Value, ...]:
+        """The index, and the tile by which elements are found along an axis, if there is one."""
         return self.op.operands[1:] if self.op.name in LOADS else self.op.operands[1:-1]
+
+    @property
+    def along(self) -> dict[str, Any]:
+        """The axis along which elements are found by the elements of a tile, as an attribute of the op."""
+        return {"along": self.op.attrs["along"]} if "along" in self.op.attrs else {}
 
     @property
     def value(self) -> Value:

@@ -22,13 +22,14 @@ from diffkern.lang.dtypes import (
     COMPOSITES,
     SCALARS,
     CompositeType,
-    CompositeValue,
     DType,
+    composite_type,
     element_of_value,
     resolve_dtype,
 )
 from diffkern.lang.func import Func, constant, func
 from diffkern.lang.structs import Constant, Definition, definition_of, resolve_type
+from diffkern.lang.values import CompositeValue
 
 __all__ = [
     "ANY",
@@ -46,6 +47,7 @@ __all__ = [
     "array3d",
     "array4d",
     "array_annotation",
+    "composite_type",
     "constant",
     "definition_of",
     "element_of_value",
@@ -76,9 +78,8 @@ _CONSTANTS: Final[Mapping[str, float]] = {
 
 
 def public_names() -> dict[str, object]:
-    """Everything of the kernel language that ``diffkern`` exports but its built-in functions, by public name."""
+    """What ``diffkern`` exports of the kernel language besides built-in functions and :data:`COMPOSITES`, by name."""
     names: dict[str, object] = {**SCALARS, "bool_": SCALARS["bool"]}
-    names.update(COMPOSITES)
     names.update(_CONSTANTS)
     names.update(
         ANY=ANY, array1d=array1d, array2d=array2d, array3d=array3d, array4d=array4d, constant=constant, func=func

@@ -6,23 +6,29 @@ takes. The array class itself belongs to the run time, which returns the same an
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, get_args
+from typing import Any, ClassVar, Final, get_args
 
-from diffkern.ir.structs import Stored, StructArray
+from diffkern.callers import Entrance
+from diffkern.errors import KernelTypeError
+from diffkern.ir.structs import IndexedArray, Stored, StructArray
 from diffkern.ir.types import Array
+from diffkern.lang.patterns import Pattern, pattern_of
 from diffkern.lang.structs import resolve_type
 
 __all__ = [
     "ANY",
     "ArrayAnnotation",
     "ArrayOf",
+    "TileAnnotation",
     "array1d",
     "array2d",
     "array3d",
     "array4d",
     "array_annotation",
     "subscripted",
+    "tile_annotation",
 ]
 
 MAX_NDIM: Final = 4
@@ -41,22 +47,74 @@ class _Any:
 ANY: Final = _Any()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ArrayAnnotation:
-    """An array parameter: its element type (None: any) and its number of axes.
+    """An array parameter: its element type (None: any, or any of some kinds) and its number of axes.
 
-    The layout is not part of it: it comes from the array that is passed.
+    ``indexed``: it is seen through index arrays. The layout is not part of it: it comes from the array that is passed.
     """
 
     dtype: Stored | None
     ndim: int = 1
+    kinds: Pattern | None = None
+    indexed: bool = False
 
     def __str__(self) -> str:
-        return f"array{self.ndim}d<{self.dtype if self.dtype is not None else 'any'}>"
+        dtype = self.dtype if self.dtype is not None else self.kinds or "any"
+        return f"{'indexed' * self.indexed}array{self.ndim}d<{dtype}>"
 
-    def accepts(self, t: Array | StructArray) -> bool:
+    def takes(self, dtype: Stored) -> bool:
+        """Whether elements of this type are of a kind that fits."""
+        return self.kinds is None or self.kinds.accepts(dtype)
+
+    def __repr__(self) -> str:
+        return f"array{self.ndim}d[{self.dtype if self.dtype is not None else 'Any'}]"
+
+    def accepts(self, t: Array | StructArray | IndexedArray) -> bool:
         """Whether an array of this type may be passed."""
-        return t.ndim == self.ndim and (self.dtype is None or self.dtype == t.dtype)
+        if isinstance(t, IndexedArray) is not self.indexed:
+            return False
+        return t.ndim == self.ndim and (self.dtype is None or self.dtype == t.dtype) and self.takes(t.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class TileAnnotation:
+    """A tile as the parameter of a func: its element type (None: any) and its shape (None: any, -1: any extent)."""
+
+    dtype: Stored | None = None
+    shape: tuple[int, ...] | None = None
+
+    def __str__(self) -> str:
+        extents = "" if self.shape is None else ", " + "x".join("?" if n == -1 else str(n) for n in self.shape)
+        return f"tile<{self.dtype if self.dtype is not None else 'any'}{extents}>"
+
+    def accepts(self, t: Any) -> bool:
+        """Whether a tile of this type may be passed."""
+        if self.dtype is not None and t.dtype != self.dtype:
+            return False
+        return self.shape is None or (
+            len(t.shape) == len(self.shape) and all(n in (-1, m) for n, m in zip(self.shape, t.shape, strict=True))
+        )
+
+
+def tile_annotation(item: Any) -> TileAnnotation:
+    """Describe the tile that ``dk.tile[item]`` stands for as the parameter of a func.
+
+    Parameters
+    ----------
+    item
+        An element type, or one followed by the extents: numbers, ``Literal[n]``, one tuple, or -1 for any.
+    """
+    dtype, *extents = item if isinstance(item, tuple) else (item,)
+    if len(extents) == 1 and isinstance(extents[0], tuple):
+        extents = list(extents[0])
+    shape = tuple(values[0] if (values := get_args(n)) else n for n in extents)
+    if not all(type(n) is int and (n > 0 or n == -1) for n in shape):
+        raise KernelTypeError(
+            f"dk.tile[...] takes an element type and extents, not {item!r}",
+            remedy="write dk.tile[float, 8, 8], or dk.tile[float] for any shape",
+        )
+    return TileAnnotation(None if dtype is ANY or dtype is Any else resolve_type(dtype), shape or None)
 
 
 def array_annotation(dtype: Any = ANY, ndim: int = 1) -> ArrayAnnotation:
@@ -65,17 +123,28 @@ def array_annotation(dtype: Any = ANY, ndim: int = 1) -> ArrayAnnotation:
     Parameters
     ----------
     dtype
-        Anything :func:`~diffkern.lang.dtypes.resolve_dtype` accepts, a struct class, or ``dk.ANY``.
+        Anything :func:`~diffkern.lang.dtypes.resolve_dtype` accepts, a struct class, a type variable, or ``dk.ANY``.
     ndim : int
         Number of axes, 1 to 4.
     """
     if not isinstance(ndim, int) or not 1 <= ndim <= MAX_NDIM:
-        raise TypeError(f"an array has 1 to {MAX_NDIM} axes, not ndim={ndim!r}")
-    return ArrayAnnotation(None if dtype is ANY or dtype is Any else resolve_type(dtype), ndim)
+        raise KernelTypeError(
+            f"an array has 1 to {MAX_NDIM} axes, not ndim={ndim!r}",
+            remedy=f"write ndim=1 to ndim={MAX_NDIM}, or join two axes of the array with reshape",
+        )
+    kinds = pattern_of(dtype)
+    if kinds is not None:
+        return ArrayAnnotation(None, ndim, kinds)
+    try:
+        return ArrayAnnotation(None if dtype is ANY or dtype is Any else resolve_type(dtype), ndim)
+    except TypeError as error:
+        raise KernelTypeError(
+            str(error), remedy="write dtype=float, another number's type, dk.vec3 or its like, or a struct"
+        ) from None
 
 
 class ArrayOf:
-    """Annotations of arrays with a number of axes: ``dk.array2d(dtype=float)`` or ``dk.array2d[float]``.
+    """Arrays with a number of axes: as annotations ``dk.array2d(dtype=float)`` or ``dk.array2d[float]``, or with data.
 
     Parameters
     ----------
@@ -85,17 +154,46 @@ class ArrayOf:
 
     __slots__ = ("ndim",)
 
+    make: ClassVar[Callable[..., Any]]
+    """What makes an array of data: set by the run time."""
+
     def __init__(self, ndim: int) -> None:
         self.ndim: Final = ndim
 
-    def __call__(self, dtype: Any = ANY) -> ArrayAnnotation:
-        return array_annotation(dtype, self.ndim)
+    def __call__(self, data: Any = None, dtype: Any = ANY, **options: Any) -> Any:
+        """Describe an array parameter, or make an array as ``dk.array`` does.
+
+        Parameters
+        ----------
+        data : optional
+            Data of an array; without it and other options it is an annotation.
+        dtype : optional
+            The element type, which may stand in the place of the data.
+        **options
+            What else ``dk.array`` takes.
+        """
+        if data is not None and dtype is ANY and not options and _is_type(data):
+            return array_annotation(data, self.ndim)
+        if data is None and not options:
+            with Entrance("dk.array", dtype):
+                return array_annotation(dtype, self.ndim)
+        given = {} if dtype is ANY else {"dtype": dtype}
+        return ArrayOf.make(data, **given, ndim=self.ndim, **options)
 
     def __getitem__(self, dtype: Any) -> ArrayAnnotation:
-        return array_annotation(dtype, self.ndim)
+        with Entrance("dk.array", dtype):
+            return array_annotation(dtype, self.ndim)
 
     def __repr__(self) -> str:
         return f"dk.array{self.ndim}d"
+
+
+def _is_type(obj: Any) -> bool:
+    try:
+        resolve_type(obj)
+    except TypeError:
+        return obj is Any
+    return True
 
 
 array1d: Final = ArrayOf(1)
@@ -115,7 +213,10 @@ def subscripted(item: Any) -> ArrayAnnotation:
     if not isinstance(item, tuple):
         return array_annotation(item)
     if len(item) != 2:
-        raise TypeError(f"dk.array[...] takes an element type and a number of axes, not {len(item)} things")
+        raise KernelTypeError(
+            f"dk.array[...] takes an element type and a number of axes, not {len(item)} things",
+            remedy="write dk.array[float], or dk.array[float, Literal[2]] for two axes",
+        )
     dtype, axes = item
     values = get_args(axes)  # those of Literal[n]
     return array_annotation(dtype, values[0] if values else axes)

@@ -1,19 +1,20 @@
 """What programs of other compilers call: funcs, their derivatives, and single threads of kernels.
 
 In: a func or a kernel. Out: a :class:`Called` for each form in which it may be called from a program that is no kernel.
-Called from Python it is evaluated on the host; numba asks each object that it meets for the attribute
+Called from Python it is evaluated on the host; numba asks each object that it finds for the attribute
 ``_numba_type_``. What answers is said by whoever loads the compiler.
 """
 
 from __future__ import annotations
 
 import enum
+import functools
 from collections.abc import Callable
 from typing import Any
 
 from diffkern.errors import KernelTypeError
 
-__all__ = ["Called", "Form", "KnownToNumba", "set_evaluator", "set_numba_type"]
+__all__ = ["Called", "Form", "KnownToNumba", "evaluated", "set_evaluator", "set_numba_type"]
 
 
 class Form(enum.Enum):
@@ -22,6 +23,7 @@ class Form(enum.Enum):
     VALUE = "value"
     GRAD = "grad"
     VJP = "vjp"
+    JVP = "jvp"
     THREAD = "thread"
     THREAD_ADJOINT = "thread_adjoint"
 
@@ -49,22 +51,54 @@ class Called(KnownToNumba):
     Attributes
     ----------
     owner
-        The func or kernel.
+        The func or kernel; of the derivative of a derivative that one.
     pyfunc
-        Its Python function.
+        The Python function of the func or kernel.
     form
         Which of its forms.
+    funcs
+        Funcs that call it, by their numbers of parameters.
     """
 
     def __init__(self, owner: Any, pyfunc: Callable[..., Any], form: Form, doc: str) -> None:
         self.owner, self.pyfunc, self.form = owner, pyfunc, form
+        self.funcs: dict[int, Any] = {}
         self.__doc__ = doc
 
     @property
     def name(self) -> str:
         """How it is written: ``f``, ``f.grad``."""
-        own = self.pyfunc.__name__
+        own: str = self.owner.name if isinstance(self.owner, Called) else self.pyfunc.__name__
         return own if self.form is Form.VALUE else f"{own}.{self.form.value}"
+
+    @functools.cached_property
+    def grad(self) -> Called:
+        """The gradient of a derivative that gives one number."""
+        return self._derivative(Form.GRAD)
+
+    @functools.cached_property
+    def vjp(self) -> Called:
+        """The derivative with values, weighted by cotangents."""
+        return self._derivative(Form.VJP)
+
+    @functools.cached_property
+    def jvp(self) -> Called:
+        """The derivative with its change along tangents."""
+        return self._derivative(Form.JVP)
+
+    @property
+    def _numba_type_(self) -> Any:
+        if isinstance(self.owner, Called):
+            raise KernelTypeError(
+                f"{self.name} cannot be called from functions that numba compiles",
+                remedy="write a dk.func that calls it, and call that",
+            )
+        return super()._numba_type_
+
+    def _derivative(self, form: Form) -> Called:
+        if self.form not in (Form.GRAD, Form.VJP, Form.JVP):
+            raise KernelTypeError(f"{self.name} has no {form.value}", remedy="write the work as a dk.func")
+        return Called(self, self.pyfunc, form, f"The {form.value} of {self.name}.")
 
     def check(self) -> None:
         """Refuse the adjoint of a kernel that is not to be differentiated."""
@@ -76,8 +110,7 @@ class Called(KnownToNumba):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Evaluate on the host."""
-        assert _evaluator is not None
-        return _evaluator(self, args, kwargs)
+        return evaluated(self, args, kwargs)
 
     def __reduce__(self) -> Any:
         return getattr, (self.owner, self.form.value)
@@ -86,8 +119,14 @@ class Called(KnownToNumba):
         return f"<{self.name} of {self.owner!r}>"
 
 
-Evaluator = Callable[[Called, "tuple[Any, ...]", "dict[str, Any]"], Any]
+Evaluator = Callable[[Any, "tuple[Any, ...]", "dict[str, Any]"], Any]
 _evaluator: Evaluator | None = None
+
+
+def evaluated(called: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What a call from Python gives, of a :class:`Called` or of a built-in function."""
+    assert _evaluator is not None
+    return _evaluator(called, args, kwargs)
 
 
 def set_evaluator(evaluator: Evaluator) -> None:

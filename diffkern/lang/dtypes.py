@@ -7,15 +7,19 @@ NumPy type, and can be called: in a kernel it converts or constructs, on the hos
 from __future__ import annotations
 
 import builtins
-from collections.abc import Mapping
+import copyreg
+import functools
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
 
 from diffkern.ir import types as T
+from diffkern.lang.values import CompositeValue, class_for, held_type, make_value, namespace
 
 __all__ = [
-    "COMPOSITES", "SCALARS", "CompositeType", "CompositeValue", "DType", "dtype_from_numpy", "dtype_to_numpy",
+    "COMPOSITES", "NAMED", "SCALARS", "ComplexType", "CompositeType", "DType", "complex_dtype", "composite_type",
+    "dtype_from_numpy", "dtype_to_numpy",
     "element_of_value", "resolve_dtype",
 ]  # fmt: skip
 
@@ -31,25 +35,45 @@ class DType:
         How elements are stored. bfloat16, which NumPy lacks, is stored as its 16 bits (``uint16``).
     """
 
-    __slots__ = ("ir", "numpy")
+    __slots__ = ("_host", "ir", "numpy")
 
     def __init__(self, ir: T.Scalar, numpy: np.dtype[Any]) -> None:
         self.ir: Final = ir
         self.numpy: Final = numpy
+        self._host: Final = _host_class(np.dtype(np.float32) if ir == T.BFLOAT16 else numpy)
 
     @property
     def name(self) -> str:
         """Its spelling, as in ``float32``."""
         return self.ir.name
 
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The same as ``numpy``, for NumPy's functions: ``np.zeros(3, dk.float32)``."""
+        return self.numpy
+
+    @property
+    def __name__(self) -> str:
+        return self.ir.name
+
+    @property
+    def _type_(self) -> type:
+        """The C type of an element in memory."""
+        return _ctype(self.numpy)
+
     def __repr__(self) -> str:
         return self.ir.name
 
     def __call__(self, value: Any = 0) -> Any:
-        """A NumPy scalar of this type; on the host, bfloat16 values are float32 rounded to bfloat16."""
+        """A scalar of NumPy; on the host, bfloat16 values are float32 rounded to bfloat16."""
+        if isinstance(value, np.ndarray) and value.ndim:
+            raise TypeError(f"{self.name} is made of one number, not of {value!r}")
         if self.ir == T.BFLOAT16:
-            return _round_to_bfloat16(value)
-        return self.numpy.type(value)
+            value = rounded_to_bfloat16(np.float32(value))
+        return self._host(value)
+
+    def __instancecheck__(self, value: object) -> builtins.bool:
+        return isinstance(value, np.generic) and value.dtype == self.numpy
 
     def __hash__(self) -> int:
         return hash(self.ir)
@@ -61,98 +85,149 @@ class DType:
         return _scalar, (self.name,)
 
 
+def _ctype(stored: np.dtype[Any]) -> type:
+    """The type of ctypes for an element; of float16, which C lacks, that of its bits."""
+    found: type = np.ctypeslib.as_ctypes_type(np.dtype(np.uint16) if stored == np.float16 else stored)
+    return found
+
+
 def _scalar(name: str) -> DType:
     return SCALARS[name]
 
 
-def _round_to_bfloat16(value: Any) -> np.float32:
-    bits = np.asarray(value, dtype=np.float32).view(np.uint32).astype(np.uint64)
+def rounded_to_bfloat16(values: Any) -> Any:
+    """Return float32 numbers rounded to bfloat16."""
+    bits = np.asarray(values, dtype=np.float32).view(np.uint32).astype(np.uint64)
     rounded = (bits + np.uint64(0x7FFF) + ((bits >> np.uint64(16)) & np.uint64(1))) & np.uint64(0xFFFF0000)
-    if np.isnan(value):
-        return np.float32(np.nan)
-    return np.float32(rounded.astype(np.uint32).view(np.float32)[()])
+    return np.where(np.isnan(values), np.float32(np.nan), rounded.astype(np.uint32).view(np.float32))[()]
 
 
-class CompositeValue(np.ndarray[Any, Any]):
-    """A vector or matrix on the host: a small read-only NumPy array that remembers its kernel type."""
-
-    composite: CompositeType | None
-
-    def __array_finalize__(self, obj: Any) -> None:
-        # Only what CompositeType makes is a vector; views and results of arithmetic are plain numbers again.
-        self.composite = None
-
-    def __getattr__(self, name: str) -> Any:
-        if name in _COMPONENTS and self.ndim == 1 and _COMPONENTS[name] < self.shape[0]:
-            return self[_COMPONENTS[name]]
-        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
-
-    def __reduce__(self) -> Any:
-        return super().__reduce__() if self.composite is None else (_value, (self.composite, np.array(self)))
-
-    def __copy__(self) -> Any:
-        return super().__copy__() if self.composite is None else self  # it never changes
-
-    def __deepcopy__(self, memo: Any) -> Any:
-        return super().__deepcopy__(memo) if self.composite is None else self
+def _host_class(numpy: np.dtype[Any]) -> Any:
+    """The class of scalars on the host: NumPy's, with the attribute ``value``, Python's number."""
+    base = numpy.type
+    if base is np.bool_:  # which has no subclasses
+        return base
+    return type(base.__name__, (base,), {"__slots__": (), "value": property(base.item), "__repr__": _shown})
 
 
-def _value(composite: CompositeType, components: np.ndarray[Any, Any]) -> CompositeValue:
-    return composite(components)
+def _shown(self: Any) -> str:
+    return f"{self.dtype.name}({self.item()!r})"
 
 
-_COMPONENTS: Final = {"x": 0, "y": 1, "z": 2, "w": 3}
-
-
-class CompositeType:
-    """A vector or matrix type; calling it makes a value.
+class CompositeType(type):
+    """A type of vectors, matrices, quaternions or transforms: the class of its values.
 
     ``vec3()`` is zero, ``vec3(s)`` repeats ``s``, ``vec3(a, b, c)`` lists components (of matrices in row-major
-    order, or row by row).
+    order, or row by row). There is one class for each type: :func:`composite_type` gives it.
     """
 
-    __slots__ = ("ir", "name", "scalar")
+    ir: T.Composite
 
-    def __init__(self, name: str, ir: T.Composite, scalar: DType) -> None:
-        self.name: Final = name
-        self.ir: Final = ir
-        self.scalar: Final = scalar
+    def __new__(mcs, name: str, ir: T.Composite, scalar: DType) -> CompositeType:
+        if not isinstance(scalar, DType):
+            raise TypeError(f"{name} cannot be derived from a type of vectors; hold one in a struct")
+        known: dict[str, Any] = {"ir": ir, "_shape_": ir.shape, "_length_": ir.size, "_wp_scalar_type_": scalar}
+        known["__doc__"] = f"{ir} with {ir.size} components: {name}() is zero, {name}(…) has the components given."
+        return super().__new__(mcs, name, (class_for(ir),), namespace(ir) | known)
+
+    def __init__(cls, name: str, ir: T.Composite, scalar: DType) -> None:
+        super().__init__(name)
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        return self.ir.shape
+    def name(cls) -> str:
+        """How it is shown."""
+        return cls.__name__
 
     @property
-    def numpy(self) -> np.dtype[Any]:
+    def scalar(cls) -> DType:
+        """The type of the components."""
+        return SCALARS[cls.ir.dtype.name]
+
+    @property
+    def dtype(cls) -> DType:
+        """The type of the components."""
+        return cls.scalar
+
+    @property
+    def shape(cls) -> tuple[int, ...]:
+        """The extents of a value: its length, or rows and columns."""
+        return cls.ir.shape
+
+    @property
+    def _type_(cls) -> type:
+        """The C type of a component in memory."""
+        return _ctype(cls.numpy)
+
+    @property
+    def size(cls) -> int:
+        """The number of components."""
+        return cls.ir.size
+
+    @property
+    def numpy(cls) -> np.dtype[Any]:
         """The NumPy type of one component."""
-        return self.scalar.numpy
+        return cls.scalar.numpy
 
-    def __repr__(self) -> str:
-        return self.name
+    def of(cls, ir: T.Composite) -> CompositeType:
+        """Return another type."""
+        return composite_type(ir)
 
-    def __hash__(self) -> int:
-        return hash(self.ir)
-
-    def __eq__(self, other: object) -> builtins.bool:
-        return isinstance(other, CompositeType) and other.ir == self.ir
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _composite, (self.name,)
-
-    def __call__(self, *components: Any) -> CompositeValue:
-        flat = np.concatenate([np.ravel(np.asarray(c)) for c in components]) if components else np.zeros(1)
-        if flat.size == 1:
-            flat = np.repeat(flat, self.ir.size)
-        if flat.size != self.ir.size:
-            raise TypeError(f"{self.name} has {self.ir.size} components, not {flat.size}")
-        value = flat.astype(self.numpy).reshape(self.shape).view(CompositeValue)
-        value.composite = self
-        value.flags.writeable = False
+    def wrap(cls, components: Any) -> CompositeValue:
+        """Return the value with these components: an array of the right shape, which is not shared."""
+        held = cls.rounded(np.asarray(components, held_type(cls)))
+        value: CompositeValue = held.reshape(cls.shape).view(cls)
         return value
 
+    def rounded(cls, components: Any) -> Any:
+        """Return components as their type holds them."""
+        return rounded_to_bfloat16(components) if cls.ir.dtype == T.BFLOAT16 else components
 
-def _composite(name: str) -> CompositeType:
-    return COMPOSITES[name]
+    def __repr__(cls) -> str:
+        return cls.__name__
+
+    def __call__(cls, *components: Any, **named: Any) -> CompositeValue:
+        return make_value(cls, *components, **named)
+
+
+class ComplexType(CompositeType):
+    """A type of complex numbers, whose values on the host are NumPy's scalars.
+
+    ``complex64()`` is zero, ``complex64(z)`` converts a number, ``complex64(re, im)`` has these parts.
+    """
+
+    @property
+    def complex(cls) -> np.dtype[Any]:
+        """NumPy's type of a number."""
+        return complex_dtype(cls.ir)
+
+    def wrap(cls, components: Any) -> Any:
+        """Return the number with these parts."""
+        return np.ascontiguousarray(components, cls.numpy).view(cls.complex)[0]
+
+    def __call__(cls, *parts: Any, **named: Any) -> Any:
+        """Return a number of NumPy."""
+        return cls.complex.type(complex(*map(_as_number, parts), **named))
+
+    def __instancecheck__(cls, value: object) -> builtins.bool:
+        return isinstance(value, np.generic) and value.dtype == cls.complex
+
+
+def _as_number(part: Any) -> Any:
+    """A part of a complex number; one of another type than a number is an error of Python's."""
+    return part.item() if isinstance(part, np.generic) else part
+
+
+def complex_dtype(t: T.Element) -> np.dtype[Any]:
+    """NumPy's type of a complex number."""
+    return np.dtype(str(t))
+
+
+def _reduced(composite: CompositeType) -> tuple[Any, ...]:
+    return composite_type, (composite.ir,)
+
+
+copyreg.pickle(ComplexType, _reduced)
+copyreg.pickle(CompositeType, _reduced)  # by its type in the IR, not as a class of a module
 
 
 def _scalars() -> dict[str, DType]:
@@ -163,28 +238,62 @@ def _scalars() -> dict[str, DType]:
 SCALARS: Final[Mapping[str, DType]] = _scalars()
 
 
-def _composites() -> dict[str, CompositeType]:
-    suffixes = {
-        "": "float32",
-        "f": "float32",
-        "d": "float64",
-        "h": "float16",
-        "i": "int32",
-        "u": "uint32",
-        "l": "int64",
+_VECTOR_SUFFIXES: Final[Mapping[str, str]] = {
+    "": "float32", "f": "float32", "d": "float64", "h": "float16", "b": "int8", "ub": "uint8", "s": "int16",
+    "us": "uint16", "i": "int32", "ui": "uint32", "u": "uint32", "l": "int64", "ul": "uint64",
+}  # fmt: skip
+"""The suffixes of names of vectors; those of floats make names of matrices, quaternions and transforms too."""
+
+
+def _named() -> dict[str, T.Composite]:
+    """The types that have names; the first name of a type is the one that is shown."""
+    kinds: dict[str, tuple[Callable[[T.Scalar], T.Composite], builtins.bool]] = {}
+    for n in (2, 3, 4):
+        kinds[f"vec{n}"] = functools.partial(T.Vec, length=n), False
+        kinds[f"mat{n}{n}"] = functools.partial(T.Mat, rows=n, cols=n), True
+    kinds["quat"] = T.quaternion, True
+    kinds["transform"] = T.transform, True
+    kinds["spatial_vector"] = functools.partial(T.Vec, length=6), True
+    kinds["spatial_matrix"] = functools.partial(T.Mat, rows=6, cols=6), True
+    numbers = (T.complex_number(T.FLOAT32), T.complex_number(T.FLOAT64))
+    return {str(t): t for t in numbers} | {
+        kind + suffix: make(T.SCALARS[scalar])
+        for kind, (make, floats) in kinds.items()
+        for suffix, scalar in _VECTOR_SUFFIXES.items()
+        if T.SCALARS[scalar].is_float or not floats
     }
-    table = {}
-    for suffix, scalar_name in suffixes.items():
-        scalar = SCALARS[scalar_name]
-        for n in (2, 3, 4):
-            table[f"vec{n}{suffix}"] = CompositeType(f"vec{n}{suffix}", T.Vec(scalar.ir, n), scalar)
-            if scalar.ir.is_float:
-                name = f"mat{n}{n}{suffix}"
-                table[name] = CompositeType(name, T.Mat(scalar.ir, n, n), scalar)
-    return table
 
 
-COMPOSITES: Final[Mapping[str, CompositeType]] = _composites()
+NAMED: Final[Mapping[str, T.Composite]] = _named()
+"""Vectors, matrices and their like that have names."""
+_SHOWN: Final[dict[T.Composite, str]] = {ir: name for name, ir in reversed(list(NAMED.items()))}
+_OF_IR: Final[dict[T.Composite, CompositeType]] = {}
+
+
+def composite_type(ir: T.Composite) -> CompositeType:
+    """Return the one dtype object of a composite type of the IR."""
+    known = _OF_IR.get(ir)
+    if known is None:
+        kind = ComplexType if T.is_complex(ir) else CompositeType
+        known = _OF_IR.setdefault(ir, kind(_SHOWN.get(ir, str(ir)), ir, SCALARS[ir.dtype.name]))
+    return known
+
+
+class _Composites(Mapping[str, CompositeType]):
+    """The composite types that have names; each is made when it is asked for."""
+
+    def __getitem__(self, name: str) -> CompositeType:
+        return composite_type(NAMED[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(NAMED)
+
+    def __len__(self) -> int:
+        return len(NAMED)
+
+
+COMPOSITES: Final[Mapping[str, CompositeType]] = _Composites()
+
 
 bool_ = SCALARS["bool"]
 int8 = SCALARS["int8"]
@@ -200,7 +309,13 @@ bfloat16 = SCALARS["bfloat16"]
 float32 = SCALARS["float32"]
 float64 = SCALARS["float64"]
 
-_PYTHON: Final[Mapping[type, T.Scalar]] = {float: T.FLOAT32, int: T.INT32, builtins.bool: T.BOOL}
+_PYTHON: Final[Mapping[type, T.Element]] = {
+    float: T.FLOAT32, int: T.INT32, builtins.bool: T.BOOL, complex: T.complex_number(T.FLOAT32),
+}  # fmt: skip
+_ELEMENTS: Final[Mapping[str, T.Element]] = {
+    **T.SCALARS, **{str(t): t for t in (T.complex_number(T.FLOAT32), T.complex_number(T.FLOAT64))},
+}  # fmt: skip
+"""By NumPy's names of types."""
 
 
 _NUMBA: Final = ("numba", "numba_cuda")
@@ -212,8 +327,8 @@ def resolve_dtype(obj: Any) -> T.Element:
     Parameters
     ----------
     obj
-        ``dk.float32``, ``dk.vec3``, an element type of the IR, ``float`` (float32), ``int`` (int32), ``bool``, one of
-        numba's types, or anything ``numpy.dtype`` accepts as a type.
+        ``dk.float32``, ``dk.vec3``, an element type of the IR, ``float`` (float32), ``int`` (int32), ``bool``,
+        ``complex`` (complex64), one of numba's types, or anything ``numpy.dtype`` accepts as a type.
 
     Raises
     ------
@@ -228,8 +343,8 @@ def resolve_dtype(obj: Any) -> T.Element:
         return _PYTHON[obj]
     if isinstance(obj, np.dtype) or (isinstance(obj, type) and issubclass(obj, np.generic)):
         name = np.dtype(obj).name
-        if name in T.SCALARS:
-            return T.SCALARS[name]
+        if name in _ELEMENTS:
+            return _ELEMENTS[name]
     if type(obj).__module__.partition(".")[0] in _NUMBA and getattr(obj, "name", None) in T.SCALARS:
         return T.SCALARS[obj.name]
     raise TypeError(
@@ -238,7 +353,7 @@ def resolve_dtype(obj: Any) -> T.Element:
     )
 
 
-def dtype_from_numpy(numpy_dtype: Any) -> DType:
+def dtype_from_numpy(numpy_dtype: Any) -> DType | CompositeType:
     """Return the scalar type that a type of NumPy is.
 
     Parameters
@@ -262,6 +377,8 @@ def dtype_from_numpy(numpy_dtype: Any) -> DType:
     int64
     """
     name = np.dtype(numpy_dtype).name
+    if name in COMPOSITES:
+        return COMPOSITES[name]
     if name not in SCALARS:
         raise TypeError(f"diffkern has no type for NumPy's {name}; convert the array with .astype()")
     return SCALARS[name]
@@ -285,7 +402,8 @@ def dtype_to_numpy(dtype: Any) -> np.dtype[Any]:
     TypeError
         If it is no element type.
     """
-    return SCALARS[T.scalar_of(resolve_dtype(dtype)).name].numpy
+    element = resolve_dtype(dtype)
+    return complex_dtype(element) if T.is_complex(element) else SCALARS[T.scalar_of(element).name].numpy
 
 
 def element_of_value(value: Any) -> T.Element | None:
@@ -294,11 +412,11 @@ def element_of_value(value: Any) -> T.Element | None:
     Python numbers have the default types (float32, int32, bool); NumPy scalars keep theirs; what a composite type
     has made keeps that type.
     """
-    if isinstance(value, CompositeValue) and value.composite is not None:
-        return value.composite.ir
-    for python, scalar in ((builtins.bool, T.BOOL), (int, T.INT32), (float, T.FLOAT32)):
+    if isinstance(value, CompositeValue):
+        return value.ir
+    for python, scalar in ((builtins.bool, T.BOOL), (int, T.INT32), (float, T.FLOAT32), (complex, _PYTHON[complex])):
         if isinstance(value, python) and not isinstance(value, np.generic):
             return scalar
     if isinstance(value, np.generic):
-        return T.SCALARS.get(value.dtype.name)
+        return _ELEMENTS.get(value.dtype.name)
     return None

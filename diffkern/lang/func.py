@@ -7,16 +7,26 @@ ordinary function when called on the host.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import inspect
+import weakref
+from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType, MethodType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
+from diffkern.callers import Entrance
 from diffkern.errors import MisuseError
 from diffkern.lang.called import Called, Form, KnownToNumba
+from diffkern.lang.dialects import NATIVE, Dialect, dialect_of, spoken
+from diffkern.lang.dtypes import element_of_value
 from diffkern.lang.imported import ByPath
+from diffkern.lang.static import settle_static
+from diffkern.lang.structs import definition_of, resolve_type
 from diffkern.lang.text import take_text
 
-__all__ = ["Func", "check_function", "constant", "func", "function_of_dispatcher"]
+if TYPE_CHECKING:
+    from diffkern.lang.rules import Rule
+
+__all__ = ["RULES", "Func", "check_function", "constant", "func", "function_of_dispatcher", "rules_of"]
 
 
 def check_function(obj: Any, decorator: str) -> None:
@@ -45,6 +55,17 @@ def function_of_dispatcher(obj: Any) -> FunctionType | None:
     return found if isinstance(found, FunctionType) else None
 
 
+RULES: Final = "__diffkern_rules__"
+"""The attribute of a Python function that has the rules of a func made of it, with whose they are."""
+
+
+def rules_of(pyfunc: Callable[..., Any]) -> tuple[Rule, ...]:
+    """What differentiation takes instead of a func, which is given as its Python function."""
+    of, kept = pyfunc.__dict__.get(RULES, (None, ()))
+    # What functools.wraps makes has the attributes of another function.
+    return kept if of is not None and of() is pyfunc else ()
+
+
 class Func(ByPath, KnownToNumba):
     """A function for use in kernels.
 
@@ -52,21 +73,66 @@ class Func(ByPath, KnownToNumba):
     ----------
     pyfunc
         The Python function.
+    overloads : tuple of Func
+        The funcs among which a call of it chooses by the types of the arguments, in the order of their definition, the
+        func itself last.
     """
 
-    def __init__(self, pyfunc: Callable[..., Any]) -> None:
+    __name__: str
+
+    def __init__(self, pyfunc: Callable[..., Any], dialect: Dialect = NATIVE, others: Iterable[Func] = ()) -> None:
         check_function(pyfunc, "@dk.func")
         take_text(pyfunc)
-        self.pyfunc = pyfunc
+        self.pyfunc = spoken(pyfunc, dialect)
+        settle_static(self.pyfunc)
         functools.update_wrapper(self, pyfunc)
+        own = _annotations(self)
+        self.overloads: tuple[Func, ...] = (*(f for f in others if _annotations(f) != own), self)
+
+    def overload(self, pyfunc: Callable[..., Any]) -> Func:
+        """Make a func that is this one for arguments of other types.
+
+        Parameters
+        ----------
+        pyfunc : callable
+            A Python function whose annotations differ from this one's; those of a func with the same replace it.
+
+        Returns
+        -------
+        Func
+            A func with the overloads of both: a call takes the one whose annotations are the types of the arguments,
+            else one that literals can become.
+
+        Examples
+        --------
+        >>> @dk.func
+        ... def size(x: float):
+        ...     return abs(x)
+        >>> @size.overload
+        ... def size(x: dk.vec3):
+        ...     return dk.length(x)
+        """
+        with Entrance(f"@{self.name}.overload", pyfunc):
+            return Func(pyfunc, dialect_of(self.pyfunc), self.overloads)
 
     @property
     def name(self) -> str:
-        """The function's name."""
-        return str(self.pyfunc.__name__)
+        """Its name: the function's, unless it was given another one."""
+        return str(self.__name__)
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """What differentiation takes instead of the func (:mod:`diffkern.lang.rules`)."""
+        return rules_of(self.pyfunc)
+
+    @rules.setter
+    def rules(self, rules: tuple[Rule, ...]) -> None:
+        self.pyfunc.__dict__[RULES] = weakref.ref(self.pyfunc), rules
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the Python function itself, on the host."""
+        """Run the Python function itself, on the host; of several overloads the one that the arguments fit."""
+        if len(self.overloads) > 1:
+            return _for_values(self.overloads, args, kwargs)(*args, **kwargs)
         return self.pyfunc(*args, **kwargs)
 
     @functools.cached_property
@@ -86,11 +152,64 @@ class Func(ByPath, KnownToNumba):
         """
         return Called(self, self.pyfunc, Form.VJP, "The value, and the cotangents of the arguments by value.")
 
+    @functools.cached_property
+    def jvp(self) -> Called:
+        """The value and its change along tangents: ``f.jvp(x, y, t_x, t_y)`` is ``(f(x, y), df)``.
+
+        The last arguments are a tangent for each floating-point argument by value.
+        """
+        return Called(
+            self, self.pyfunc, Form.JVP, "The value, and its change along tangents of the arguments by value."
+        )
+
     def _function(self) -> Callable[..., Any]:
         return self.pyfunc
 
     def __repr__(self) -> str:
         return f"<dk.func {self.name}>"
+
+
+def _annotations(func: Func) -> list[Any]:
+    return [annotation for name, annotation in func.pyfunc.__annotations__.items() if name != "return"]
+
+
+def _for_values(overloads: Sequence[Func], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any]:
+    """The function of the overload whose annotations are the types of values, else the first that can be called."""
+    callable_ones = []
+    for candidate in overloads:
+        signature = inspect.signature(candidate.pyfunc)
+        try:
+            bound = signature.bind(*args, **kwargs).arguments
+        except TypeError:
+            continue
+        callable_ones.append(candidate.pyfunc)
+        wanted = {name: _evaluated(signature.parameters[name].annotation, candidate.pyfunc) for name in bound}
+        if all(_is_of(value, wanted[name]) for name, value in bound.items()):
+            return candidate.pyfunc
+    return callable_ones[0] if callable_ones else overloads[-1].pyfunc
+
+
+def _evaluated(annotation: Any, pyfunc: Callable[..., Any]) -> Any:
+    """An annotation; one that is text as what it says where the function stands."""
+    if not isinstance(annotation, str):
+        return annotation
+    cells = inspect.getclosurevars(pyfunc).nonlocals
+    try:
+        return eval(annotation, pyfunc.__globals__, dict(cells))
+    except Exception:
+        return annotation
+
+
+def _is_of(value: Any, annotation: Any) -> bool:
+    """Whether a value has the type that an annotation says, as far as that can be told."""
+    if annotation is inspect.Parameter.empty or annotation is Any:
+        return True
+    try:
+        wanted = resolve_type(annotation)
+    except TypeError:
+        return isinstance(annotation, type) and isinstance(value, annotation)
+    definition = definition_of(type(value))
+    return (element_of_value(value) if definition is None else definition.type) == wanted
 
 
 def func(pyfunc: Callable[..., Any]) -> Func:
@@ -100,7 +219,8 @@ def func(pyfunc: Callable[..., Any]) -> Func:
     """
     if isinstance(pyfunc, Func):
         return pyfunc
-    return Func(function_of_dispatcher(pyfunc) or pyfunc)
+    with Entrance("@dk.func", pyfunc):
+        return Func(function_of_dispatcher(pyfunc) or pyfunc)
 
 
 def constant(value: Any) -> Any:

@@ -1,8 +1,8 @@
 """The built-in functions of the kernel language, and which Python and NumPy functions mean the same.
 
-In: nothing. Out: one :class:`Intrinsic` per built-in, under Warp's name, and :func:`lowering_key`, which tells by
-identity (never by name) whether a callable is a built-in and which one. What each key lowers to is the frontend's
-business.
+In: nothing. Out: one :class:`Intrinsic` per built-in, under Warp's name, or the :class:`Composed` of a function of the
+library, and :func:`lowering_key`, which tells by identity (never by name) whether a callable is a built-in and which
+one. What each key lowers to is the frontend's business.
 """
 
 from __future__ import annotations
@@ -11,16 +11,23 @@ import builtins
 import math
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from types import FunctionType
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
+from diffkern.callers import brief
 from diffkern.errors import KernelError
+from diffkern.lang import output
+from diffkern.lang.annotations import TileAnnotation, tile_annotation
+from diffkern.lang.called import evaluated
+from diffkern.lang.library import COMPOSED, Composed
 from diffkern.lang.reference import docstring
+from diffkern.lang.values import CompositeValue
 from diffkern.ops import composite, scalar
 from diffkern.ops.row import OpDef
 
-__all__ = ["INTRINSICS", "Intrinsic", "lowering_key"]
+__all__ = ["INTERNAL", "INTRINSICS", "Intrinsic", "lowering_key"]
 
 
 class Intrinsic:
@@ -37,7 +44,13 @@ class Intrinsic:
     """
 
     def __init__(
-        self, name: str, signature: str, doc: str, host: Callable[..., Any] | None = None, row: OpDef | None = None
+        self,
+        name: str,
+        signature: str,
+        doc: str,
+        host: Callable[..., Any] | None = None,
+        row: OpDef | None = None,
+        in_kernels_alone: bool = False,
     ) -> None:
         self.name: Final = name
         self.signature: Final = signature
@@ -45,19 +58,26 @@ class Intrinsic:
         self.__name__ = name
         self._host: Final = host
         self._row: Final = row
+        self._in_kernels_alone: Final = in_kernels_alone
 
     @property
     def __doc__(self) -> str:  # type: ignore[override]
         return docstring(self.name, self.signature, self.summary, self._row, self._host)
 
-    def __call__(self, *args: Any) -> Any:
-        """Evaluate on the host, for the functions of numbers; the others exist in kernels alone."""
-        if self._host is None:
+    @brief
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Evaluate on the host; what needs threads or changes memory exists in kernels alone."""
+        if self._host is not None and (not kwargs or self._host.__module__ == output.__name__):
+            # Operators, which values of every type know, and what prints. Values divide as Warp's do, kernels do not.
+            of_values = self._host.__module__ in ("_operator", output.__name__) and self.name not in ("div", "mod")
+            if of_values or not any(isinstance(a, (CompositeValue, complex, np.complexfloating)) for a in args):
+                return self._host(*args, **kwargs)
+        if self._in_kernels_alone:
             raise KernelError(
                 f"dk.{self.name} can only be called inside a kernel",
                 remedy="call it from a function decorated with @dk.kernel or @dk.func",
             )
-        return self._host(*args)
+        return evaluated(self, args, kwargs)
 
     def __repr__(self) -> str:
         return f"<dk.{self.name}({self.signature})>"
@@ -66,7 +86,15 @@ class Intrinsic:
         return _named, (self.name,)
 
 
-def _named(name: str) -> Intrinsic:
+class _Tile(Intrinsic):
+    # ``tile`` is also an annotation, ``tile[float, 4, 4]``. Its text is the entry of the reference.
+    __doc__ = Intrinsic.__doc__
+
+    def __getitem__(self, item: Any) -> TileAnnotation:
+        return tile_annotation(item)
+
+
+def _named(name: str) -> Intrinsic | Composed:
     return INTRINSICS[name]
 
 
@@ -82,33 +110,57 @@ def _smoothstep(lo: float, hi: float, x: float) -> float:
 _OTHERS: Final[Mapping[str, tuple[str, str, Callable[..., Any] | None]]] = {
     "tid": ("", "The thread's index: one value, or as many as are unpacked (at most 4).", None),
     "sign": ("x", "-1 where x < 0, else 1.", _sign),
+    "cast": ("x, dtype", "The value of another type that has the same bits as x.", None),
+    "stop_gradient": ("x", "x, as if it did not depend on anything.", lambda x: x),
     "nonzero": ("x", "1 where x is not zero, else 0.", lambda x: 1.0 if x != 0 else 0.0),
     "step": ("x", "1 where x < 0, else 0.", lambda x: 1.0 if x < 0 else 0.0),
     "frac": ("x", "x - trunc(x).", lambda x: x - float(np.trunc(x))),
     "degrees": ("x", "Radians to degrees.", math.degrees),
     "radians": ("x", "Degrees to radians.", math.radians),
     "pos": ("x", "x.", operator.pos),
-    "clamp": ("x, lo, hi", "min(max(x, lo), hi).", lambda x, lo, hi: builtins.min(builtins.max(x, lo), hi)),
+    "clamp": ("x, low, high", "min(max(x, low), high).",
+              lambda x, low, high: builtins.min(builtins.max(x, low), high)),
     "lerp": ("a, b, t", "a * (1 - t) + b * t.", lambda a, b, t: a * (1.0 - t) + b * t),
-    "smoothstep": ("lo, hi, x", "A smooth step from 0 at lo to 1 at hi.", _smoothstep),
-    "where": ("condition, a, b", "a where the condition holds, else b; only the chosen one is evaluated.",
+    "smoothstep": ("a, b, x", "A smooth step from 0 at a to 1 at b.", _smoothstep),
+    "where": ("cond, value_if_true, value_if_false",
+              "value_if_true where the condition holds, else value_if_false; only the chosen one is evaluated.",
               lambda c, a, b: a if c else b),
-    "select": ("condition, if_false, if_true", "if_true where the condition holds, else if_false.",
+    "select": ("cond, value_if_false, value_if_true", "value_if_true where the condition holds, else value_if_false.",
                lambda c, a, b: b if c else a),
     "ddot": ("a, b", "The sum of the products of the components of two matrices.", None),
-    "diag": ("v", "The matrix with a vector as its diagonal.", None),
-    "get_diag": ("m", "The diagonal of a matrix.", None),
-    "skew": ("v", "The matrix whose product with w is cross(v, w).", None),
+    "diag": ("vec", "The matrix with a vector as its diagonal.", None),
+    "get_diag": ("mat", "The diagonal of a matrix.", None),
+    "skew": ("vec", "The matrix whose product with w is cross(vec, w).", None),
+    "argmin": ("a", "Where the smallest component of a vector stands.", None),
+    "argmax": ("a", "Where the greatest component of a vector stands.", None),
     "identity": ("n, dtype=float", "The identity matrix.", None),
+    "vector": ("x, ..., length=None, dtype=None", "The vector of the given components.", None),
+    "matrix": ("x, ..., shape, dtype=None", "The matrix of the given components, row by row.", None),
+    "quaternion": ("x, ..., dtype=None", "The quaternion of the given components x, y, z, w.", None),
+    "transformation": ("p, q, dtype=None", "The transform of a translation and a rotation.", None),
+    "complex": ("re, im=0.0", "The complex number of a real and an imaginary part.", builtins.complex),
     "matrix_from_rows": ("r0, r1, ...", "The matrix with the given rows.", None),
     "matrix_from_cols": ("c0, c1, ...", "The matrix with the given columns.", None),
-    "atomic_add": ("array, i, [j, ...] value", "Add to an element at once; returns the old value.", None),
-    "atomic_sub": ("array, i, [j, ...] value", "Subtract from an element at once; returns the old value.", None),
-    "atomic_min": ("array, i, [j, ...] value", "Take the minimum with an element at once; returns the old value.",
+    "atomic_add": ("arr, i, [j, ...] value", "Add to an element at once; returns the old value.", None),
+    "atomic_sub": ("arr, i, [j, ...] value", "Subtract from an element at once; returns the old value.", None),
+    "atomic_min": ("arr, i, [j, ...] value", "Take the minimum with an element at once; returns the old value.",
                    None),
-    "atomic_max": ("array, i, [j, ...] value", "Take the maximum with an element at once; returns the old value.",
+    "atomic_max": ("arr, i, [j, ...] value", "Take the maximum with an element at once; returns the old value.",
                    None),
-    "atomic_exch": ("array, i, [j, ...] value", "Replace an element at once; returns the old value.", None),
+    "atomic_exch": ("arr, i, [j, ...] value", "Replace an element at once; returns the old value.", None),
+    "printf": ("text, *values", "Print a text with values in its fields, as C's printf does.", output.printf),
+    "expect_eq": ("a, b", "Print both where they are not equal.", output.expect_eq),
+    "expect_neq": ("a, b", "Print both where they are equal.", output.expect_neq),
+    "expect_near": ("a, b, tolerance=1e-6", "Print both where they are further apart than the tolerance.",
+                    output.expect_near),
+    "atomic_cas": ("arr, i, [j, ...] compare, value",
+                   "Replace an element at once if it equals compare; returns the old value.", None),
+    "atomic_and": ("arr, i, [j, ...] value", "Combine the bits of an element by and at once; returns the old value.",
+                   None),
+    "atomic_or": ("arr, i, [j, ...] value", "Combine the bits of an element by or at once; returns the old value.",
+                  None),
+    "atomic_xor": ("arr, i, [j, ...] value", "Combine the bits of an element by xor at once; returns the old value.",
+                   None),
     "shared_array": ("shape, dtype=float", "An array that the threads of a block share; its contents are undefined.",
                      None),
     "syncthreads": ("", "Wait until all threads of the block are here; what they wrote is seen afterwards.", None),
@@ -118,9 +170,18 @@ _OTHERS: Final[Mapping[str, tuple[str, str, Callable[..., Any] | None]]] = {
 }  # fmt: skip
 """Built-ins that are several operations, or that look at how they are called."""
 
+_OF_BLOCKS: Final = frozenset({"block_dim", "block_index", "shared_array", "syncthreads", "thread_index", "tid"})
+"""Those that ask for threads."""
+
 _TILES: Final[Mapping[str, tuple[str, str]]] = {
     "tile": ("x, preserve_type=False", "A tile of what the threads of the block hold; on the CPU a block is a thread."),
     "untile": ("a", "The element of a tile that belongs to this thread of the block."),
+    "tile_from_thread": ("shape, value, thread_idx, storage='register'",
+                         "A tile of what one thread of the block holds."),
+    "tile_randi": ("shape, rng, [min, max], storage='register'",
+                   "Random integers, each the first draw of a generator of its own; the state rng is not advanced."),
+    "tile_randf": ("shape, rng, [min, max], storage='register'",
+                   "Random numbers of [0, 1), or of [min, max), drawn as by tile_randi."),
     "tile_zeros": ("shape, dtype=float, storage='register'", "A tile of zeros."),
     "tile_empty": ("shape, dtype=float, storage='register'", "A tile of zeros."),
     "tile_ones": ("shape, dtype=float, storage='register'", "A tile of ones."),
@@ -132,6 +193,25 @@ _TILES: Final[Mapping[str, tuple[str, str]]] = {
                    "Write a tile to an array; what lies outside the array is left out."),
     "tile_atomic_add": ("a, t, offset=None, bounds_check=True, aligned=False",
                         "Add a tile to an array, each element at once; returns the old elements."),
+    "tile_load_indexed": ("a, indices, shape, offset=None, axis=0, storage='register'",
+                          "A tile of an array, along an axis of the elements that indices name; 0 outside the array."),
+    "tile_store_indexed": ("a, indices, t, offset=None, axis=0",
+                           "Write a tile to an array, along an axis where indices say, no two of them equal."),
+    "tile_atomic_add_indexed": ("a, indices, t, offset=None, axis=0",
+                                "Add a tile to an array, along an axis where indices say; returns the old elements."),
+    "tile_slice_indexed": ("t, indices", "t[indices, :]: what a tile of indices takes along an axis of a tile."),
+    "tile_scatter_add": ("a, i, [j, ...] value, has_value, atomic=True",
+                         "Add what each thread has to the element of the tile a that the thread names."),
+    "tile_scatter_masked": ("a, i, [j, ...] value, has_value",
+                            "Write what each thread has to the element of the tile a that the thread names."),
+    "tile_bit_and_inplace": ("a, i, [j, ...] value", "Combine the bits of an element of the tile a by and."),
+    "tile_bit_or_inplace": ("a, i, [j, ...] value", "Combine the bits of an element of the tile a by or."),
+    "tile_bit_xor_inplace": ("a, i, [j, ...] value", "Combine the bits of an element of the tile a by xor."),
+    "tile_stack": ("capacity, dtype", "An empty stack that the threads of a block share."),
+    "tile_stack_push": ("s, value, has_value", "Push what each thread has; returns the item's place, or -1 for none."),
+    "tile_stack_pop": ("s", "Pop an item for each thread; returns it and its place, which is -1 where there is none."),
+    "tile_stack_clear": ("s", "Make a stack empty."),
+    "tile_stack_count": ("s", "How many items are on a stack."),
     "tile_view": ("t, offset, shape=None", "A part of a tile."),
     "tile_assign": ("dst, src, offset=None", "Replace a part of the tile dst by the tile src."),
     "tile_extract": ("t, i, ...", "An element of a tile."),
@@ -153,6 +233,10 @@ _TILES: Final[Mapping[str, tuple[str, str]]] = {
     "tile_argmax": ("a", "Where the greatest element stands in row-major order, as a tile of shape (1,)."),
     "tile_scan_inclusive": ("a", "The sums of the elements up to each one, in row-major order."),
     "tile_scan_exclusive": ("a", "The sums of the elements before each one, in row-major order."),
+    "tile_scan_max_inclusive": ("a", "The greatest of the elements up to each one, in row-major order."),
+    "tile_scan_min_inclusive": ("a", "The smallest of the elements up to each one, in row-major order."),
+    "tile_fft": ("inout", "Make the rows of a tile of complex numbers, as vec2, their Fourier transforms."),
+    "tile_ifft": ("inout", "The inverse of tile_fft, times the length of a row."),
     "tile_sort": ("keys, values", "Sort both tiles by the keys, ascending; equal keys keep their order."),
     "tile_matmul": ("a, b, [out], alpha=1.0, beta=1.0, precision='default'",
                     "The matrix product; with out, out = alpha * a @ b + beta * out."),
@@ -168,27 +252,36 @@ _TILES: Final[Mapping[str, tuple[str, str]]] = {
 }  # fmt: skip
 
 
-def _make() -> dict[str, Intrinsic]:
-    table: dict[str, Intrinsic] = {}
+def _make() -> dict[str, Intrinsic | Composed]:
+    table: dict[str, Intrinsic | Composed] = {**COMPOSED}
     for row in (*scalar.ROWS, *composite.ROWS):
         if (b := row.built_in) is not None:
             name = b.name or row.name
             table[name] = Intrinsic(name, b.signature, b.doc, b.host, row)
-    table.update({name: Intrinsic(name, sig, doc, host) for name, (sig, doc, host) in _OTHERS.items()})
-    table.update({name: Intrinsic(name, sig, doc) for name, (sig, doc) in _TILES.items()})
+    for name, (sig, doc, host) in _OTHERS.items():
+        table[name] = Intrinsic(name, sig, doc, host, in_kernels_alone=name.startswith("atomic_") or name in _OF_BLOCKS)
+    for name, (sig, doc) in _TILES.items():
+        table[name] = (_Tile if name == "tile" else Intrinsic)(name, sig, doc, in_kernels_alone=True)
     return table
 
 
-INTRINSICS: Final[Mapping[str, Intrinsic]] = _make()
+INTRINSICS: Final[Mapping[str, Intrinsic | Composed]] = _make()
+
+
+INTERNAL: Final[Mapping[str, Intrinsic]] = {
+    f"peek_{t}": Intrinsic(f"peek_{t}", "address, index", f"An element of memory of {t}.", in_kernels_alone=True)
+    for t in ("int32", "uint64", "float64")
+}
+"""Built-ins that only library functions call, by name: what no array of a launch stands for, at its address."""
 
 
 def _foreign() -> dict[Any, str]:
     """Functions of Python and NumPy, by identity. Keys with ``int_`` round to an integer, as Python's functions do."""
     table: dict[Any, str] = {
         builtins.abs: "abs", builtins.min: "min", builtins.max: "max", builtins.pow: "pow",
-        builtins.round: "int_round", builtins.len: "len",
-        builtins.float: "float", builtins.int: "int", builtins.bool: "bool",
-        builtins.range: "range", math.pow: "pow", math.fabs: "abs",
+        builtins.round: "int_round", builtins.len: "len", builtins.breakpoint: "breakpoint",
+        builtins.float: "float", builtins.int: "int", builtins.bool: "bool", builtins.complex: "complex",
+        builtins.range: "range", builtins.print: "print", math.pow: "pow", math.fabs: "abs",
         math.floor: "int_floor", math.ceil: "int_ceil", math.trunc: "int_trunc",
         math.degrees: "degrees", math.radians: "radians",
     }  # fmt: skip
@@ -202,6 +295,7 @@ def _foreign() -> dict[Any, str]:
         "absolute": "abs", "fabs": "abs", "minimum": "min", "maximum": "max", "power": "pow", "clip": "clamp",
         "where": "where", "degrees": "degrees", "rad2deg": "degrees", "radians": "radians", "deg2rad": "radians",
         "dot": "dot", "cross": "cross", "outer": "outer", "transpose": "transpose", "trace": "trace",
+        "conj": "conj", "conjugate": "conj", "angle": "angle",
     }  # fmt: skip
     table.update({getattr(np, name): key for name, key in renamed.items()})
     return table
@@ -211,13 +305,27 @@ def _is_library(function: Any) -> bool:
     return isinstance(function, np.ufunc) or getattr(function, "__module__", None) == "math"
 
 
+_F = TypeVar("_F", bound=Callable[..., Any])
+
 _FOREIGN: Final[Mapping[Any, str]] = _foreign()
+
+
+def in_kernels(key: str) -> Callable[[_F], _F]:
+    """Let a function of the host be a built-in where a kernel calls it."""
+
+    def mark(function: _F) -> _F:
+        function.__kernel_key__ = key  # type: ignore[attr-defined]
+        return function
+
+    return mark
 
 
 def lowering_key(obj: Any) -> str | None:
     """The key of the built-in that a callable is, or None if it is not one."""
-    if isinstance(obj, Intrinsic):
+    if isinstance(obj, (Intrinsic, Composed)):
         return obj.name
+    if isinstance(obj, FunctionType):
+        return _FOREIGN.get(obj) or obj.__dict__.get("__kernel_key__")
     try:
         return _FOREIGN.get(obj)
     except TypeError:  # unhashable, so none of ours

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from types import FunctionType, ModuleType
 from typing import Any, Final
 
+from diffkern.callers import brief
 from diffkern.errors import KernelError
 from diffkern.lang.func import Func, function_of_dispatcher
 from diffkern.lang.intrinsics import Intrinsic
@@ -42,6 +43,7 @@ class CudaIntrinsic(Intrinsic):
     def __doc__(self) -> str:  # type: ignore[override]
         return f"{self.name}({self.signature})\n\n{self.summary}"
 
+    @brief
     def __call__(self, *args: Any) -> Any:
         """Raise: it exists in kernels alone."""
         raise KernelError(

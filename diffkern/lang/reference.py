@@ -15,14 +15,21 @@ from typing import Any, Final
 from diffkern.ir.types import BOOL, FLOAT64, INT32, UINT32, Scalar
 from diffkern.ops.row import TIE, Diff, Entry, OpDef, TypeRuleError
 
-__all__ = ["ENTRIES", "docstring"]
+__all__ = ["ENTRIES", "described", "docstring"]
 
 
 _STEP = "0 everywhere."
 _NONE = "None: no floats come back."
 _OLD = "The old value."
-_ATOMIC = "array : array; i, ... : int; value : float, int, vector or matrix"
-_ATOMIC_INT = "array : array; i, ... : int; value : float or int"
+_ATOMIC = "arr : array; i, ... : int; value : float, int, vector or matrix"
+_SILENT = "None: adjoints print nothing."
+_PAIR = "a, b : number, vector or matrix, both of one type"
+_OF_COMPONENTS = "Each component has its part of a cotangent."
+_ATOMIC_CAS = "arr : array of numbers; i, ... : int; compare, value : float or int"
+_ATOMIC_BITS = "arr : array of integers, vectors or matrices of them; i, ... : int; value : of the elements' type"
+_WINNER = (
+    "Each component of the cotangent of the element goes to the first value that supplied it, the old one in a tie."
+)
 _TILE = "A tile."
 _PASSED = "Cotangents go where the elements came from."
 _IN_PLACE = "As that of the function that makes a new tile."
@@ -33,34 +40,60 @@ def _others() -> dict[str, Entry]:
     return {
         "tid": Entry("", "int, or as many as are unpacked.", _NONE, "j = dk.tid()"),
         "sign": Entry("x : float or int", "Of its type.", "0.", "y[i] = dk.sign(x[i])"),
+        "cast": Entry(
+            "x : number, vector, matrix or struct; dtype : type of as many bytes", "A value of the type dtype.",
+            "None: bits are no number that changes smoothly.", "q[i] = dk.cast(x[i], dk.int32)"),
+        "stop_gradient": Entry("x : number, vector, matrix or struct", "x.", "0.",
+            "y[i] = dk.stop_gradient(x[i]) * x[i]"),
         "nonzero": Entry("x : float or int", "Of its type.", "0.", "y[i] = dk.nonzero(x[i])"),
         "step": Entry("x : float or int", "Of its type.", "0.", "y[i] = dk.step(x[i])"),
         "frac": Entry("x : float", "float", "1.", "y[i] = dk.frac(x[i])"),
         "degrees": Entry("x : float", "float", "180 / pi.", "y[i] = dk.degrees(x[i])"),
         "radians": Entry("x : float", "float", "pi / 180.", "y[i] = dk.radians(x[i])"),
         "pos": Entry("x : number, vector or matrix", "x.", "1.", "y[i] = dk.pos(x[i])"),
-        "clamp": Entry("x, lo, hi : float or int", "Of their type.",
+        "clamp": Entry("x, low, high : float or int", "Of their type.",
             "1 with respect to the one that comes back, x at a bound; 0 with respect to the others.",
             "y[i] = dk.clamp(x[i], 0.0, 1.0)"),
         "lerp": Entry("a, b : float, vector or matrix; t : float", "Of the type of a and b.", "1 - t, t and b - a.",
             "y[i] = dk.lerp(x[i], 1.0, 0.25)"),
-        "smoothstep": Entry("lo, hi, x : float", "float",
-            "6 * t * (1 - t) / (hi - lo) with respect to x, for t the place of x between the bounds; 0 outside "
+        "smoothstep": Entry("a, b, x : float", "float",
+            "6 * t * (1 - t) / (b - a) with respect to x, for t the place of x between the bounds; 0 outside "
             "of them.", "y[i] = dk.smoothstep(0.0, 1.0, x[i])"),
-        "where": Entry("condition : bool; a, b : number, vector, matrix or struct", "Of the type of a and b.",
-            "1 with respect to the chosen one, exactly 0 with respect to the other.",
+        "where": Entry("cond : bool; value_if_true, value_if_false : number, vector, matrix or struct",
+            "Of the type of the two.", "1 with respect to the chosen one, exactly 0 with respect to the other.",
             "y[i] = dk.where(x[i] > 0.5, x[i], 0.0)"),
-        "select": Entry("condition : bool; if_false, if_true : number, vector, matrix or struct",
+        "select": Entry("cond : bool; value_if_false, value_if_true : number, vector, matrix or struct",
             "Of the type of the two.", "1 with respect to the chosen one, exactly 0 with respect to the other.",
             "y[i] = dk.select(x[i] > 0.5, 0.0, x[i])"),
         "ddot": Entry("a, b : matrix of floats, of one shape", "float", "b and a.", "y[i] = dk.ddot(m, k)"),
-        "diag": Entry("v : vector of floats", "A square matrix.", "The diagonal of a cotangent.", "e[i] = dk.diag(u)"),
-        "get_diag": Entry("m : square matrix of floats", "A vector.", "A cotangent goes to the diagonal.",
+        "diag": Entry("vec : vector of floats", "A square matrix.", "The diagonal of a cotangent.",
+            "e[i] = dk.diag(u)"),
+        "get_diag": Entry("mat : square matrix of floats", "A vector.", "A cotangent goes to the diagonal.",
             "w[i] = dk.get_diag(m)"),
-        "skew": Entry("v : vector of three floats", "A matrix of three rows and columns.",
+        "skew": Entry("vec : vector of three floats", "A matrix of three rows and columns.",
             "Differences of opposite components of a cotangent.", "e[i] = dk.skew(u)"),
         "identity": Entry("n : int, a literal; dtype : type of float, optional", "A square matrix.",
             "None: it is constant.", "e[i] = dk.identity(n=3, dtype=dk.float32)"),
+        "argmin": Entry("a : vector of numbers", "uint32: the first of equals; NaN is skipped.", _NONE,
+            "q[i] = int(dk.argmin(u))"),
+        "argmax": Entry("a : vector of numbers", "uint32: the first of equals; NaN is skipped.", _NONE,
+            "q[i] = int(dk.argmax(u))"),
+        "vector": Entry(
+            "x, ... : all components, numbers or vectors, or one for all; length : int, a literal, optional; "
+            "dtype : scalar type, optional", "A vector; without components, zeros.", _OF_COMPONENTS,
+            "w[i] = dk.vector(x[i], 1.0, 2.0)"),
+        "matrix": Entry(
+            "x, ... : all components, the rows, or one number for all; shape : tuple of two ints, literals; "
+            "dtype : scalar type, optional", "A matrix; without components, zeros.", _OF_COMPONENTS,
+            "e[i] = dk.matrix(u, v, u, shape=(3, 3))"),
+        "quaternion": Entry(
+            "x, ... : four numbers, or a vector of three and a number; dtype : type of floats, optional",
+            "A quaternion.", _OF_COMPONENTS, "y[i] = dk.quaternion(u, x[i]).w"),
+        "transformation": Entry(
+            "p : vector of three floats; q : quaternion, optional; dtype : type of floats, optional",
+            "A transform.", _OF_COMPONENTS, "w[i] = dk.transformation(u).p"),
+        "complex": Entry("re : float; im : float, optional", "A complex number, as wide as its parts.", _OF_COMPONENTS,
+            "y[i] = dk.abs(dk.complex(x[i], 2.0))"),
         "matrix_from_rows": Entry("r0, r1, ... : vector of floats, all of one length", "A matrix.",
             "Each row has its part of a cotangent.", "e[i] = dk.matrix_from_rows(u, v, u)"),
         "matrix_from_cols": Entry("c0, c1, ... : vector of floats, all of one length", "A matrix.",
@@ -71,12 +104,22 @@ def _others() -> dict[str, Entry]:
         "atomic_sub": Entry(_ATOMIC, _OLD,
             "With respect to value, the negative cotangent of the element; the old value has none.",
             "dk.atomic_sub(y, 0, x[i])"),
-        "atomic_min": Entry(_ATOMIC_INT, _OLD, "The cotangent of the element goes to the value that supplied it.",
-            "dk.atomic_min(y, 0, x[i])"),
-        "atomic_max": Entry(_ATOMIC_INT, _OLD, "The cotangent of the element goes to the value that supplied it.",
-            "dk.atomic_max(y, 0, x[i])"),
-        "atomic_exch": Entry(_ATOMIC_INT, _OLD,
+        "atomic_min": Entry(_ATOMIC, _OLD, _WINNER, "dk.atomic_min(y, 0, x[i])"),
+        "atomic_max": Entry(_ATOMIC, _OLD, _WINNER, "dk.atomic_max(y, 0, x[i])"),
+        "atomic_exch": Entry(_ATOMIC, _OLD,
             "None: a kernel that exchanges floats is refused when it is differentiated.", "dk.atomic_exch(q, 0, p[i])"),
+        "printf": Entry("text : str, constant; values : number, one for each field", "", _SILENT,
+            'dk.printf("x[%d] = %g\\n", i, x[i])'),
+        "expect_eq": Entry(_PAIR, "", _SILENT, "dk.expect_eq(p[i], p[i])"),
+        "expect_neq": Entry(_PAIR, "", _SILENT, "dk.expect_neq(p[i], p[i] + 1)"),
+        "expect_near": Entry(f"{_PAIR}; tolerance : float, optional", "", _SILENT,
+            "dk.expect_near(x[i], x[i], 1e-3)"),
+        "atomic_cas": Entry(_ATOMIC_CAS, _OLD,
+            "None: a kernel that replaces floats is refused when it is differentiated.",
+            "dk.atomic_cas(q, 0, 0, p[i])"),
+        "atomic_and": Entry(_ATOMIC_BITS, _OLD, _NONE, "dk.atomic_and(q, 0, p[i])"),
+        "atomic_or": Entry(_ATOMIC_BITS, _OLD, _NONE, "dk.atomic_or(q, 0, p[i])"),
+        "atomic_xor": Entry(_ATOMIC_BITS, _OLD, _NONE, "dk.atomic_xor(q, 0, p[i])"),
         "shared_array": Entry("shape : int or tuple of int, literals; dtype : type of number, optional",
             "An array of the block.", "Elements carry their cotangents.",
             "s = dk.shared_array(shape=4, dtype=dk.float32)"),
@@ -97,6 +140,15 @@ def _tiles() -> dict[str, Entry]:
     spd = f"{load}; s = dk.tile_matmul(dk.tile_transpose(s), s)"
     spd += "; s = dk.tile_diag_add(s, dk.tile_ones(shape=4, dtype=float))"
     line = "r = dk.tile_load(x, shape=4)"
+    drawn = "shape : int or tuple of int, literals; rng : uint32; min, max : {}, optional; storage : str, optional"
+    numbers, along = (
+        "indices : tile of int of one axis",
+        "offset : tuple of int, optional; axis : int, literal, optional",
+    )
+    backwards = "dk.tile_arange(3, -1, -1)"
+    at = "a : tile; i, ... : int; value : {}"
+    bits = "t = dk.tile_arange(4); dk.tile_bit_{}_inplace(t, 1, 3); q[i] = dk.tile_extract(t, 1)"
+    stack = "s = dk.tile_stack(8, float)"
     solve = f"{spd}; {line}; l = dk.tile_cholesky(s); dk.tile_store(y, {{}})"
     inplace = f"{spd}; {line}; l = dk.tile_cholesky(s); {{}}; dk.tile_store(y, r)"
     return {
@@ -104,6 +156,15 @@ def _tiles() -> dict[str, Entry]:
             "A tile whose last axis is the block's threads.", _PASSED, "s = dk.tile(x[i])"),
         "untile": Entry("a : tile whose last axis is the block's threads", "A number or vector.", _PASSED,
             "y[i] = dk.untile(dk.tile(x[i]))"),
+        "tile_from_thread": Entry(
+            "shape : int or tuple of int, literals; value : number, vector or matrix; thread_idx : int; "
+            "storage : str, optional", _TILE, "The thread takes the sum of the cotangents.",
+            store.format("dk.tile_from_thread((4, 4), x[i], 0)")),
+        "tile_randi": Entry(drawn.format("int"), "A tile of int32.", _NONE,
+            "s = dk.tile_randi(4, dk.rand_init(7, i), 0, 10)"),
+        "tile_randf": Entry(drawn.format("float"), "A tile of float32.",
+            "1 - r and r with respect to min and max, for the draws r of [0, 1).",
+            "dk.tile_store(y, dk.tile_randf(4, dk.rand_init(7, i), 0.0, x[0]))"),
         "tile_zeros": Entry(made, _TILE, zero, store.format("dk.tile_zeros(shape=(4, 4), dtype=float)")),
         "tile_empty": Entry(made, _TILE, zero, store.format("dk.tile_empty(shape=(4, 4), dtype=float)")),
         "tile_ones": Entry(made, _TILE, zero, store.format("dk.tile_ones(shape=(4, 4), dtype=float)")),
@@ -120,6 +181,35 @@ def _tiles() -> dict[str, Entry]:
         "tile_atomic_add": Entry(array.format("t : tile; "), "A tile of the old elements.",
             "The tile takes the cotangents of the elements; the old ones have none.",
             f"{load}; dk.tile_atomic_add(c, s)"),
+        "tile_load_indexed": Entry(
+            f"a : array; {numbers}; shape : int or tuple of int, literals; {along}; storage : str, optional", _TILE,
+            "Cotangents are added where the elements stand.",
+            f"{line}; dk.tile_store(y, dk.tile_load_indexed(x, {backwards}, shape=4))"),
+        "tile_store_indexed": Entry(f"a : array; {numbers}; t : tile; {along}", "",
+            "The tile takes the cotangents of what it overwrites.",
+            f"{line}; dk.tile_store_indexed(y, {backwards}, r)"),
+        "tile_atomic_add_indexed": Entry(f"a : array; {numbers}; t : tile; {along}", "A tile of the old elements.",
+            "The tile takes the cotangents of the elements; the old ones have none.",
+            f"{line}; dk.tile_atomic_add_indexed(y, {backwards}, r)"),
+        "tile_slice_indexed": Entry("t : tile; indices : tile of int of one axis, for the first axis of t", _TILE,
+            "Cotangents are added where the elements stood.",
+            f"{line}; k = {backwards}; dk.tile_store(y, r[k])"),
+        "tile_scatter_add": Entry(at.format("number, vector or matrix; has_value : bool; atomic : bool, optional"), "",
+            "value takes the cotangent of its element, if has_value.",
+            f"{line}; dk.tile_scatter_add(r, 0, x[i], True); dk.tile_store(y, r)"),
+        "tile_scatter_masked": Entry(at.format("number, vector or matrix; has_value : bool"), "",
+            "value takes the cotangent of its element, if has_value; what was overwritten has none.",
+            f"{line}; dk.tile_scatter_masked(r, 0, x[i], i < 4); dk.tile_store(y, r)"),
+        "tile_bit_and_inplace": Entry(at.format("int"), "", _NONE, bits.format("and")),
+        "tile_bit_or_inplace": Entry(at.format("int"), "", _NONE, bits.format("or")),
+        "tile_bit_xor_inplace": Entry(at.format("int"), "", _NONE, bits.format("xor")),
+        "tile_stack": Entry("capacity : int, literal; dtype : type", "A stack.", zero, stack),
+        "tile_stack_push": Entry("s : stack; value : element; has_value : bool", "An int32.",
+            "Items carry their cotangents.", f"{stack}; q[i] = dk.tile_stack_push(s, x[i], True)"),
+        "tile_stack_pop": Entry("s : stack", "A tuple of an element and an int32.", "Items carry their cotangents.",
+            f"{stack}; dk.tile_stack_push(s, x[i], True); item, place = dk.tile_stack_pop(s)"),
+        "tile_stack_clear": Entry("s : stack", "", _NONE, f"{stack}; dk.tile_stack_clear(s)"),
+        "tile_stack_count": Entry("s : stack", "An int32.", _NONE, f"{stack}; q[i] = dk.tile_stack_count(s)"),
         "tile_view": Entry("t : tile; offset : tuple of int; shape : tuple of int, literals, optional", _TILE, _PASSED,
             f"{load}; {store.format('dk.tile_view(s, offset=(0, 0), shape=(2, 2))')}"),
         "tile_assign": Entry("dst, src : tile; offset : tuple of int, optional", "", _PASSED,
@@ -165,6 +255,14 @@ def _tiles() -> dict[str, Entry]:
             f"{line}; dk.tile_store(y, dk.tile_scan_inclusive(r))"),
         "tile_scan_exclusive": Entry(tile, _TILE, "The sum of the later cotangents.",
             f"{line}; dk.tile_store(y, dk.tile_scan_exclusive(r))"),
+        "tile_scan_max_inclusive": Entry(tile, _TILE, "To the element that is the extremum, the first one of equals.",
+            f"{line}; dk.tile_store(y, dk.tile_scan_max_inclusive(r))"),
+        "tile_scan_min_inclusive": Entry(tile, _TILE, "To the element that is the extremum, the first one of equals.",
+            f"{line}; dk.tile_store(y, dk.tile_scan_min_inclusive(r))"),
+        "tile_fft": Entry("inout : tile of vec2 or vec2d, of any length", "", "tile_ifft of a cotangent.",
+            "t = dk.tile_zeros(shape=8, dtype=dk.vec2); t[0] = dk.vec2(x[i], 0.0); dk.tile_fft(t)"),
+        "tile_ifft": Entry("inout : tile of vec2 or vec2d, of any length", "", "tile_fft of a cotangent.",
+            "t = dk.tile_zeros(shape=8, dtype=dk.vec2); t[0] = dk.vec2(x[i], 0.0); dk.tile_ifft(t)"),
         "tile_sort": Entry("keys, values : tile of one axis, of one length", "",
             "Cotangents go back where the elements stood.",
             f"{line}; t = dk.tile_arange(4, dtype=int); dk.tile_sort(r, t); dk.tile_store(y, r)"),
@@ -221,7 +319,19 @@ def docstring(name: str, signature: str, doc: str, row: OpDef | None, host: Call
         The function of Python's numbers.
     """
     known = row.built_in.entry if row is not None and row.built_in is not None else ENTRIES[name]
-    entry = known or _of_row(name, signature, row, host)
+    return described(name, signature, doc, known or _of_row(name, signature, row, host))
+
+
+def described(name: str, signature: str, doc: str, entry: Entry) -> str:
+    """Return the docstring of a built-in from its entry.
+
+    Parameters
+    ----------
+    name, signature, doc : str
+        Its name, its parameters, and what it does.
+    entry : Entry
+        What the reference says of it.
+    """
     parts = [f"{name}({signature})", doc]
     if entry.takes:
         parts.append(_section("Parameters", *entry.takes.split("; ")))

@@ -6,13 +6,17 @@ The decorator itself and what instances do on the host stand in ``diffkern.runti
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
 
 from diffkern.ir import types as T
 from diffkern.ir.structs import FieldType, Stored, Struct, StructArray
+from diffkern.lang.dialects import NATIVE, Dialect
 from diffkern.lang.dtypes import resolve_dtype
+
+if TYPE_CHECKING:
+    from diffkern.lang.func import Func
 
 __all__ = [
     "DEFINITION",
@@ -21,11 +25,16 @@ __all__ = [
     "array_field",
     "class_of",
     "definition_of",
+    "functions_of",
+    "is_ambiguous",
+    "keep_methods",
+    "kept_methods",
     "register",
     "resolve_type",
 ]
 
 DEFINITION: Final = "__diffkern_struct__"
+_METHODS: Final = "__diffkern_methods__"
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,20 +55,80 @@ class Definition:
         Name and fields.
     defaults
         Values of the fields that have one, converted: numbers, vectors, :class:`Constant`.
+    dialect
+        In which dialect its methods are written.
+    methods, properties
+        The funcs that its methods and properties are, by name.
     """
 
     type: Struct
     defaults: Mapping[str, Any]
+    dialect: Dialect = NATIVE
+    methods: Mapping[str, Any] = field(default_factory=dict)
+    properties: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def functions(self) -> dict[str, Any]:
+        """Methods and properties together."""
+        return {**self.methods, **self.properties}
 
 
 # The class that stands for a struct type on the host: of several that are equal, the one defined last.
 _CLASSES: dict[Struct, type] = {}
+# Types of which there are classes with different methods.
+_AMBIGUOUS: set[Struct] = set()
 
 
 def register(cls: type, definition: Definition) -> None:
     """Make a class known as a struct."""
+    before = _CLASSES.get(definition.type)
+    if before is not None and not _is_redefined(before, cls) and not _have_same_methods(before, definition):
+        _AMBIGUOUS.add(definition.type)
     setattr(cls, DEFINITION, definition)
     _CLASSES[definition.type] = cls
+
+
+def _is_redefined(before: type, cls: type) -> bool:
+    """Whether a class takes the place of another: it stands under the same name in the same module."""
+    place = cls.__module__, cls.__qualname__
+    return (before.__module__, before.__qualname__) == place and "<locals>" not in cls.__qualname__
+
+
+def _have_same_methods(before: type, definition: Definition) -> bool:
+    known = vars(before)[DEFINITION].functions
+    return known.keys() == definition.functions.keys() and all(
+        f.pyfunc.__code__ == known[name].pyfunc.__code__ and f.pyfunc.__closure__ == known[name].pyfunc.__closure__
+        for name, f in definition.functions.items()
+    )
+
+
+def is_ambiguous(struct: Struct) -> bool:
+    """Whether there are classes of this name and with these fields whose methods differ."""
+    return struct in _AMBIGUOUS
+
+
+def functions_of(t: Any) -> Iterator[tuple[str, Any]]:
+    """The methods and properties of a struct and of those in it, also of arrays of them: name and func."""
+    if isinstance(t, StructArray):
+        t = t.dtype
+    if not isinstance(t, Struct):
+        return
+    definition = definition_of(_CLASSES.get(t))
+    for name, func in definition.functions.items() if definition is not None else ():
+        yield f"{t.name}.{name}", func
+    for _, inner in t.fields:
+        yield from functions_of(inner)
+
+
+def keep_methods(pyfunc: Callable[..., Any], methods: Mapping[Callable[..., Any], Func]) -> None:
+    """Say for a kernel's function what stands in it for methods of structs: what they were at one time."""
+    pyfunc.__dict__[_METHODS] = methods
+
+
+def kept_methods(pyfunc: Callable[..., Any]) -> Mapping[Callable[..., Any], Func]:
+    """Return what stands for methods of structs in a kernel's function, where they are not what they are now."""
+    found: Mapping[Callable[..., Any], Func] = pyfunc.__dict__.get(_METHODS, {})
+    return found
 
 
 def definition_of(obj: Any) -> Definition | None:

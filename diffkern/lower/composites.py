@@ -12,12 +12,15 @@ where a whole element is wanted.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from diffkern.errors import CompileError
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Region, Value
 from diffkern.ir.types import Mat, Scalar, Type, Vec
+
+MAX_DETERMINANT: Final = 6
+"""The most rows of a matrix that has a determinant and an inverse in a kernel."""
 
 Components: TypeAlias = "list[Value]"
 Rule: TypeAlias = Callable[[Builder, Op, "list[Components]"], "Components"]
@@ -29,7 +32,7 @@ def expand_composites(fn: Function) -> Function:
     Raises
     ------
     CompileError
-        For an inverse or determinant of a matrix larger than 4×4.
+        For an inverse or determinant of a matrix larger than 6×6.
     """
     fn.body = _Expander(fn.params).function_body(fn)
     return fn
@@ -53,7 +56,7 @@ class _Expander:
     # -- values ------------------------------------------------------------------------------------------------------
 
     def define(self, old: Value, new: Value) -> None:
-        """``new`` stands for ``old``; a composite is taken apart at once, where it dominates all its uses."""
+        """``new`` stands for ``old``; a composite is decomposed at once, where it dominates all its uses."""
         self.values[old] = new
         if isinstance(old.type, (Vec, Mat)):
             self.parts[old] = self.builder.components(new)
@@ -224,6 +227,17 @@ def _vecmat(b: Builder, op: Op, args: list[Components]) -> Components:
     return [_sum_of_products(b, args[0], column) for column in _columns(args[1], op.operands[1].type)]
 
 
+def _quat_mul(b: Builder, op: Op, args: list[Components]) -> Components:
+    """Hamilton's product of quaternions (x, y, z, w)."""
+    (ax, ay, az, aw), (bx, by, bz, bw) = args
+    return [
+        b.sub(_sum_of_products(b, (aw, ax, ay), (bx, bw, bz)), b.mul(az, by)),
+        b.sub(_sum_of_products(b, (aw, ay, az), (by, bw, bx)), b.mul(ax, bz)),
+        b.sub(_sum_of_products(b, (aw, az, ax), (bz, bw, by)), b.mul(ay, bx)),
+        b.sub(b.mul(aw, bw), _sum_of_products(b, (ax, ay, az), (bx, by, bz))),
+    ]
+
+
 def _outer(b: Builder, op: Op, args: list[Components]) -> Components:
     return [b.mul(x, y) for x in args[0] for y in args[1]]
 
@@ -240,44 +254,66 @@ def _trace(b: Builder, op: Op, args: list[Components]) -> Components:
     return [total]
 
 
-def _minor(b: Builder, rows: list[Components], row: int, column: int) -> Value:
-    return _det(b, [[x for c, x in enumerate(r) if c != column] for k, r in enumerate(rows) if k != row])
+def _without(n: int, k: int) -> tuple[int, ...]:
+    return tuple(c for c in range(n) if c != k)
 
 
-def _det(b: Builder, rows: list[Components]) -> Value:
-    """Determinant by expansion along the first row."""
-    if len(rows) == 1:
-        return rows[0][0]
-    total = b.mul(rows[0][0], _minor(b, rows, 0, 0))
-    for c in range(1, len(rows)):
-        term = b.mul(rows[0][c], _minor(b, rows, 0, c))
-        total = b.sub(total, term) if c % 2 else b.add(total, term)
-    return total
+class _Minors:
+    """Determinants of parts of a matrix by expansion along their first row.
+
+    Those of a large one share their own parts, so that n rows take about n * 2**n products.
+    """
+
+    def __init__(self, b: Builder, rows: Sequence[Components]) -> None:
+        self.b, self.rows = b, rows
+        self.known: dict[tuple[tuple[int, ...], tuple[int, ...]], Value] = {}
+
+    def of(self, rows: tuple[int, ...], columns: tuple[int, ...]) -> Value:
+        """The determinant of what is in these rows and columns."""
+        found = self.known.get((rows, columns))
+        if found is None:
+            found = self.known[rows, columns] = self._expanded(rows, columns)
+        return found
+
+    def _expanded(self, rows: tuple[int, ...], columns: tuple[int, ...]) -> Value:
+        b, first = self.b, self.rows[rows[0]]
+        if len(rows) == 1:
+            return first[columns[0]]
+        total = b.mul(first[columns[0]], self.of(rows[1:], columns[1:]))
+        for k, c in enumerate(columns[1:], 1):
+            term = b.mul(first[c], self.of(rows[1:], (*columns[:k], *columns[k + 1 :])))
+            total = b.sub(total, term) if k % 2 else b.add(total, term)
+        return total
 
 
-def _small(op: Op) -> None:
+def _small(op: Op) -> int:
     t = op.operands[0].type
-    if isinstance(t, Mat) and t.rows > 4:
+    assert isinstance(t, Mat)
+    if t.rows > MAX_DETERMINANT:
         raise CompileError(
             f"{op.name} of a {t.rows}×{t.cols} matrix is not supported",
             loc=op.loc,
-            remedy="matrices up to 4×4 have one; factorise larger ones in a loop over an array",
+            remedy=f"matrices up to {MAX_DETERMINANT}×{MAX_DETERMINANT} have one; factorise larger ones in a loop over "
+            "an array, or as a tile with dk.tile_cholesky",
         )
+    return t.rows
 
 
 def _determinant(b: Builder, op: Op, args: list[Components]) -> Components:
-    _small(op)
-    return [_det(b, _rows(args[0], op.operands[0].type))]
+    every = tuple(range(_small(op)))
+    return [_Minors(b, _rows(args[0], op.operands[0].type)).of(every, every)]
 
 
 def _inverse(b: Builder, op: Op, args: list[Components]) -> Components:
     """Cofactors over the determinant; a singular matrix gives the zero matrix."""
-    _small(op)
-    rows = _rows(args[0], op.operands[0].type)
-    n = len(rows)
+    n, rows = _small(op), _rows(args[0], op.operands[0].type)
     if n == 1:
         return [_reciprocal_or_zero(b, rows[0][0], "ne")]
-    cofactors = [[b.neg(m) if (r + c) % 2 else m for c in range(n) for m in (_minor(b, rows, r, c),)] for r in range(n)]
+    minors = _Minors(b, rows)
+    cofactors: list[Components] = []
+    for r in range(n):
+        found = ((c, minors.of(_without(n, r), _without(n, c))) for c in range(n))
+        cofactors.append([b.neg(m) if (r + c) % 2 else m for c, m in found])
     scale = _reciprocal_or_zero(b, _sum_of_products(b, rows[0], cofactors[0]), "ne")
     return [b.mul(cofactors[c][r], scale) for r in range(n) for c in range(n)]
 
@@ -286,6 +322,8 @@ _RULES: Mapping[str, Rule] = {
     "add": _elementwise("add"),
     "sub": _elementwise("sub"),
     "neg": _elementwise("neg"),
+    "round_float16": _elementwise("round_float16"),
+    "round_bfloat16": _elementwise("round_bfloat16"),
     "cw_mul": _elementwise("mul"),
     "cw_div": _elementwise("div"),
     "scale": _scaled("mul"),
@@ -305,6 +343,7 @@ _RULES: Mapping[str, Rule] = {
     "matmul": _matmul,
     "matvec": _matvec,
     "vecmat": _vecmat,
+    "quat_mul": _quat_mul,
     "outer": _outer,
     "transpose": _transpose,
     "trace": _trace,

@@ -6,7 +6,7 @@ says of each update of an array element how it is made:
 ``PLAIN``   load, add, store: no other thread of the launch touches the element
 ``SUM``     the address is the same for all threads: each thread adds up its own, the block adds those up, and one
             atomic addition per block goes to memory
-``RED``     an atomic whose old value nobody reads
+``RED``     an atomic whose old value is not read
 ``ATOMIC``  an atomic whose old value is read
 
 On a GPU there are no chunks that run in order, so neither two colours nor private copies help: what may race is atomic.
@@ -18,18 +18,22 @@ import enum
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from diffkern.analysis.blocks import blockwise_op, is_simt
+from diffkern.analysis.blocks import SHARED_BYTES, blockwise_op, is_simt, shared_bytes
 from diffkern.analysis.conflicts import use_atomics
 from diffkern.analysis.shared_updates import finalize_shared_updates
 from diffkern.analysis.sums import needed_for, uniform_sums, used_values
 from diffkern.analysis.uniformity import launch_values
 from diffkern.ir.nodes import Function, Op, Value, walk
-from diffkern.ir.types import Array, Element, value_type
+from diffkern.ir.types import Array, Element, scalar_of, value_type
 from diffkern.ir.views import Access
 from diffkern.manifest import Conflict
 from diffkern.ops.memory import ACCUMULATES
 
-__all__ = ["CudaPlan", "Update", "cuda_plan", "finalize_updates", "update_of"]
+__all__ = ["CudaPlan", "Update", "cuda_plan", "dynamic_shared_bytes", "finalize_updates", "sum_bytes", "update_of"]
+
+
+_WARPS = 32
+"""The most that a block has."""
 
 
 class Update(enum.Enum):
@@ -130,3 +134,14 @@ def summed_type(op: Op) -> Element:
     array = Access(op).array.type
     assert isinstance(array, Array)
     return value_type(array.dtype)
+
+
+def sum_bytes(plan: CudaPlan) -> int:
+    """Bytes of shared memory in which the readable kernel adds up over a block: a number for each warp and type."""
+    return sum(_WARPS * s.itemsize for s in {scalar_of(summed_type(op)) for op in plan.sums})
+
+
+def dynamic_shared_bytes(fn: Function, plan: CudaPlan) -> int:
+    """Bytes of shared memory for which a launch of the readable kernel asks: 0 where a block has its arrays anyway."""
+    taken = shared_bytes(fn)
+    return taken if fn.dynamic_shared or taken + sum_bytes(plan) > SHARED_BYTES else 0

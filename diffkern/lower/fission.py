@@ -17,10 +17,9 @@ from dataclasses import dataclass, field
 from diffkern.analysis.blocks import (
     MAX_BLOCK_DIM,
     blockwise_op,
-    has_barrier,
-    stacks_of_blocks,
     uniform_values,
 )
+from diffkern.analysis.scopes import has_barrier, stacks_of_blocks
 from diffkern.analysis.uniformity import is_per_thread
 from diffkern.errors import CompileError
 from diffkern.ir.builder import Builder

@@ -8,7 +8,8 @@ from __future__ import annotations
 from diffkern.analysis.tile_threads import threads_of
 from diffkern.ir.nodes import Function, walk
 from diffkern.ir.types import INT32
-from diffkern.ops.table import lookup
+from diffkern.ops.memory import EXTREMA
+from diffkern.ops.tile import of_block
 
 __all__ = ["blocks_of_one", "mark_threads", "mark_unfused"]
 
@@ -24,14 +25,14 @@ def mark_unfused(fn: Function) -> Function:
 
     The adjoint finds the winner by comparing a replayed value with the stored extremum.
     """
-    fn.unfused = any(op.name == "atomic" and op.attrs["kind"] in ("min", "max") for op in walk(fn.body))
+    fn.unfused = any(op.name == "atomic" and op.attrs["kind"] in EXTREMA for op in walk(fn.body))
     return fn
 
 
 def blocks_of_one(fn: Function) -> Function:
     """Where a block that works on tiles is one thread: ``block_dim`` is 1 in kernels with tiles, in place."""
     ops = list(walk(fn.body))
-    if any(lookup(op.name).family == "tile" for op in ops):
+    if any(map(of_block, ops)):
         for op in ops:
             if op.name == "block_dim":
                 op.name, op.attrs = "const", {"value": 1, "type": INT32}

@@ -56,6 +56,8 @@ def finalize_element_updates(fn: Function, simplify: Callable[[Function], Functi
                 update.store.attrs = {**update.store.attrs, "alone": True}
     else:
         atomic = _racing(seen, sites)
+    cotangents = {op.result for op in walk(fn.body) if op.name == "cotangent_array"}
+    atomic |= {number for number, update in enumerate(updates) if Access(update.store).array in cotangents}
     _replace(fn.body, {update.store: update for number, update in enumerate(updates) if number in atomic})
     return fn
 
@@ -78,6 +80,8 @@ def _replace(region: Region, chosen: dict[Op, Update]) -> None:
             ops.append(op)
             continue
         attrs = {"wrap": op.attrs["wrap"], "kind": update.kind, "augmented": True}
+        if op.attrs.get("opaque"):
+            attrs["opaque"] = True
         old = Value(update.operand.type)
         ops += update.prelude.ops
         ops.append(Op("atomic", (*op.operands[:-1], update.operand), (old,), attrs, (), op.loc))

@@ -1,4 +1,4 @@
-"""Memory of one thread, which tiles become when they are taken apart for a target, after differentiation."""
+"""Memory of one thread, to which tiles are lowered for a target, after differentiation."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ ROWS = (
     # (buffer, index) and (buffer, index, value). aligned: to how many bytes the place is
     OpDef("buffer_get", "buffer", 2, _get, Effect.STACK_READ, Diff.INTERNAL, optional={"aligned": int}),
     OpDef("buffer_set", "buffer", 3, _set, Effect.STACK_WRITE, Diff.INTERNAL, optional={"aligned": int}),
-    # (buffer, index, value): by any thread of a block at any time
-    OpDef("buffer_add", "buffer", 3, _set, Effect.STACK_WRITE, Diff.INTERNAL),
+    # (buffer, index, value): by any thread of a block at any time; kind as of an atomic update
+    OpDef("buffer_add", "buffer", 3, _set, Effect.STACK_WRITE, Diff.INTERNAL, optional={"kind": str}),
     # (c, a, b): row-major c = a @ b, or c += a @ b. trans_a: a is stored k × m
     OpDef(
         "buffer_matmul", "buffer", 3, _matmul, Effect.STACK_WRITE, Diff.INTERNAL,

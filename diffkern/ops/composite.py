@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from diffkern.ir.types import Composite, Mat, Scalar, Type, Vec
-from diffkern.ops.row import BuiltIn, Entry, Infer, OpDef, Singular, TypeRuleError, call
+from diffkern.ir.types import Composite, Mat, Role, Scalar, Type, Vec
+from diffkern.ops.row import BuiltIn, Entry, Infer, OpDef, Singular, Tangent, TypeRuleError, call
 from diffkern.ops.scalar import DIVISOR
 
 Attrs = Mapping[str, Any]
@@ -137,6 +137,13 @@ def _outer(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     return (Mat(v.dtype, v.length, w.length),)
 
 
+def _quaternion(a: Type, b: Type) -> Vec:
+    t = _vec(_same(a, b))
+    if t.role is not Role.QUATERNION:
+        raise TypeRuleError(f"needs quaternions, not {t}")
+    return t
+
+
 def _of(result: Callable[..., Type]) -> Infer:
     """The type rule of a result that follows from the operands' types alone."""
     return lambda types, attrs: (result(*types),)
@@ -159,20 +166,23 @@ _of_square: Final = _of(lambda m: _square(m).dtype)
 
 _PAIR = "a, b : vector or matrix of floats"
 _VECTOR = "a : vector of floats"
-_SQUARE = "m : square matrix of floats"
+_SQUARE = "a : square matrix of floats"
 
 ROWS: Final = (
-    OpDef("construct", "composite", None, _construct, attrs={"type": Composite}, cost=0.0, linear=True),
-    OpDef("extract", "composite", 1, _extract, attrs={"index": int}, cost=0.0, linear=True),
-    OpDef("insert", "composite", 2, _insert, attrs={"index": int}, cost=0.0, linear=True),
-    OpDef("extract_dyn", "composite", 2, _extract_dyn, py="extract({0}, {1})", linear=True),
-    OpDef("insert_dyn", "composite", 3, _insert_dyn, py="insert({0}, {1}, {2})", linear=True),
-    OpDef("scale", "composite", 2, _scale, py="{0} * {1}", neutral=1, by_component=True),
+    OpDef(
+        "construct", "composite", None, _construct,
+        attrs={"type": Composite}, cost=0.0, linear=True, tangent=Tangent.LINEAR,
+    ),
+    OpDef("extract", "composite", 1, _extract, attrs={"index": int}, cost=0.0, linear=True, tangent=Tangent.LINEAR),
+    OpDef("insert", "composite", 2, _insert, attrs={"index": int}, cost=0.0, linear=True, tangent=Tangent.LINEAR),
+    OpDef("extract_dyn", "composite", 2, _extract_dyn, py="extract({0}, {1})", linear=True, tangent=Tangent.LINEAR),
+    OpDef("insert_dyn", "composite", 3, _insert_dyn, py="insert({0}, {1}, {2})", linear=True, tangent=Tangent.LINEAR),
+    OpDef("scale", "composite", 2, _scale, py="{0} * {1}", neutral=1, by_component=True, tangent=Tangent.BILINEAR),
     OpDef("unscale", "composite", 2, _scale, py="{0} / {1}", neutral=1, by_component=True, singular=DIVISOR),
     _built_in(
         "cw_mul", _elementwise, "The product, component by component.",
         Entry(_PAIR, "Of their type.", "b and a, by component.", "w[i] = dk.cw_mul(u, v)"),
-        twin=operator.mul, by_component=True,
+        twin=operator.mul, by_component=True, tangent=Tangent.BILINEAR,
     ),
     _built_in(
         "cw_div", _elementwise, "The quotient, component by component.",
@@ -183,6 +193,7 @@ ROWS: Final = (
     _built_in(
         "dot", _dot, "The scalar product of two vectors.",
         Entry("a, b : vector of floats, of one length", "float", "b and a.", "y[i] = dk.dot(u, v)"), returns="float",
+        tangent=Tangent.BILINEAR,
     ),
     _built_in(
         "cross", _cross, "The vector product of two vectors of length 3.",
@@ -190,6 +201,7 @@ ROWS: Final = (
             "a, b : vector of three floats", "A vector of three floats.",
             "A cotangent c goes on as cross(b, c) and cross(c, a).", "w[i] = dk.cross(u, v)",
         ),
+        tangent=Tangent.BILINEAR,
     ),
     _built_in(
         "length", _norm, "The Euclidean norm of a vector.",
@@ -208,25 +220,27 @@ ROWS: Final = (
         ),
         singular=Singular(),
     ),
-    OpDef("matmul", "composite", 2, _matmul, py="matmul({0}, {1})"),
-    OpDef("matvec", "composite", 2, _matvec, py="matvec({0}, {1})"),
-    OpDef("vecmat", "composite", 2, _vecmat, py="vecmat({0}, {1})"),
+    OpDef("matmul", "composite", 2, _matmul, py="matmul({0}, {1})", tangent=Tangent.BILINEAR),
+    OpDef("matvec", "composite", 2, _matvec, py="matvec({0}, {1})", tangent=Tangent.BILINEAR),
+    OpDef("vecmat", "composite", 2, _vecmat, py="vecmat({0}, {1})", tangent=Tangent.BILINEAR),
+    OpDef("quat_mul", "composite", 2, _of(_quaternion), py="quat_mul({0}, {1})", tangent=Tangent.BILINEAR),
     _built_in(
         "outer", _outer, "The matrix with component (i, j) = a[i] * b[j].",
         Entry(
             "a, b : vector of floats", "A matrix with a row for each component of a.",
             "A cotangent C goes on as C b and C^T a.", "e[i] = dk.outer(u, v)",
         ),
-        twin=np.outer,
+        twin=np.outer, tangent=Tangent.BILINEAR,
     ),
     _built_in(
         "transpose", _transpose, "The transposed matrix.",
-        Entry("m : matrix of floats", "A matrix.", "A cotangent is transposed.", "e[i] = dk.transpose(m)"),
-        twin=lambda m: m.T.copy(), linear=True,
+        Entry("a : matrix of floats", "A matrix.", "A cotangent is transposed.", "e[i] = dk.transpose(m)"),
+        twin=lambda m: m.T.copy(), linear=True, tangent=Tangent.LINEAR,
     ),
     _built_in(
         "trace", _of_square, "The sum of the diagonal.",
         Entry(_SQUARE, "float", "The identity matrix.", "y[i] = dk.trace(m)"), returns="float", linear=True,
+        tangent=Tangent.LINEAR,
     ),
     _built_in(
         "determinant", _of_square, "The determinant of a square matrix.",

@@ -1,5 +1,7 @@
 """Thread index, array shape, loads, stores, atomics, cotangent accumulation, loop stacks and control flow.
 
+What is ``opaque`` belongs to a func with a derivative of its own: no derivative passes through it.
+
 Index operands of ``load``, ``store``, ``atomic`` and ``accumulate`` are integers, one per axis. The attribute ``wrap``
 is a tuple of bools, one per index: True where a negative index may occur and counts from the end, as in Python.
 """
@@ -10,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from diffkern.ir.types import BOOL, INT32, Array, Element, Scalar, Stack, Type, Vec, value_type
+from diffkern.ir.types import BOOL, INT32, UINT64, Array, Element, Scalar, Stack, Type, Vec, scalar_of, value_type
 from diffkern.ops.row import Diff, Effect, OpDef, TypeRuleError, Uniformity
 
 Attrs = Mapping[str, Any]
@@ -21,10 +23,16 @@ STORES = frozenset({"store", "tile_store"})
 ATOMICS = frozenset({"atomic", "tile_atomic"})
 ACCUMULATES = frozenset({"accumulate", "tile_accumulate"})
 WRITES = STORES | ATOMICS | ACCUMULATES
+ACCESSES = LOADS | WRITES
 
-ATOMIC_KINDS = ("add", "sub", "min", "max", "exch", "and", "or", "xor", "inc", "dec", "cas")
+EXTREMA = ("min", "max", "fmin", "fmax")
+"""Kinds of atomic updates that take the smaller or the greater: a NaN is passed on, or, as with C's fmin, skipped."""
+HOLDING = ("take", "give")
+"""Kinds by which one thread at a time holds an element: no other thread takes it until it is given back."""
+HELD, WON = 1.0, 2.0
+ATOMIC_KINDS = ("add", "sub", *EXTREMA, "exch", "and", "or", "xor", "inc", "dec", "cas", "keep", *HOLDING)
 _BIT_KINDS = ("and", "or", "xor")
-INTEGER_KINDS = (*_BIT_KINDS, "inc", "dec", "cas")
+INTEGER_KINDS = (*_BIT_KINDS, "inc", "dec")
 ACCUMULATE_MODES = ("plain", "atomic", "reduce")
 
 
@@ -75,6 +83,37 @@ def _constant_array(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     return (array,)
 
 
+def _peek(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    if types[0] != UINT64 or types[1] != INT32:
+        raise TypeRuleError(f"needs an address and an index, uint64 and int32, not {types}")
+    return (attrs["type"],)
+
+
+def _element_of(array: Array, types: Sequence[Type]) -> None:
+    if not array.outer or len(types) != array.outer:
+        raise TypeRuleError(f"{array} has no array at {len(types)} indices")
+
+
+def _inner_shape(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    array = _array(types[0])
+    _element_of(array, types[1:])
+    if not 0 <= attrs["axis"] < array.ndim - array.outer:
+        raise TypeRuleError(f"axis {attrs['axis']} of the arrays in {array}")
+    return (INT32,)
+
+
+def _points(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    _element_of(_array(types[0]), types[1:])
+    return (BOOL,)
+
+
+def _array_at(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    array = _array(attrs["type"])
+    if types[0] != Vec(UINT64, 1 + 2 * array.ndim):
+        raise TypeRuleError(f"{array} is not described by {types[0]}")
+    return (array,)
+
+
 def _load(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     array = _array(types[0])
     _indices(array, types[1:])
@@ -93,15 +132,27 @@ def _atomic(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     _indices(array, types[1:-1])
     if attrs["kind"] not in ATOMIC_KINDS:
         raise TypeRuleError(f"atomic {attrs['kind']!r}")
+    if attrs["kind"] in ("fmin", "fmax") and not scalar_of(array.dtype).is_float:
+        raise TypeRuleError(f"atomic {attrs['kind']} of {array}")
     is_bit = array.dtype == BOOL and attrs["kind"] in _BIT_KINDS
-    is_integer = isinstance(array.dtype, Scalar) and array.dtype.is_integer
+    is_integer = scalar_of(array.dtype).is_integer
     if attrs["kind"] in INTEGER_KINDS and not (is_integer or is_bit):
         raise TypeRuleError(f"atomic {attrs['kind']} of {array}")
     if attrs["kind"] == "cas":
         if not isinstance(types[-1], Vec) or types[-1].length != 2:
             raise TypeRuleError(f"takes what is expected and what replaces it, not {types[-1]}")
         return (_stored(array, types[-1].dtype),)
+    if attrs["kind"] == "give":
+        return _give(array, types[-1])
     return (_stored(array, types[-1]),)
+
+
+def _give(array: Array, given: Type) -> tuple[Type, ...]:
+    t = value_type(array.dtype)
+    size = 1 if isinstance(t, Scalar) else t.size
+    if not isinstance(given, Vec) or given != Vec(scalar_of(t), 4 * size):
+        raise TypeRuleError(f"takes four numbers for each component of {t}, not {given}")
+    return (t,)
 
 
 def _accumulate(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
@@ -161,23 +212,41 @@ ROWS = (
         "constant_array", "memory", 0, _constant_array, diff=Diff.ZERO,
         attrs={"type": Array, "shape": tuple, "data": bytes}, cost=0.0,
     ),
+    # (address, index): an element of memory that no array of the launch stands for, of an object that an id names.
+    # changing: of memory that the program may write to, so that its place is not that of a constant
+    OpDef(
+        "peek", "memory", 2, _peek, Effect.CONSTANT, Diff.ZERO,
+        attrs={"type": Scalar}, optional={"changing": bool}, cost=1.5,
+    ),
+    # (array, *index), of an array whose elements hold arrays: the extent of one of these, and whether it is there
+    OpDef(
+        "inner_shape", "memory", None, _inner_shape, Effect.CONSTANT, Diff.ZERO, attrs={"wrap": tuple, "axis": int},
+        cost=1.5, least=0,
+    ),
+    OpDef("points", "memory", None, _points, Effect.CONSTANT, Diff.ZERO, attrs={"wrap": tuple}, cost=1.5),
+    # (descriptor): the array that it describes; of programs alone, in which its address is all that is known of it
+    OpDef("array_at", "memory", 1, _array_at, diff=Diff.INTERNAL, attrs={"type": Array}, cost=0.0),
     # (array, *index). aligned: to how many bytes the place is. carried: made for a loop, and its value is used only
-    # where the thread stores to the element as well. common: of shared memory, between barriers, an element that is the
-    # same for all threads of the block
+    # where the thread stores to the element as well. common: what no thread writes meanwhile, shared memory between
+    # barriers or a number of the launch, at an element that is the same for all threads of the block
     OpDef(
         "load", "memory", None, _load, Effect.READ, Diff.SPECIAL,
-        attrs={"wrap": tuple}, optional={"aligned": int, "carried": bool, "common": bool}, cost=1.5,
+        attrs={"wrap": tuple}, optional={"aligned": int, "carried": bool, "common": bool, "opaque": bool}, cost=1.5,
     ),
     # (array, *index, value). alone: every thread of a launch makes this very update, so there may be one thread only
     OpDef(
         "store", "memory", None, _store, Effect.WRITE, Diff.SPECIAL,
-        attrs={"wrap": tuple}, optional={"aligned": int, "alone": bool}, cost=1.5,
+        attrs={"wrap": tuple}, optional={"aligned": int, "alone": bool, "opaque": bool}, cost=1.5,
     ),
     # (array, *index, value); result: the old value. augmented: written as an augmented assignment. cas: the value is
-    # two, what is expected and what then replaces it
+    # two, what is expected and what then replaces it. keep: components become 0 where the value is 0.
+    # take: waits until nobody holds the components where the value is not 0, and holds them; the others are not read.
+    # give: the value is four for each component: what take returned, 0 (not held), HELD (it stays what it was) or WON,
+    # the number by which another array's element was updated, what the component becomes if that won. pair: the number
+    # of the update of the other array
     OpDef(
         "atomic", "memory", None, _atomic, Effect.ATOMIC, Diff.SPECIAL,
-        attrs={"wrap": tuple, "kind": str}, optional={"augmented": bool}, cost=20.0,
+        attrs={"wrap": tuple, "kind": str}, optional={"augmented": bool, "opaque": bool, "pair": int}, cost=20.0,
     ),
     # (array, *index, value): element += value, without a result. mode:
     #   plain   no other thread that may run at the same time touches the element
@@ -190,12 +259,15 @@ ROWS = (
     OpDef("stack_new", "stack", 0, _stack_new, Effect.STACK_WRITE, Diff.INTERNAL, attrs={"type": Stack}),
     OpDef("stack_get", "stack", 2, _stack_get, Effect.STACK_READ, Diff.INTERNAL, attrs={"field": int}),  # (stack, slot)
     OpDef("stack_set", "stack", None, _stack_set, Effect.STACK_WRITE, Diff.INTERNAL),  # (stack, slot, *values)
-    OpDef("if", "control", 1, _if, Effect.CONTROL, Diff.SPECIAL, attrs={"types": tuple}),  # of the results
+    # types: of the results. guarded, of loops too: taken back only where a cotangent of the results is not exactly zero
+    OpDef(
+        "if", "control", 1, _if, Effect.CONTROL, Diff.SPECIAL, attrs={"types": tuple}, optional={"guarded": bool},
+    ),
     # ahead: the step is positive, and no index and step add up beyond the type. rolled: too long to be unrolled.
     # threads: over the threads of a block
     OpDef(
         "for", "control", None, _for, Effect.CONTROL, Diff.SPECIAL,
-        optional={"ahead": bool, "rolled": bool, "threads": bool},
+        optional={"ahead": bool, "rolled": bool, "threads": bool, "guarded": bool},
     ),
-    OpDef("while", "control", None, _while, Effect.CONTROL, Diff.SPECIAL),
+    OpDef("while", "control", None, _while, Effect.CONTROL, Diff.SPECIAL, optional={"guarded": bool}),
 )  # fmt: skip

@@ -1,7 +1,7 @@
 """The shape of a row of the operation table.
 
 A row states everything that is true of an operation on every target: how result types follow from operand types, what
-it does to memory, how analyses and reverse mode treat it, how it is spelled, which built-in function it is. Other
+it does to memory, how analyses and reverse mode treat it, how it is written, which built-in function it is. Other
 modules ask the row. What takes more than a line has a place of its own: vectorised bodies in ``diffkern.vecmath``,
 instructions in ``diffkern.targets``, derivative rules that are no formula in ``diffkern.ad.rules``.
 """
@@ -22,10 +22,12 @@ class Effect(enum.Enum):
 
     PURE = "pure"
     READ = "read"  # reads an array
+    CONSTANT = "constant"  # reads memory that nothing writes during the launch; only where the program comes by
     WRITE = "write"  # writes an array element this thread owns
     ATOMIC = "atomic"  # reads and writes an array element that other threads may write too
     STACK_READ = "stack read"
     STACK_WRITE = "stack write"
+    REPORT = "report"  # tells the launch something; what a thread reports stays in order
     BARRIER = "barrier"  # orders this thread's accesses with those of others
     CONTROL = "control"  # whatever its regions do
 
@@ -37,6 +39,14 @@ class Diff(enum.Enum):
     ZERO = "zero"  # results carry no cotangent (integers, booleans) or the derivative is 0 almost everywhere
     SPECIAL = "special"  # control flow, memory and barriers: handled by the reverse pass itself
     INTERNAL = "internal"  # only occurs in adjoints
+
+
+class Tangent(enum.Enum):
+    """How forward mode treats an op with a derivative rule."""
+
+    TRANSPOSED = "transposed"  # by its partial derivatives, or by its rule's transpose
+    LINEAR = "linear"  # the op of the tangents of all operands that are floats
+    BILINEAR = "bilinear"  # the product rule in the first two operands; a third one is added
 
 
 class Uniformity(enum.Enum):
@@ -104,7 +114,7 @@ class Entry(NamedTuple):
     example
         Lines of a kernel. In them ``i`` is the thread's index; x, y are arrays of floats and p, q of ints; u and v are
         vectors of three floats, w an array of them, m and k matrices of three rows, e an array of them; a, b, c are
-        arrays of floats with two axes.
+        arrays of floats with two axes; grid is the id of a hash grid.
     """
 
     takes: str
@@ -160,8 +170,8 @@ class OpDef:
         Arity None: any. ``infer`` is the type rule.
     attrs, optional
         The attributes that every such op has, and those it may have.
-    effect, diff, uniformity
-        What it does to memory, how reverse mode treats it, among which threads its results are the same.
+    effect, diff, tangent, uniformity
+        What it does to memory, how reverse and forward mode treat it, among which threads its results are the same.
     py
         Its Python spelling, a format string over the operands' spellings ``{0}``, ``{1}``, … and attributes by name;
         the empty string means that the printer spells the op itself.
@@ -200,6 +210,7 @@ class OpDef:
     effect: Effect = Effect.PURE
     diff: Diff = Diff.RULE
     _: KW_ONLY
+    tangent: Tangent = Tangent.TRANSPOSED
     attrs: Schema = field(default_factory=dict)
     optional: Schema = field(default_factory=dict)
     uniformity: Uniformity = Uniformity.LAUNCH

@@ -14,8 +14,27 @@ from typing import Any, Final
 
 import numpy as np
 
-from diffkern.ir.types import BOOL, INT32, STORAGE_ONLY, Array, Element, Kind, Mat, Scalar, Stack, Type, Vec
-from diffkern.ops.row import TIE, BuiltIn, Diff, Entry, Infer, Library, OpDef, Singular, TypeRuleError, call
+from diffkern.ir.types import (
+    BFLOAT16,
+    BOOL,
+    FLOAT16,
+    FLOAT32,
+    FLOAT64,
+    INT32,
+    STORAGE_ONLY,
+    UINT16,
+    UINT32,
+    UINT64,
+    Array,
+    Element,
+    Kind,
+    Mat,
+    Scalar,
+    Stack,
+    Type,
+    Vec,
+)
+from diffkern.ops.row import TIE, BuiltIn, Diff, Entry, Infer, Library, OpDef, Singular, Tangent, TypeRuleError, call
 
 
 def _scalar(t: Type) -> Scalar:
@@ -27,7 +46,7 @@ def _scalar(t: Type) -> Scalar:
 
 
 def _equal(types: Sequence[Type]) -> Type:
-    if any(t != types[0] for t in types):
+    if any(t is not types[0] and t != types[0] for t in types):
         raise TypeRuleError(f"needs operands of one type, not {' and '.join(map(str, types))}")
     return types[0]
 
@@ -69,6 +88,12 @@ def _cast(types: Sequence[Type], attrs: Mapping[str, Any]) -> tuple[Type, ...]:
         return (to,)
     _scalar(source)
     return (_scalar(to),)
+
+
+def _single(types: Sequence[Type], attrs: Mapping[str, Any]) -> tuple[Type, ...]:
+    (t,) = types
+    _require((t.dtype if isinstance(t, (Vec, Mat)) else t) == FLOAT32, "float32", t)
+    return (t,)
 
 
 def _compare(types: Sequence[Type], attrs: Mapping[str, Any]) -> tuple[Type, ...]:
@@ -167,11 +192,75 @@ def _half_away(x: Any) -> Any:
     return whole + np.copysign(type(x)(1), x) if abs(x - whole) >= 0.5 else whole
 
 
+def _to_half(x: Any) -> Any:
+    """Rounded to the nearest number of float16, ties to even, as float32."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.asarray(x, np.float32).astype(np.float16).astype(np.float32)[()]
+
+
+def _to_bfloat(x: Any) -> Any:
+    """Rounded to the nearest number of bfloat16, ties to even, as float32."""
+    bits = np.asarray(x, np.float32).view(np.uint32).astype(np.uint64)
+    rounded = (bits + np.uint64(0x7FFF) + ((bits >> np.uint64(16)) & np.uint64(1))) & np.uint64(0xFFFF0000)
+    return np.where(np.isnan(x), np.float32(np.nan), rounded.astype(np.uint32).view(np.float32))[()]
+
+
+def _bits_of(t: Scalar) -> Callable[[Any], Any]:
+    def bits(x: Any) -> Any:
+        if t == BFLOAT16:
+            return np.uint16(np.asarray(_to_bfloat(x), np.float32).view(np.uint32) >> np.uint32(16))
+        with np.errstate(over="ignore"):
+            return np.asarray(x).astype(t.name).view(f"uint{8 * t.itemsize}")[()]
+
+    return bits
+
+
+def _of_bits(t: Scalar) -> Callable[[Any], Any]:
+    def number(x: Any) -> Any:
+        if t == BFLOAT16:
+            return (np.asarray(x, np.uint32) << np.uint32(16)).view(np.float32)[()]
+        found = np.asarray(x, f"uint{8 * t.itemsize}").view(t.name)[()]
+        return np.float32(found) if t == FLOAT16 else found
+
+    return number
+
+
+def _between_bits(t: Scalar) -> tuple[OpDef, OpDef]:
+    """From a float to the unsigned integer of its bits, and back; those of narrow types have float32 for a value."""
+    value, held = FLOAT32 if t in STORAGE_ONLY else t, {16: UINT16, 32: UINT32, 64: UINT64}[8 * t.itemsize]
+
+    def infer(takes: Scalar, gives: Scalar) -> Infer:
+        def rule(types: Sequence[Type], attrs: Mapping[str, Any]) -> tuple[Type, ...]:
+            _require(types[0] == takes, str(takes), types[0])
+            return (gives,)
+
+        return rule
+
+    there, back = f"bits_of_{t}", f"{t}_of_bits"
+    return (
+        OpDef(there, "scalar", 1, infer(value, held), diff=Diff.ZERO, py=call(there, 1), twin=_bits_of(t)),
+        OpDef(back, "scalar", 1, infer(held, value), diff=Diff.ZERO, py=call(back, 1), twin=_of_bits(t)),
+    )
+
+
 def _comparison(name: str, sign: str, mirrored: str, negated: str) -> OpDef:
     return OpDef(
         name, "scalar", 2, _compare, diff=Diff.ZERO, py=f"{{0}} {sign} {{1}}", optional={"range_step": bool},
         fold=getattr(operator, name), mirrored=mirrored, negated=negated, commutative=mirrored == name,
     )  # fmt: skip
+
+
+def _truncated(x: Any, y: Any) -> Any:
+    """The quotient of two integers rounded toward zero; 0 if the divisor is."""
+    if y == 0:
+        return type(x)(0)
+    down = np.floor_divide(x, y) if isinstance(x, np.generic) else x // y
+    return down + type(x)(down * y != x and (x < 0) != (y < 0))
+
+
+def _rest(x: Any, y: Any) -> Any:
+    """The remainder with the sign of x, of two integers exact."""
+    return math.fmod(x, y) if isinstance(x, float) or isinstance(y, float) else x - y * _truncated(x, y)
 
 
 def _bitwise(name: str, sign: str, fold: Callable[..., Any]) -> OpDef:
@@ -191,7 +280,7 @@ def _shift(name: str, sign: str, host: Callable[..., Any]) -> OpDef:
 
 
 def _question(name: str, doc: str, host: Callable[..., Any], twin: Callable[..., Any]) -> OpDef:
-    return _of_floats(name, doc, host, infer=_test, returns="bool", diff=Diff.ZERO, twin=twin)
+    return _of_floats(name, doc, host, infer=_test, returns="bool", diff=Diff.ZERO, twin=twin, fold=host)
 
 
 def _extremum(name: str, word: str, fold: Callable[..., Any]) -> OpDef:
@@ -216,6 +305,15 @@ def _of_one(takes: str, name: str, derivative: str) -> Entry:
 ROWS: Final = (
     OpDef("const", "scalar", 0, _const, diff=Diff.ZERO, attrs={"value": bool | int | float, "type": Scalar}, cost=0.0),
     OpDef("cast", "scalar", 1, _cast, py="cast({0}, {to})", attrs={"to": Element}, linear=True),
+    OpDef(
+        "round_float16", "scalar", 1, _single, py=call("round_float16", 1),
+        twin=_to_half, fold=lambda x: float(_to_half(x)), linear=True, by_component=True,
+    ),
+    OpDef(
+        "round_bfloat16", "scalar", 1, _single, py=call("round_bfloat16", 1),
+        twin=_to_bfloat, fold=lambda x: float(_to_bfloat(x)), linear=True, by_component=True,
+    ),
+    *(row for t in (FLOAT16, BFLOAT16, FLOAT32, FLOAT64) for row in _between_bits(t)),
     OpDef("select", "scalar", 3, _select, py="select({0}, {1}, {2})", linear=True, chooses=True),
     OpDef(
         "add", "scalar", 2, same("numbers", composite=True, kinds=NUMERIC), py="{0} + {1}", optional={"reassoc": bool},
@@ -233,7 +331,7 @@ ROWS: Final = (
         "neg", "scalar", 1, same("a signed number", composite=True, kinds=SIGNED), py="-{0}",
         built_in=BuiltIn("-x.", "x", operator.neg, entry=_of_one("x : number, vector or matrix", "neg", "-1.")),
         fold=operator.neg,
-        modular=True, affine=True, linear=True, by_component=True,
+        modular=True, affine=True, linear=True, by_component=True, tangent=Tangent.LINEAR,
     ),
     OpDef(
         "mul", "scalar", 2, same("numbers", kinds=NUMERIC), py="{0} * {1}",
@@ -255,6 +353,14 @@ ROWS: Final = (
         twin=np.remainder, built_in=BuiltIn("a % b, with the sign of b as in Python.", "a, b", operator.mod),
         cost=6.0, ways=30.0, fold=operator.mod, divides=True,
         partials=("1", "-floor(x/y)"), singular=Singular(((1.0, 0.0),)),
+    ),
+    OpDef(
+        "truncdiv", "scalar", 2, same("integers", kinds=INTEGER), diff=Diff.ZERO, py="truncdiv({0}, {1})",
+        twin=_truncated, cost=6.0, ways=30.0, fold=_truncated, divides=True,
+    ),
+    OpDef(
+        "rem", "scalar", 2, same("numbers", kinds=NUMERIC), py="rem({0}, {1})", twin=np.fmod, cost=6.0, ways=30.0,
+        fold=_rest, divides=True, partials=("1", "-trunc(x/y)"), singular=Singular(((1.0, 0.0),)),
     ),
     OpDef(
         "abs", "scalar", 1, same("a number", kinds=NUMERIC), py="abs({0})", twin=np.abs,
@@ -292,7 +398,7 @@ ROWS: Final = (
         library=Library(llvm="copysign", libdevice="copysign"),
         entry=Entry(
             "x, y : float", "float",
-            "sign(x) times the sign of y with respect to x, so 0 at x = 0; 0 with respect to y.",
+            "1 with respect to x if its sign bit is that of y, else -1, also at 0.0 and -0.0; 0 with respect to y.",
             "y[i] = dk.copysign(x[i], -1.0)",
         ),
     ),

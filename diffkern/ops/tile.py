@@ -13,9 +13,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from diffkern.ir.nodes import Region
+from diffkern.ir.nodes import Op, Region
 from diffkern.ir.types import (
     BOOL,
+    FLOAT32,
+    FLOAT64,
     INT32,
     STORAGE_ONLY,
     Array,
@@ -27,7 +29,7 @@ from diffkern.ir.types import (
     Vec,
     value_type,
 )
-from diffkern.ops.row import Diff, Effect, OpDef, TypeRuleError
+from diffkern.ops.row import Diff, Effect, OpDef, Tangent, TypeRuleError
 
 Attrs = Mapping[str, Any]
 
@@ -80,7 +82,8 @@ def _map(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     for y, dtype in zip(body.yields, attrs["dtypes"], strict=True):
         if y.type != value_type(dtype):
             raise TypeRuleError(f"its body yields {y.type} for {dtype}")
-    return tuple(Tile(dtype, shape) for dtype in attrs["dtypes"])
+    own = any(isinstance(t, Tile) and t.own for t in types)
+    return tuple(Tile(dtype, shape, own) for dtype in attrs["dtypes"])
 
 
 def _array(types: Sequence[Type], rank: int) -> Array:
@@ -92,16 +95,30 @@ def _array(types: Sequence[Type], rank: int) -> Array:
     return array
 
 
+def _along(shape: Sequence[int], indices: Type, axis: int) -> None:
+    t = tile(indices)
+    if t.dtype != INT32 or not 0 <= axis < len(shape) or t.shape != (shape[axis],):
+        raise TypeRuleError(f"{t} does not number axis {axis} of shape {tuple(shape)}")
+
+
+def _offsets(types: Sequence[Type], array: Array, shape: Sequence[int], attrs: Attrs) -> None:
+    """Where a tile begins in an array, and which places along an axis its elements have, if that is given."""
+    if "along" in attrs:
+        _along(shape, types[-1], attrs["along"])
+        types = types[:-1]
+    _indices(types, array.ndim)
+
+
 def _load(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     array = _array(types, len(attrs["shape"]))
-    _indices(types[1:], array.ndim)
+    _offsets(types[1:], array, attrs["shape"], attrs)
     return (Tile(array.dtype, attrs["shape"]),)
 
 
 def _store(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     t = tile(types[-1])
     array = _array(types, t.ndim)
-    _indices(types[1:-1], array.ndim)
+    _offsets(types[1:-1], array, t.shape, attrs)
     if t.dtype != array.dtype:
         raise TypeRuleError(f"{array} takes tiles of {array.dtype}, not {t}")
     return ()
@@ -117,7 +134,7 @@ def _view(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     _indices(types[1:], t.ndim)
     if not len(shape) == len(steps) == t.ndim:
         raise TypeRuleError(f"a view of {t} has {t.ndim} axes, not {shape}")
-    return (Tile(t.dtype, shape),)
+    return (Tile(t.dtype, shape, t.own),)
 
 
 def _insert(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
@@ -132,19 +149,19 @@ def _permute(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     t, axes = tile(types[0]), attrs["axes"]
     if sorted(axes) != list(range(t.ndim)):
         raise TypeRuleError(f"axes {axes} of {t}")
-    return (Tile(t.dtype, tuple(t.shape[a] for a in axes)),)
+    return (Tile(t.dtype, tuple(t.shape[a] for a in axes), t.own),)
 
 
 def _broadcast(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     t, shape = tile(types[0]), attrs["shape"]
     if not broadcast_shape(t.shape, shape):
         raise TypeRuleError(f"{t} does not extend to {shape}")
-    return (Tile(t.dtype, shape),)
+    return (Tile(t.dtype, shape, t.own),)
 
 
 def _reshape(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     t = tile(types[0])
-    out = Tile(t.dtype, attrs["shape"])
+    out = Tile(t.dtype, attrs["shape"], t.own)
     if out.size != t.size:
         raise TypeRuleError(f"{t} has {t.size} elements and {out} {out.size}")
     return (out,)
@@ -164,6 +181,27 @@ def _replace(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     return (t,)
 
 
+def _add_at(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    if attrs.get("kind", "add") not in ("add", "and", "or", "xor"):
+        raise TypeRuleError(f"update {attrs['kind']!r}")
+    return _replace(types, attrs)
+
+
+def _take(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    t, axis, indices = tile(types[0]), attrs["axis"], tile(types[1])
+    if indices.ndim != 1 or indices.dtype != INT32 or not 0 <= axis < t.ndim:
+        raise TypeRuleError(f"{indices} does not choose along axis {axis} of {t}")
+    return (Tile(t.dtype, (*t.shape[:axis], indices.shape[0], *t.shape[axis + 1 :]), t.own),)
+
+
+def _add_along(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    t, part, axis = tile(types[0]), tile(types[1]), attrs["axis"]
+    _along(part.shape, types[2], axis)
+    if part.dtype != t.dtype or part.shape != (*t.shape[:axis], part.shape[axis], *t.shape[axis + 1 :]):
+        raise TypeRuleError(f"{part} is not added along axis {axis} of {t}")
+    return (t,)
+
+
 def reduced_shape(t: Tile, axis: int | None) -> tuple[int, ...]:
     """The shape without an axis; ``(1,)`` where nothing is left."""
     if axis is None:
@@ -179,7 +217,7 @@ def _reduce(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
         raise TypeRuleError(f"needs a tile of numbers, not {t}")
     if axis is not None and not 0 <= axis < t.ndim:
         raise TypeRuleError(f"axis {axis} of {t}")
-    return (Tile(t.dtype, reduced_shape(t, axis)),)
+    return (Tile(t.dtype, reduced_shape(t, axis), t.own),)
 
 
 def _argreduce(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
@@ -191,6 +229,15 @@ def _scan(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     t = tile(types[0])
     if not isinstance(t.dtype, Scalar) or t.dtype == BOOL:
         raise TypeRuleError(f"needs a tile of numbers, not {t}")
+    if attrs.get("kind", "add") not in REDUCTIONS:
+        raise TypeRuleError(f"scan {attrs['kind']!r}")
+    return (t,)
+
+
+def _fft(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    t = tile(types[0])
+    if not (isinstance(t.dtype, Vec) and t.dtype.length == 2 and t.dtype.dtype in (FLOAT32, FLOAT64)):
+        raise TypeRuleError(f"needs a tile of vec2 of float32 or float64, not {t}")
     return (t,)
 
 
@@ -250,40 +297,78 @@ def components(t: Tile) -> int:
     return t.dtype.size if isinstance(t.dtype, (Vec, Mat)) else 1
 
 
+def of_block(op: Op) -> bool:
+    """Whether an op works on tiles of a block, rather than on arrays of a thread."""
+    if not op.name.startswith("tile_"):
+        return False
+    types = [v.type for v in (*op.operands, *op.results) if isinstance(v.type, Tile)]
+    return not any(t.own for t in types)
+
+
 ROWS = (
     # Every element is the operand. threads: what each of so many threads has as its operand
-    OpDef("tile_fill", "tile", 1, _fill, attrs={"type": Tile}, optional={"threads": int}),
+    OpDef("tile_fill", "tile", 1, _fill, attrs={"type": Tile}, optional={"threads": int}, tangent=Tangent.LINEAR),
     # (*operands): tiles of one shape and values that are the same for all elements. dtypes: of the results. indexed:
-    # whether the body's first parameters are the element's indices
-    OpDef("tile_map", "tile", None, _map, attrs={"shape": tuple, "dtypes": tuple, "body": Region, "indexed": bool}),
-    OpDef("tile_load", "tile", None, _load, Effect.READ, Diff.SPECIAL, attrs={"shape": tuple}),  # (array, *offset)
-    OpDef("tile_store", "tile", None, _store, Effect.WRITE, Diff.SPECIAL),  # (array, *offset, tile)
-    # (array, *offset, tile); result: the old elements
-    OpDef("tile_atomic", "tile", None, _atomic, Effect.ATOMIC, Diff.SPECIAL, attrs={"kind": str}),
-    OpDef("tile_accumulate", "tile", None, _store, Effect.ATOMIC, Diff.INTERNAL, attrs={"mode": str}),  # as accumulate
+    # whether the body's first parameters are the element's indices. guarded: of an element whose cotangent is zero
+    # the function gets exact zeros
+    OpDef(
+        "tile_map", "tile", None, _map,
+        attrs={"shape": tuple, "dtypes": tuple, "body": Region, "indexed": bool}, optional={"guarded": bool},
+    ),
+    # opaque: as of loads, stores and atomics of elements. along: behind the offset comes a tile of int32, by whose
+    # elements the tile's are found along this axis: c at offset + indices[c]
+    OpDef(  # (array, *offset[, indices])
+        "tile_load", "tile", None, _load, Effect.READ, Diff.SPECIAL,
+        attrs={"shape": tuple}, optional={"opaque": bool, "along": int},
+    ),
+    # (array, *offset[, indices], tile)
+    OpDef("tile_store", "tile", None, _store, Effect.WRITE, Diff.SPECIAL, optional={"opaque": bool, "along": int}),
+    # (array, *offset[, indices], tile); result: the old elements
+    OpDef(
+        "tile_atomic", "tile", None, _atomic, Effect.ATOMIC, Diff.SPECIAL,
+        attrs={"kind": str}, optional={"opaque": bool, "along": int},
+    ),
+    OpDef(  # as accumulate
+        "tile_accumulate", "tile", None, _store, Effect.ATOMIC, Diff.INTERNAL,
+        attrs={"mode": str}, optional={"along": int},
+    ),
     # Element k of the result is element offset + k * step along each axis, 0 outside
-    OpDef("tile_view", "tile", None, _view, attrs={"shape": tuple, "steps": tuple}),
-    OpDef("tile_insert", "tile", None, _insert, attrs={"steps": tuple}),  # (tile, part, *offset)
-    OpDef("tile_permute", "tile", 1, _permute, attrs={"axes": tuple}),
-    OpDef("tile_broadcast", "tile", 1, _broadcast, attrs={"shape": tuple}),
-    OpDef("tile_reshape", "tile", 1, _reshape, attrs={"shape": tuple}),
+    OpDef("tile_view", "tile", None, _view, attrs={"shape": tuple, "steps": tuple}, tangent=Tangent.LINEAR),
+    # (tile, part, *offset)
+    OpDef("tile_insert", "tile", None, _insert, attrs={"steps": tuple}, tangent=Tangent.LINEAR),
+    OpDef("tile_permute", "tile", 1, _permute, attrs={"axes": tuple}, tangent=Tangent.LINEAR),
+    OpDef("tile_broadcast", "tile", 1, _broadcast, attrs={"shape": tuple}, tangent=Tangent.LINEAR),
+    OpDef("tile_reshape", "tile", 1, _reshape, attrs={"shape": tuple}, tangent=Tangent.LINEAR),
     # (tile, *index). threads: each of so many threads takes its own element. share: of a tile with an element per
     # thread. first: the first thread takes the element and the others 0
-    OpDef("tile_extract", "tile", None, _extract, optional={"threads": int, "share": bool, "first": bool}),
-    OpDef("tile_replace", "tile", None, _replace),  # (tile, element, *index): the tile with one element replaced
-    # (tile, element, *index): added to one element. each: by every thread, what it has
-    OpDef("tile_add_at", "tile", None, _replace, diff=Diff.INTERNAL, optional={"each": bool}),
+    OpDef(
+        "tile_extract", "tile", None, _extract,
+        optional={"threads": int, "share": bool, "first": bool}, tangent=Tangent.LINEAR,
+    ),
+    # (tile, element, *index): the tile with one element replaced; threads: by each of so many threads
+    OpDef("tile_replace", "tile", None, _replace, optional={"threads": int}, tangent=Tangent.LINEAR),
+    # (tile, element, *index): added to one element, or combined with it in another way, as in an atomic update. each:
+    # by every thread, what it has; threads: likewise, by each of so many
+    OpDef("tile_add_at", "tile", None, _add_at, optional={"each": bool, "threads": int, "kind": str}),
+    # (tile, indices): elements of an axis, 0 outside
+    OpDef("tile_take", "tile", 2, _take, attrs={"axis": int}, tangent=Tangent.LINEAR),
+    # (tile, part, indices): what tile_take has taken is added where it stood
+    OpDef("tile_add_along", "tile", 3, _add_along, attrs={"axis": int}, tangent=Tangent.LINEAR),
     # axis None: all elements, shape (1,). share: every thread reduces its own share of the elements
     OpDef("tile_reduce", "tile", 1, _reduce, attrs={"kind": str, "axis": int | None}, optional={"share": bool}),
     # kind: min or max
     OpDef("tile_argreduce", "tile", 1, _argreduce, diff=Diff.ZERO, attrs={"kind": str, "axis": int | None}),
-    OpDef("tile_scan", "tile", 1, _scan, attrs={"exclusive": bool, "backwards": bool}),  # sums in row-major order
+    # In row-major order: sums, or running extrema (kind)
+    OpDef("tile_scan", "tile", 1, _scan, attrs={"exclusive": bool, "backwards": bool}, optional={"kind": str}),
+    # not normalised
+    OpDef("tile_fft", "tile", 1, _fft, attrs={"inverse": bool}, tangent=Tangent.LINEAR),  # along the last axis
     OpDef("tile_sort", "tile", 2, _sort),  # (keys, values) -> sorted keys, their values, where each came from
     OpDef("tile_scatter", "tile", 2, _scatter, diff=Diff.INTERNAL),  # (tile, order): element k goes to order[k]
     # (a, b[, c]): a @ b + c
     OpDef(
         "tile_matmul", "tile", None, _matmul,
         attrs={"trans_a": bool, "trans_b": bool, "dtype": Scalar}, optional={"precision": str},
+        tangent=Tangent.BILINEAR,
     ),
     OpDef("tile_cholesky", "tile", 1, _cholesky),  # lower factor; reads the lower triangle
     # (matrix, columns): solves with one triangle of the matrix or of its transpose

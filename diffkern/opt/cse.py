@@ -39,12 +39,14 @@ def eliminate_common(fn: Function, *, loads: bool = False) -> Function:
         if row.effect is Effect.READ:
             if not loads or Access(op).array in written:
                 return None
-        elif row.effect is not Effect.PURE:
+        elif row.effect not in (Effect.PURE, Effect.CONSTANT):
             return None
-        operands = tuple(mapping.get(v, v) for v in op.operands)
+        operands = op.operands
+        if not mapping.keys().isdisjoint(operands):
+            operands = tuple(mapping.get(v, v) for v in operands)
         if row.commutative:
             operands = tuple(sorted(operands, key=id))  # only the grouping matters, not the order
-        attrs = tuple(sorted((k, freeze(v)) for k, v in op.attrs.items()))
+        attrs = tuple(sorted((k, freeze(v)) for k, v in op.attrs.items())) if op.attrs else ()
         return (op.name, operands, attrs, tuple(r.type for r in op.results))
 
     def visit(region: Region, outer: dict[Hashable, tuple[Value, ...]]) -> None:
@@ -57,7 +59,8 @@ def eliminate_common(fn: Function, *, loads: bool = False) -> Function:
                 continue
             if k is not None:
                 known[k] = op.results
-            op.operands = tuple(mapping.get(v, v) for v in op.operands)
+            if not mapping.keys().isdisjoint(op.operands):
+                op.operands = tuple(mapping.get(v, v) for v in op.operands)
             for sub in op.regions:
                 visit(sub, known)
             kept.append(op)

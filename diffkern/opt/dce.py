@@ -1,4 +1,4 @@
-"""Dead code elimination: ops without effect whose results nobody needs, unused results of ifs, dead carried values.
+"""Dead code elimination: ops without effect whose results are not used, unused results of ifs, dead carried values.
 
 In place. Afterwards every remaining pure op, result and carried value contributes to an effect or to a value that the
 region yields. Loops without effects are taken to terminate.
@@ -13,11 +13,11 @@ from diffkern.ir.views import For, Loop, While, is_loop, loop
 from diffkern.ops.row import Effect
 from diffkern.ops.table import lookup
 
-_KEPT = frozenset({Effect.WRITE, Effect.ATOMIC, Effect.STACK_WRITE, Effect.BARRIER})
+_KEPT = frozenset({Effect.WRITE, Effect.ATOMIC, Effect.STACK_WRITE, Effect.BARRIER, Effect.REPORT})
 
 
 def has_effect(op: Op) -> bool:
-    """Whether an op, or one nested in it, writes an array or a stack."""
+    """Whether an op, or one nested in it, writes an array or a stack, or reports something."""
     if op.regions:
         return any(has_effect(inner) for sub in op.regions for inner in sub.ops)
     return lookup(op.name).effect in _KEPT
@@ -69,6 +69,8 @@ class Liveness:
             live.update(view.bounds)
             live.update(v for v, k in zip(view.init, keep, strict=True) if k)
         else:
+            for sub in op.regions:
+                live |= self.region(sub, set(sub.yields))
             live.update(op.operands)
 
     def carried(self, loop: Loop, live: set[Value]) -> list[bool]:
@@ -97,9 +99,11 @@ class _Eliminator:
                 continue
             if op.name == "if":
                 self.prune_if(op, live)
-            elif op.regions:
+            elif is_loop(op):
                 self.prune_loop(op, live)
             else:
+                for sub in op.regions:
+                    live |= self.region(sub)
                 live.update(op.operands)
             kept.append(op)
         kept.reverse()

@@ -45,7 +45,8 @@ class _Folder:
     def region(self, region: Region) -> None:
         kept: list[Op] = []
         for op in region.ops:
-            op.operands = tuple(self.resolve(v) for v in op.operands)
+            if not self.mapping.keys().isdisjoint(op.operands):
+                op.operands = tuple(map(self.resolve, op.operands))
             kept.extend(self.op(op))
         region.ops[:] = kept
         region.yields = tuple(self.resolve(v) for v in region.yields)

@@ -20,12 +20,23 @@ from diffkern.ir.builder import Builder
 from diffkern.ir.clone import defined_in, substitute
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import INT64, SHARED, STORAGE_ONLY, Array, Scalar, scalar_of
-from diffkern.ir.views import Access, If, loop
+from diffkern.ir.views import Access, If, Ruled, is_loop, loop
 from diffkern.ops.memory import WRITES
 from diffkern.opt.cse import written_arrays
 
 Key = tuple[Value, tuple[Value, ...]]
 Contents = dict[Key, Value]
+
+
+def _by_rules(fn: Function) -> set[Value]:
+    """Arrays whose cotangents a derivative written by the user accesses: these follow the contents through memory."""
+    found: set[Value] = set()
+    for op in walk(fn.body):
+        if op.name == "cotangent_array":
+            found.update((op.operands[0], op.result))
+        elif op.attrs.get("opaque"):
+            found.add(Access(op).array)
+    return found
 
 
 def promote(fn: Function) -> Function:
@@ -49,7 +60,7 @@ class _Promoter:
         self.written: set[Value] = set()
         self.loaded = {Access(op).array for op in walk(fn.body) if op.name == "load"}
         by_tiles = {Access(op).array for op in walk(fn.body) if op.name in WRITES and op.name.startswith("tile")}
-        for array in written_arrays(fn.body) - by_tiles:
+        for array in written_arrays(fn.body) - by_tiles - _by_rules(fn):
             # Other threads of the block write to what it shares.
             own = isinstance(array.type, Array) and array.type.layout != SHARED
             if own and scalar_of(array.type) not in STORAGE_ONLY:
@@ -74,8 +85,8 @@ class _Promoter:
         if a in self.wrapped or b in self.wrapped:
             return False
         for x, y in zip(a[1], b[1], strict=True):
-            difference = self.forms.of(x) - self.forms.of(y)
-            if difference.is_constant and difference.const != 0:
+            one, other = self.forms.of(x), self.forms.of(y)
+            if one.const != other.const and one.terms == other.terms:
                 return True
         return False
 
@@ -96,8 +107,10 @@ class _Promoter:
         op.operands = tuple(self.resolve(v) for v in op.operands)
         if op.name == "if":
             self.branch(op, contents)
-        elif op.regions:
+        elif is_loop(op):
             return self.loop(op, contents)
+        elif op.name == "ruled":
+            self.rules(Ruled(op), contents)
         elif self.tracked(op):
             key = self.key(op)
             if op.name == "load":
@@ -113,6 +126,11 @@ class _Promoter:
                 if op.name == "store":
                     contents[key] = Access(op).value
         return [op]
+
+    def rules(self, call: Ruled, contents: Contents) -> None:
+        """A derivative sees what is there behind the call; a replay does without what the func itself made of it."""
+        if call.derivative is not None:
+            self.region(call.derivative, dict(contents))
 
     def branch(self, op: Op, contents: Contents) -> None:
         branches = [dict(contents), dict(contents)]

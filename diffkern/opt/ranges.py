@@ -72,6 +72,9 @@ class _Ranges:
             self.visit_for(op, facts)
         elif op.name == "while":
             self.loop(While(op), facts, facts.fork())
+        else:
+            for sub in op.regions:
+                self.region(sub, facts.fork())
         if len(op.results) == 1 and isinstance(op.result.type, Scalar) and op.result.type.is_integer:
             return self.bound(op, facts)
         return None

@@ -1,4 +1,4 @@
-"""What an adjoint replays in shared memory only for values that nobody needs, and barriers without purpose.
+"""What an adjoint replays in shared memory only for values that are not used, and barriers without purpose.
 
 The adjoint of a kernel whose threads work together replays stores to copies of the shared arrays (see
 ``diffkern.ad.blocks``). In: a region and the *tracked* arrays, the copies. A store to one of them counts only if a load
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from diffkern.analysis.blocks import has_barrier
+from diffkern.analysis.scopes import has_barrier
 from diffkern.ir.nodes import Op, Region, Value, walk
 from diffkern.ir.types import is_shared
 from diffkern.ir.views import Access, is_loop
@@ -60,7 +60,7 @@ def find_needs(
 
 
 def remove_dead_replays(region: Region, tracked: Collection[Value]) -> None:
-    """Remove stores to tracked arrays that nobody needs, and loops and branches that are left with barriers, in place.
+    """Remove stores to tracked arrays that are not read, and loops and branches that are left with barriers, in place.
 
     What has barriers leaves one behind: accesses before and after it stay ordered.
     """

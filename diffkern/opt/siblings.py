@@ -70,7 +70,7 @@ def _movable(op: Op, writes: bool) -> bool:
     if op.regions or not all(isinstance(r.type, (Scalar, Vec, Mat)) for r in op.results):
         return False  # each branch keeps memory of its own
     effect = lookup(op.name).effect
-    return effect is Effect.PURE or (effect is Effect.READ and not writes)
+    return effect in (Effect.PURE, Effect.CONSTANT) or (effect is Effect.READ and not writes)
 
 
 def _key(op: Op, mapping: dict[Value, Value]) -> Hashable:

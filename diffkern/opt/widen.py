@@ -64,7 +64,10 @@ class _Widener(Cloner):
     def emit(self, op: Op, operands: tuple[Value, ...], regions: tuple[Region, ...]) -> Op:
         results = tuple(Value(widened(r.type), r.name) for r in op.results)
         attrs = {name: _attr(value) for name, value in op.attrs.items()}
-        copy = Op(op.name, operands, results, attrs, regions, op.loc)
+        name = op.name
+        if name.startswith("round_"):  # to float16 or bfloat16
+            name, attrs = "cast", {"to": results[0].type}
+        copy = Op(name, operands, results, attrs, regions, op.loc)
         self.b.region.ops.append(copy)
         self.env.update(zip(op.results, results, strict=True))
         return copy

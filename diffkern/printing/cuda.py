@@ -16,44 +16,39 @@ subscript that is known not to be negative.
 from __future__ import annotations
 
 import math
-import re
+import string
 from collections.abc import Sequence
 
-from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.analysis.blocks import shared_size
+from diffkern.ir.nodes import Function, Op, Region, walk
 from diffkern.ir.types import (
     BFLOAT16,
     BOOL,
     FLOAT64,
     INT32,
     INT64,
-    STORAGE_ONLY,
     Array,
-    Element,
-    Kind,
     Mat,
     Scalar,
-    Stack,
-    Tile,
-    Type,
     Vec,
     scalar_of,
-    value_type,
 )
 from diffkern.ir.views import Access, For, Slot
-from diffkern.lower.cuda_plan import Update, cuda_plan, summed_type
+from diffkern.lower.cuda_plan import Update, dynamic_shared_bytes, summed_type
 from diffkern.ops.table import lookup
 from diffkern.printing import prims
+from diffkern.printing.cuda_memory import UNIT, CudaMemoryWriter, as_tuple, size_of
 from diffkern.printing.expression import ATOM, Expr, literal
 from diffkern.printing.names import Names
-from diffkern.printing.python import Writer, contents_of, function_name, import_lines
+from diffkern.printing.products import is_same_product, library_products
+from diffkern.printing.python import contents_of, function_name, import_lines
 
-__all__ = ["LIBRARY", "MAX_THREADS", "CudaWriter", "as_tuple", "library_products", "to_cuda_python"]
+__all__ = ["LIBRARY", "MAX_THREADS", "CudaWriter", "to_cuda_python"]
 
 LIBRARY = "diffkern.targets.cuda.device_library"
 MAX_THREADS = 1024
 """Threads of the largest block: the size of the array in which a block adds up."""
 
-_ATOM = re.compile(r"\w+(\[[^][]*\]|\([^()]*\))?")
 _RESERVED = frozenset(n for n in vars(prims) if not n.startswith("_")) | {
     "cuda",
     "range",
@@ -99,7 +94,7 @@ def lane_left(partials, value, distance):
 
 
 def to_cuda_python(fn: Function, *, header: Sequence[str] = ()) -> str:
-    """Spell a function as a numba-cuda kernel.
+    """Print a function as a numba-cuda kernel.
 
     Parameters
     ----------
@@ -113,38 +108,45 @@ def to_cuda_python(fn: Function, *, header: Sequence[str] = ()) -> str:
     str
         The source, ending in a newline.
     """
-    writer = CudaWriter(fn)
-    body = writer.function()
-    lines = [f"# {line}".rstrip() for line in header]
-    lines += [*(["import numpy as np"] if writer.contents else []), "from numba import cuda", ""]
-    if writer.primitives:
-        lines.append(import_lines(LIBRARY, sorted(writer.primitives)))
-    lines += ["", *writer.contents] if writer.contents else []
-    if writer.plan_of_updates.sums:
-        lines += ["", "", *_BLOCK_SUM.splitlines()]
-    if writer.exchanges:
-        lines += ["", "", *_LANE_LEFT.splitlines()]
-    return "\n".join([*lines, "", "", *body]) + "\n"
+    return CudaWriter(fn).module(header)
 
 
-class CudaWriter(Writer):
+class CudaWriter(CudaMemoryWriter):
+    """Writes one kernel."""
+
+    parameters: tuple[str, ...] = ()
+    """What it takes between the extents of the launch and its own parameters."""
+
     def __init__(self, fn: Function) -> None:
         super().__init__(fn)
-        self.plan_of_updates = cuda_plan(fn)
         self.names = Names(_RESERVED | {function_name(fn)})
-        self.sums: dict[Op, list[str]] = {}
-        self.stacks: dict[Value, list[str]] = {}
         self.partials: dict[Scalar, str] = {}
         self.contents: list[str] = []  # arrays that are part of the program
         self.axes: list[str] = []
-        self.producers = {r: op for op in walk(fn.body) for r in op.results}
-        self.unsigned = {op.result for op in walk(fn.body) if op.name in ("tid", "block_thread", "block_index")}
         self.exchanges = [op for op in walk(fn.body) if op.name == "lane_left"]
 
     # -- the kernel --------------------------------------------------------------------------------------------------
 
+    def module(self, header: Sequence[str] = ()) -> str:
+        """Return the source of the module that defines the kernel."""
+        body = self.function()
+        lines = [f"# {line}".rstrip() for line in header]
+        lines += [*(["import numpy as np"] if self.contents else []), "from numba import cuda", "", *self.imports()]
+        lines += ["", *self.contents] if self.contents else []
+        if self.plan_of_updates.sums:
+            lines += ["", "", *_BLOCK_SUM.splitlines()]
+        if self.exchanges:
+            lines += ["", "", *_LANE_LEFT.splitlines()]
+        return "\n".join([*lines, "", "", *body]) + "\n"
+
+    def imports(self) -> list[str]:
+        return [import_lines(LIBRARY, sorted(self.primitives))] if self.primitives else []
+
+    def begin_thread(self) -> None:
+        """Write what comes first in the loop over the threads."""
+
     def function(self) -> list[str]:
-        parameters = ["dim"]
+        parameters = ["dim", *self.parameters]
         for p in self.fn.params:
             name = self.names.fresh(p.name or "p")
             self.bind(p, name)
@@ -155,11 +157,13 @@ class CudaWriter(Writer):
         for op in self.plan_of_updates.sums:
             self.start_sum(op)
         shared = [op for op in self.fn.body.ops if op.name == "shared_new"]
-        for op in shared:
-            self.shared_new(op)
+        self.shared_arrays(shared)
         for op in self.exchanges:
             self.per_thread(scalar_of(op.result.type))
         onward = self.first_index()
+        self.depth += 1
+        self.begin_thread()
+        self.depth -= 1
         self.nested(self.fn.body)
         if shared:
             self.emit("    cuda.syncthreads()  # before the next round writes to the shared arrays")
@@ -208,14 +212,35 @@ class CudaWriter(Writer):
             text = f"{text if k == 1 else f'({text})'} * dim[{k}] + {name}"
         return text
 
-    def shared_new(self, op: Op) -> None:
-        t, shape = op.attrs["type"], list(op.attrs["shape"])
-        if isinstance(t.dtype, (Vec, Mat)):
-            shape.append(t.dtype.size)
-        name = self.names.fresh(op.result.name or "shared")
-        extents = f"({', '.join(map(str, shape))})" if len(shape) > 1 else str(shape[0])
-        self.emit(f"{name} = cuda.shared.array({extents}, {self.stored_dtype(t)})", op)
-        self.bind(op.result, name)
+    def output(self, op: Op) -> None:
+        """Write what prints: numba puts spaces between the parts, and ends the line."""
+        values, parts = iter(op.operands), []
+        for said, field, _, _ in string.Formatter().parse(op.attrs["text"]):
+            if said.strip():
+                parts.append(repr(said.strip()))
+            if field is not None:
+                parts.append(self.typed(next(values)).text)
+        self.emit(f"print({', '.join(parts)})", op)
+
+    def shared_arrays(self, ops: Sequence[Op]) -> None:
+        """Make the arrays of a block, each for itself or all in the memory that the launch asks for."""
+        asked, offset = dynamic_shared_bytes(self.fn, self.plan_of_updates), 0
+        memory = self.names.fresh("memory") if asked else ""
+        if asked:
+            self.emit(f"{memory} = cuda.shared.array(0, {self.prim('uint8')})  # the launch asks for {asked} bytes")
+        for op in ops:
+            t, shape = op.attrs["type"], list(op.attrs["shape"])
+            if isinstance(t.dtype, (Vec, Mat)):
+                shape.append(t.dtype.size)
+            name = self.names.fresh(op.result.name or "shared")
+            if asked:
+                part = f"{self.prim('part_of')}({memory}, {offset}, {as_tuple(list(map(str, shape)))}"
+                self.emit(f"{name} = {part}, {self.stored_dtype(t)})", op)
+                offset += shared_size(op)
+            else:
+                extents = f"({', '.join(map(str, shape))})" if len(shape) > 1 else str(shape[0])
+                self.emit(f"{name} = cuda.shared.array({extents}, {self.stored_dtype(t)})", op)
+            self.bind(op.result, name)
 
     def stored_dtype(self, t: Array) -> str:
         """The scalar type of an array's elements in memory."""
@@ -240,7 +265,7 @@ class CudaWriter(Writer):
             for place, name in zip(self.places(op), sums, strict=True):
                 self.emit(f"{name} = block_sum({self.partials[t]}, {name})")
                 self.emit(f"if cuda.threadIdx.x == 0 and {name} != 0:")
-                self.emit(f"    cuda.atomic.add({self.exprs[Access(op).array].text}, {place}, {name})")
+                self.emit(f"    {self.atomically('add', Access(op).array, place, name)}")
 
     def per_thread(self, t: Scalar) -> None:
         """A shared array with an element for each thread, unless there is one."""
@@ -292,9 +317,10 @@ class CudaWriter(Writer):
             case "atomic":
                 value = self.components(Access(op).value)
                 if op.attrs["kind"] == "cas":
-                    name, (place,) = self.exprs[Access(op).array].text, self.places(op)
-                    return Expr(f"cuda.atomic.cas({name}, {place}, {', '.join(value)})", reads=self.reads(op))
+                    return self.element(op.result.type, [self.compare_and_swap(op, value)], op)
                 return self.element(op.result.type, [self.atomic(op, *pair) for pair in self.pairs(op, value)], op)
+            case "buffer_get":
+                return self.buffer_get(op)
             case "aligned":
                 return self.constant(BOOL, True)  # elements are accessed one by one here
             case "lane_left":
@@ -308,7 +334,7 @@ class CudaWriter(Writer):
                 e, k = self.exprs[op.operands[0]], op.attrs["index"]
                 if not e.parts:
                     return Expr(f"{e.text}[{k}]", reads=e.reads)
-                return Expr(e.parts[k], ATOM if _ATOM.fullmatch(e.parts[k]) else 0, reads=e.reads)
+                return Expr(e.parts[k], ATOM if UNIT.fullmatch(e.parts[k]) else 0, reads=e.reads)
             case "stack_get":
                 name = self.stacks[Slot(op).stack][op.attrs["field"]]
                 slot = self.index(Slot(op).slot)
@@ -316,18 +342,6 @@ class CudaWriter(Writer):
                 return self.element(op.result.type, [f"{name}[{p}]" for p in places], op)
             case _:
                 return super().expression(op)
-
-    def element(self, t: Type, parts: Sequence[str], op: Op) -> Expr:
-        """A scalar, or a composite as the tuple of its components."""
-        if isinstance(t, Scalar):
-            return Expr(parts[0], reads=self.reads(op))
-        return Expr(as_tuple(parts), reads=self.reads(op), parts=tuple(parts))
-
-    def components(self, v: Value) -> list[str]:
-        e = self.typed(v)
-        if isinstance(v.type, Scalar):
-            return [e.text]
-        return list(e.parts) or [f"{e.text}[{k}]" for k in range(size_of(v.type))]
 
     def formula(self, op: Op) -> Expr:
         t = op.result.type
@@ -353,76 +367,6 @@ class CudaWriter(Writer):
             return self.call(f"saturated_{to.name}", op, [self.typed(operand).text])
         return Expr(f"{self.prim(to.name)}({self.exprs[operand].text})", reads=self.reads(op))
 
-    # -- memory ------------------------------------------------------------------------------------------------------
-
-    def index(self, v: Value, wrap: bool = False) -> str:
-        """A subscript. numba counts signed ones that are negative from the end, which ``wrap`` says that one may be."""
-        e, t = self.exprs[v], v.type
-        assert isinstance(t, Scalar)
-        text = (e.bare or e).text if t in (INT32, INT64) else e.text
-        unsigned = self.is_unsigned(v)
-        if wrap and unsigned and e.bare is not None:
-            return f"{self.prim('int64')}({text})"
-        if wrap or unsigned or text.isdecimal():
-            return text
-        return f"{self.prim('at')}({text})"
-
-    def is_unsigned(self, v: Value) -> bool:
-        """Whether numba takes the expression of an integer for an unsigned one."""
-        assert isinstance(v.type, Scalar)
-        if v in self.unsigned or v.type.kind is Kind.UINT:
-            return True
-        if self.exprs[v].bare is None or not lookup(self.producers[v].name).modular:
-            return False
-        return all(map(self.is_unsigned, self.producers[v].operands))
-
-    def typed(self, v: Value) -> Expr:
-        e = super().typed(v)
-        # An index in a variable with other integers would make it wider.
-        return Expr(f"{self.prim('int32')}({e.text})", reads=e.reads) if v in self.unsigned else e
-
-    def component_places(self, place: str, t: Type) -> list[str]:
-        if isinstance(t, Scalar):
-            return [place]
-        return [f"{place}, {k}" if place else str(k) for k in range(size_of(t))]
-
-    def places(self, op: Op) -> list[str]:
-        """What stands in the subscript for each component of an element."""
-        array = Access(op).array.type
-        assert isinstance(array, Array)
-        subscripts = [self.index(v, wrap) for v, wrap in zip(Access(op).index, Access(op).wrap, strict=True)]
-        found = self.component_places(", ".join(subscripts), array.dtype)
-        if op.name in ("atomic", "accumulate"):
-            return [f"({p})" if "," in p or not p else p for p in found]
-        return [p or "()" for p in found]
-
-    def pairs(self, op: Op, values: Sequence[str]) -> list[tuple[str, str]]:
-        return list(zip(self.places(op), values, strict=True))
-
-    def read(self, t: Array, item: str) -> str:
-        s = scalar_of(t)
-        if s == BFLOAT16:
-            return f"{self.prim('from_bfloat16')}({item})"
-        return f"{self.prim('float32')}({item})" if s in STORAGE_ONLY else item
-
-    def kept(self, t: Array, value: str) -> str:
-        """A value as it is stored."""
-        return f"{self.prim('to_bfloat16')}({value})" if scalar_of(t) == BFLOAT16 else value
-
-    def atomic(self, op: Op, place: str, value: str) -> str:
-        array, kind = Access(op).array, op.attrs.get("kind", "add")
-        name, s = self.exprs[array].text, scalar_of(array.type)
-        if s == BFLOAT16:
-            return f"{self.prim(f'atomic_{kind}_bfloat16')}({name}, {place}, {value})"
-        if s.bits < 32 or (s.is_float and kind in ("min", "max")):
-            return f"{self.prim(f'atomic_{kind}')}({name}, {place}, {value})"
-        if kind == "exch" and s.is_float:  # numba-cuda exchanges integers alone
-            return f"{self.prim('exchange')}({name}, {place}, {value})"
-        if kind == "sub" and s.is_float:  # the hardware adds; numba-cuda would compare and swap
-            kind, value = "add", f"-{value}" if _ATOM.fullmatch(value) else f"-({value})"
-        method = f"{kind}_" if kind in ("and", "or") else kind  # a keyword of Python
-        return f"cuda.atomic.{method}({name}, {place}, {value})"
-
     def op(self, op: Op, region: Region, position: int) -> None:
         match op.name:
             case "store":
@@ -434,11 +378,17 @@ class CudaWriter(Writer):
             case "barrier":
                 self.emit("cuda.syncthreads()", op)
             case "buffer_product":
-                name = next(name for name, first in library_products(self.fn).items() if _same_product(first, op))
+                name = next(name for name, first in library_products(self.fn).items() if is_same_product(first, op))
                 arrays = ", ".join(self.exprs[v].text for v in op.operands)
                 self.emit(f"{name}({arrays}, {op.attrs['add']})", op)
+            case "atomic" if op.attrs["kind"] == "give":
+                self.give(op)
             case "atomic" if self.plan_of_updates.updates[op] is not Update.ATOMIC:
                 self.update(op, "-" if op.attrs["kind"] == "sub" else "+")
+            case "buffer_new":
+                self.buffer_new(op)
+            case "buffer_set":
+                self.buffer_set(op)
             case "stack_new":
                 self.stack_new(op)
             case "stack_set":
@@ -446,95 +396,45 @@ class CudaWriter(Writer):
             case _:
                 super().op(op, region, position)
 
-    def store(self, op: Op) -> None:
-        t = Access(op).array.type
-        assert isinstance(t, Array)
-        array = self.exprs[Access(op).array].text
-        for place, value in self.pairs(op, self.components(Access(op).value)):
-            self.emit(f"{array}[{place}] = {self.kept(t, value)}", op)
-
-    def accumulate(self, op: Op) -> None:
-        self.update(op, "+")
-
-    def update(self, op: Op, sign: str) -> None:
-        """Change each component of an element as the plan says."""
-        how = self.plan_of_updates.updates[op]
-        value = Access(op).value
-        negated = self.exprs[value].negated
-        parts = self.components(value)
-        if how is Update.SUM:
-            for name, part in zip(self.sums[op], parts, strict=True):
-                self.emit(f"{name} {sign}= {part}", op)
-            return
-        if how is Update.RED:
-            for place, part in self.pairs(op, parts):
-                self.emit(self.atomic(op, place, part), op)
-            return
-        if negated is not None and isinstance(value.type, Scalar):
-            sign, parts = "-", [negated]
-        t = Access(op).array.type
-        assert isinstance(t, Array)
-        array = self.exprs[Access(op).array].text
-        for place, part in self.pairs(op, parts):
-            item = f"{array}[{place[1:-1] if place[0] == '(' and place != '()' else place}]"
-            if scalar_of(t) in STORAGE_ONLY:
-                self.emit(f"{item} = {self.kept(t, f'{self.read(t, item)} {sign} {part}')}", op)
-            else:
-                self.emit(f"{item} {sign}= {part}", op)
-
-    def stack_new(self, op: Op) -> None:
-        t: Stack = op.attrs["type"]
-        base = op.result.name or "kept"
-        names = []
-        for field in t.fields:
-            assert not isinstance(field, Tile)
-            name = self.names.fresh(base)
-            shape = str(t.slots) if isinstance(field, Scalar) else f"({t.slots}, {size_of(field)})"
-            self.emit(f"{name} = cuda.local.array({shape}, {self.dtype(field)})", op)
-            names.append(name)
-        self.stacks[op.result] = names
-        self.bind(op.result, names[0] if names else base)
-
-    def dtype(self, t: Element) -> str:
-        s = scalar_of(value_type(t))
-        return self.prim("bool_" if s == BOOL else s.name)
-
-    def stack_set(self, op: Op) -> None:
-        slot = self.index(Slot(op).slot)
-        for name, v in zip(self.stacks[Slot(op).stack], Slot(op).values, strict=True):
-            for place, part in zip(self.component_places(slot, v.type), self.components(v), strict=True):
-                self.emit(f"{name}[{place}] = {part}", op)
-
     # -- control flow ------------------------------------------------------------------------------------------------
+
+    def loop_for(self, op: Op, region: Region, position: int) -> None:
+        if not op.attrs.get("ahead") or self.exprs[For(op).step].literal is not None:
+            super().loop_for(op, region, position)
+            return
+        # numba would divide, to know beforehand how many trips there are.
+        loop = For(op)
+        t = loop.start.type
+        assert isinstance(t, Scalar)
+        slots = self.loop_slots(op, region, position, loop.init, [loop.body])
+        end, step = (self.steady(self.exprs[v], slots) for v in (loop.stop, loop.step))
+        mark = self.names.taken()
+        index = self.names.fresh(loop.index.name or "k")
+        self.emit(f"{index} = {self.prim(t.name)}({self.exprs[loop.start].text})", op)
+        self.bind(loop.index, index)
+        for p, name in zip(loop.carried, slots, strict=True):
+            self.bind(p, name)
+        self.plan.last_use[loop.index, id(loop.body)] = len(loop.body.ops) + 1  # the loop goes on from it
+        self.emit(f"while {index} < {end}:", op)
+        self.nested(loop.body, slots)
+        self.emit(f"    {index} = {self.prim(t.name)}({index} + {step})")
+        self.names.release(mark)
+        for r, name in zip(op.results, slots, strict=True):
+            self.bind(r, name)
+
+    def steady(self, e: Expr, slots: Sequence[str]) -> str:
+        """A number that a loop asks for at each trip, and does not change."""
+        if e.literal is not None or (e.text.isidentifier() and e.text not in slots):
+            return e.text
+        name = self.names.fresh("end")
+        self.emit(f"{name} = {e.text}")
+        return name
 
     def bounds(self, op: Op) -> list[str]:
         lo, hi, step = (self.typed(v) if v.type != INT32 else self.exprs[v] for v in For(op).bounds)
         if step.text in ("1", "int64(1)", "uint32(1)", "uint64(1)"):
             return [lo.text, hi.text]
-        if op.attrs.get("ahead") or self.exprs[For(op).step].literal is not None:
+        if self.exprs[For(op).step].literal is not None:
             return [lo.text, hi.text, step.text]
         # A step of 0 makes no trip.
         return [lo.text, f"{hi.text} if {step.text} != 0 else {lo.text}", f"{step.text} if {step.text} != 0 else 1"]
-
-
-def library_products(fn: Function) -> dict[str, Op]:
-    """Return the names of matrix products that are a library's, each with the first op that calls it."""
-    found: list[Op] = []
-    for op in walk(fn.body):
-        if op.name == "buffer_product" and not any(_same_product(first, op) for first in found):
-            found.append(op)
-    return {f"product_{k}": op for k, op in enumerate(found)}
-
-
-def _same_product(one: Op, other: Op) -> bool:
-    return {**one.attrs, "add": None} == {**other.attrs, "add": None}
-
-
-def as_tuple(parts: Sequence[str]) -> str:
-    """The components of a composite as one value."""
-    return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
-
-
-def size_of(t: Type) -> int:
-    """Number of components."""
-    return t.size if isinstance(t, (Vec, Mat)) else 1

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from diffkern.abi import MAX_DIMS
 from diffkern.ir.nodes import Function
-from diffkern.ir.types import BFLOAT16, Array, Element, Mat, Scalar, Type, Vec, scalar_of, value_type
+from diffkern.ir.types import BFLOAT16, Array, Element, Mat, Scalar, Type, Vec, is_complex, scalar_of, value_type
 from diffkern.printing.prims import launched_over
 from diffkern.printing.python import function_name, to_python
 
@@ -129,14 +129,25 @@ def evaluator(fn: Function, source: str) -> Callable[..., Any]:
         Takes an argument per parameter as :func:`run` does, and gives scalars of NumPy and small arrays.
     """
     function = load_source(source, function_name(fn))
+    of_numbers = any(is_complex(v.type) for v in fn.body.yields)
 
     def evaluate(*args: Any) -> Any:
         watch = _Watch(None)
         values = [_argument(p.name, p.type, a, watch) for p, a in zip(fn.params, args, strict=True)]
         with np.errstate(all="ignore"), _weak_literals():
-            return function(*values)
+            found = function(*values)
+        if not of_numbers:
+            return found
+        results = found if isinstance(found, tuple) else (found,)
+        made = tuple(_as_result(v.type, r) for v, r in zip(fn.body.yields, results, strict=True))
+        return made if isinstance(found, tuple) else made[0]
 
     return evaluate
+
+
+def _as_result(t: Type, value: Any) -> Any:
+    """A result as the host has it: complex numbers as NumPy's."""
+    return value.view(np.dtype(str(t)))[0] if is_complex(t) else value
 
 
 @contextlib.contextmanager
@@ -171,6 +182,8 @@ def _as_value(value: Any, t: Element) -> Any:
     dtype = np.dtype(scalar_of(t).name)
     if isinstance(t, Scalar):
         return dtype.type(value)
+    if is_complex(t) and np.ndim(value) == 0:
+        value = (value.real, value.imag)
     return np.array(value, dtype).reshape(t.shape)
 
 

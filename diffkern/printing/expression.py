@@ -1,4 +1,4 @@
-"""One spelled expression: its text, and what must be known to put it into a larger one or into a statement."""
+"""One printed expression: its text, and what must be known to put it into a larger one or into a statement."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def sign_of(spelling: str) -> tuple[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Expr:
-    """A spelled expression.
+    """A printed expression.
 
     Attributes
     ----------

@@ -13,7 +13,8 @@ from typing import TypeAlias
 from diffkern.ir.nodes import Function, Value
 from diffkern.ir.types import Mat
 from diffkern.lower.cuda_plan import CudaPlan, Update
-from diffkern.printing.cuda import LIBRARY, CudaWriter, as_tuple
+from diffkern.printing.cuda import LIBRARY, CudaWriter
+from diffkern.printing.cuda_memory import as_tuple
 from diffkern.printing.expression import Expr
 from diffkern.printing.python import Writer, function_name, import_lines
 
@@ -24,7 +25,7 @@ Structure: TypeAlias = "int | tuple[Structure, ...] | None"
 
 
 def to_python_function(fn: Function, returns: Structure, *, header: Sequence[str] = ()) -> str:
-    """Spell a func in Python.
+    """Print a func in Python.
 
     Parameters
     ----------
@@ -51,7 +52,7 @@ def to_cuda_function(
     tid: str = "",
     header: Sequence[str] = (),
 ) -> str:
-    """Spell a function as a device function for numba-cuda.
+    """Print a function as a device function for numba-cuda.
 
     Parameters
     ----------
@@ -91,7 +92,7 @@ def _statements(
         writer.begin()
     writer.region(fn.body)
     if returns is not None:
-        writer.emit(f"return {_spelled(writer, fn.body.yields, returns)}")
+        writer.emit(f"return {_text(writer, fn.body.yields, returns)}")
     head = f"def {function_name(fn)}({', '.join(parameters)}):"
     return [head, *(writer.lines or ["    pass"])]
 
@@ -104,9 +105,9 @@ def _bind(writer: Writer, p: Value, name: str) -> None:
         writer.exprs[p] = Expr(as_tuple(parts), reads=frozenset({name}), parts=parts)
 
 
-def _spelled(writer: Writer, results: Sequence[Value], returns: Structure) -> str:
+def _text(writer: Writer, results: Sequence[Value], returns: Structure) -> str:
     if isinstance(returns, tuple):
-        return as_tuple([_spelled(writer, results, part) for part in returns])
+        return as_tuple([_text(writer, results, part) for part in returns])
     if returns is None:
         return "None"
     v = results[returns]

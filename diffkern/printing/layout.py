@@ -16,7 +16,7 @@ from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ops.row import Effect
 from diffkern.ops.table import lookup
 
-_READS = frozenset({Effect.READ, Effect.STACK_READ})
+_READS = frozenset({Effect.READ, Effect.CONSTANT, Effect.STACK_READ})
 _WRITES = frozenset({Effect.WRITE, Effect.ATOMIC, Effect.STACK_WRITE, Effect.BARRIER})
 
 

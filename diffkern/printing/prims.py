@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import ctypes
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -158,6 +159,20 @@ def vecmat(v: Any, m: Any) -> Any:
     return np.array([dot(v, m[:, c]) for c in range(m.shape[1])], v.dtype)
 
 
+def quat_mul(a: Any, b: Any) -> Any:
+    """The product of two quaternions (x, y, z, w)."""
+    (ax, ay, az, aw), (bx, by, bz, bw) = a, b
+    return np.array(
+        [
+            aw * bx + ax * bw + ay * bz - az * by,
+            aw * by + ay * bw + az * bx - ax * bz,
+            aw * bz + az * bw + ax * by - ay * bx,
+            aw * bw - (ax * bx + ay * by + az * bz),
+        ],
+        a.dtype,
+    )
+
+
 def trace(m: Any) -> Any:
     """Sum of the diagonal."""
     return _sum(m[k, k] for k in range(m.shape[0]))
@@ -171,7 +186,8 @@ def determinant(m: Any) -> Any:
     """By expansion along the first row."""
     if m.shape == (1, 1):
         return m[0, 0]
-    return _sum(m[0, c] * _minor(m, 0, c) * (-1 if c % 2 else 1) for c in range(m.shape[0]))
+    terms = (m[0, c] * _minor(m, 0, c) for c in range(m.shape[0]))
+    return _sum(-term if c % 2 else term for c, term in enumerate(terms))
 
 
 def inverse(m: Any) -> Any:
@@ -217,15 +233,32 @@ def _atomic_of(combine: Callable[[Any, Any], Any]) -> Callable[..., Any]:
 
 atomic_add = _atomic_of(lambda old, new: old + new)
 atomic_sub = _atomic_of(lambda old, new: old - new)
-atomic_min = _atomic_of(_each(min))
-atomic_max = _atomic_of(_each(max))
+atomic_min = _atomic_of(_each(lambda old, new: old if old <= new or old != old else new))
+atomic_max = _atomic_of(_each(lambda old, new: old if old >= new or old != old else new))
+atomic_fmin = _atomic_of(_each(lambda old, new: new if new < old or old != old else old))
+atomic_fmax = _atomic_of(_each(lambda old, new: new if new > old or old != old else old))
 atomic_exch = _atomic_of(lambda old, new: new)
 atomic_and = _atomic_of(lambda old, new: old & new)
 atomic_or = _atomic_of(lambda old, new: old | new)
 atomic_xor = _atomic_of(lambda old, new: old ^ new)
 atomic_inc = _atomic_of(lambda old, top: type(old)(0) if old >= top else type(old)(old + 1))
 atomic_dec = _atomic_of(lambda old, top: type(old)(top) if old == 0 or old > top else type(old)(old - 1))
+atomic_keep = _atomic_of(_each(lambda old, flag: old if flag != 0 else type(old)(0)))
 atomic_cas = _atomic_of(lambda old, pair: type(old)(pair[1]) if old == pair[0] else old)
+atomic_take = _atomic_of(lambda old, wanted: old)  # threads run one after the other here: nobody holds anything
+
+
+def _given(old: Any, given: Any) -> Any:
+    """For each component what take returned, 0, 1 or 2, a number, and what the component becomes where it is 2."""
+    size = np.size(old)
+    seen, state, _, new = (given[k * size : (k + 1) * size] for k in range(4))
+    parts = [
+        n if how == 2 else s if how == 1 else o for o, s, how, n in zip(np.ravel(old), seen, state, new, strict=True)
+    ]
+    return np.array(parts, np.asarray(old).dtype).reshape(np.shape(old))[()]
+
+
+atomic_give = _atomic_of(_given)
 
 
 def accumulate(array: Any, index: Any, value: Any, mode: str = "plain") -> None:
@@ -252,6 +285,21 @@ def constant_array(elements: Sequence[float], shape: tuple[int, ...], dtype: str
     """An array that is part of the program."""
     return np.array([float(x) for x in elements] if dtype.startswith("float") else elements, dtype).reshape(shape)
 
+
+def _peek(dtype: str) -> Callable[[Any, Any], Any]:
+    number = np.dtype(dtype)
+
+    def peek(address: Any, index: Any) -> Any:
+        """An element of the memory that begins at an address."""
+        place = int(address) + int(index) * number.itemsize
+        return np.frombuffer(ctypes.string_at(place, number.itemsize), number)[0]
+
+    return peek
+
+
+peek_bool, peek_float32, peek_float64 = map(_peek, ("bool", "float32", "float64"))
+peek_int8, peek_int16, peek_int32, peek_int64 = map(_peek, ("int8", "int16", "int32", "int64"))
+peek_uint8, peek_uint16, peek_uint32, peek_uint64 = map(_peek, ("uint8", "uint16", "uint32", "uint64"))
 
 _extents: list[tuple[int, ...]] = []
 

@@ -43,7 +43,7 @@ def function_name(fn: Function) -> str:
 
 
 def to_python(fn: Function, *, header: Sequence[str] = ()) -> str:
-    """Spell a function in Python.
+    """Print a function in Python.
 
     Parameters
     ----------
@@ -234,12 +234,22 @@ class Writer:
                 self.several(op, self.expression(op).text, region, position)
             case name if name in tiles.STATEMENTS or (name == "tile_atomic" and not self.is_used(op.result)):
                 self.emit(self.expression(op).text, op)
+            case "output":
+                self.output(op)
+            case "assertion":
+                self.emit(f"assert {self.exprs[op.operands[0]].text}, {op.attrs['text']!r}", op)
+            case "breakpoint":
+                self.emit("breakpoint()", op)
             case "barrier":
                 self.emit(f"{self.prim('syncthreads')}()", op)
             case "atomic" if not self.is_used(op.result):
                 self.emit(self.expression(op).text, op)
             case _:
                 self.define(op, op.result, self.expression(op), region, position)
+
+    def output(self, op: Op) -> None:
+        values = [repr(op.attrs["text"]), *(self.typed(v).text for v in op.operands)]
+        self.emit(f"{self.prim('output')}({', '.join(values)})", op)
 
     def is_used(self, v: Value) -> bool:
         home, _ = self.plan.home[v]
@@ -280,6 +290,9 @@ class Writer:
                 return self.call("shared_array", op, [shape, self.prim(_dtype_name(t)), *element])
             case "constant_array":
                 return self.call("constant_array", op, contents_of(op))
+            case "peek":
+                place = [self.typed(op.operands[0]).text, self.exprs[op.operands[1]].text]
+                return self.call(f"peek_{op.attrs['type']}", op, place)
             case "stack_new":
                 return self.call("Stack", op, [str(op.attrs["type"].slots)])
             case "stack_get":
@@ -295,7 +308,7 @@ class Writer:
         return Expr(f"{self.prim(name)}({', '.join(arguments)})", reads=self.reads(op))
 
     def formula(self, op: Op) -> Expr:
-        """An op spelled by its row of the operation table."""
+        """An op written by its row of the operation table."""
         row = lookup(op.name)
         spelling, (sign, precedence) = row.py, sign_of(row.py)
         all_literal = all(self.exprs[v].literal is not None for v in op.operands)
@@ -518,14 +531,18 @@ class Writer:
         self.condition(loop.test)
         if len(self.lines) == before:
             head = self.lines.pop()
-            self.lines.append(head.replace("while True:", f"while {self.exprs[loop.condition].text}:"))
+            self.lines.append(head.replace("while True:", f"while {self.goes_on(self.exprs[loop.condition]).text}:"))
         else:
-            self.emit(f"if not {self.exprs[loop.condition].within(ATOM)}:")
+            self.emit(f"if not {self.goes_on(self.exprs[loop.condition]).within(ATOM)}:")
             self.emit("    break")
         self.depth -= 1
         self.nested(loop.body, slots)
         for r, name in zip(op.results, slots, strict=True):
             self.bind(r, name)
+
+    def goes_on(self, condition: Expr) -> Expr:
+        """Whether a loop makes another trip."""
+        return condition
 
     def condition(self, cond: Region) -> None:
         reserved, self.reserved = self.reserved, set(self.holder)

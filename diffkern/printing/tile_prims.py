@@ -56,10 +56,17 @@ def tile_map(
     return out[0] if len(out) == 1 else tuple(out)
 
 
-def _places(array: Any, offset: Index, shape: Sequence[int]) -> Any:
+Along = tuple[int, Any]
+"""An axis, and a tile by whose elements those of other tiles are found along it."""
+
+
+def _places(array: Any, offset: Index, shape: Sequence[int], along: Along | None) -> Any:
     """For each element of a tile its index and its place in the array, where it has one."""
     for index in itertools.product(*(range(n) for n in shape)):
-        place = tuple(int(o) + k for o, k in zip(offset, index, strict=True))
+        at = list(index)
+        if along is not None:
+            at[along[0]] = int(along[1][index[along[0]]])
+        place = tuple(int(o) + k for o, k in zip(offset, at, strict=True))
         if all(0 <= p < n for p, n in zip(place, array.shape, strict=True)):
             yield index, place
 
@@ -68,33 +75,33 @@ def _single(place: tuple[int, ...]) -> Any:
     return place if len(place) > 1 else place[0]
 
 
-def tile_load(array: Any, offset: Index, shape: tuple[int, ...]) -> Tile:
+def tile_load(array: Any, offset: Index, shape: tuple[int, ...], along: Along | None = None) -> Tile:
     """A part of an array; 0 outside."""
     out = array.zeros(shape)
-    for index, place in _places(array, offset, shape):
+    for index, place in _places(array, offset, shape, along):
         out[index] = array[_single(place)]
     return out
 
 
-def tile_store(array: Any, offset: Index, tile: Tile) -> None:
+def tile_store(array: Any, offset: Index, tile: Tile, along: Along | None = None) -> None:
     """Write a tile to an array."""
-    for index, place in _places(array, offset, tile.shape[: len(offset)]):
+    for index, place in _places(array, offset, tile.shape[: len(offset)], along):
         array[_single(place)] = tile[index]
 
 
-def tile_atomic_add(array: Any, offset: Index, tile: Tile) -> Tile:
+def tile_atomic_add(array: Any, offset: Index, tile: Tile, along: Along | None = None) -> Tile:
     """Add to elements that other threads may change too; returns what they were."""
-    return _added(array, offset, tile, "atomic")
+    return _added(array, offset, tile, "atomic", along)
 
 
-def tile_accumulate(array: Any, offset: Index, tile: Tile, mode: str = "plain") -> None:
+def tile_accumulate(array: Any, offset: Index, tile: Tile, mode: str = "plain", along: Along | None = None) -> None:
     """Add to elements of a cotangent; for ``mode`` see :func:`diffkern.printing.prims.accumulate`."""
-    _added(array, offset, tile, mode)
+    _added(array, offset, tile, mode, along)
 
 
-def _added(array: Any, offset: Index, tile: Tile, mode: str) -> Tile:
+def _added(array: Any, offset: Index, tile: Tile, mode: str, along: Along | None) -> Tile:
     old = np.zeros_like(tile)
-    for index, place in _places(array, offset, tile.shape[: len(offset)]):
+    for index, place in _places(array, offset, tile.shape[: len(offset)], along):
         old[index] = array.update(_single(place), tile[index], mode, lambda a, b: a + b)
     return old
 
@@ -160,12 +167,36 @@ def tile_replace(tile: Tile, value: Any, index: Index) -> Tile:
     return out
 
 
-def tile_add_at(tile: Tile, value: Any, index: Index) -> Tile:
-    """The tile with something added to one element."""
+def tile_add_at(tile: Tile, value: Any, index: Index, kind: str = "add") -> Tile:
+    """The tile with something added to one element, or its bits combined with an element's."""
     out, place = tile.copy(), _place(tile, index)
     if place is not None:
-        out[place] = out[place] + value
+        combine: Any = {"add": np.add, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}[kind]
+        out[place] = combine(out[place], value)
     return out
+
+
+def tile_take(tile: Tile, indices: Tile, axis: int) -> Tile:
+    """The elements of an axis that indices name; 0 outside."""
+    found = np.take(tile, np.clip(indices, 0, tile.shape[axis] - 1), axis)
+    inside = (indices >= 0) & (indices < tile.shape[axis])
+    return np.where(inside.reshape((-1,) + (1,) * (tile.ndim - axis - 1)), found, np.zeros_like(found))
+
+
+def tile_add_along(tile: Tile, part: Tile, indices: Tile, axis: int) -> Tile:
+    """The tile with what was taken along an axis added where it stood."""
+    out = np.moveaxis(tile, axis, 0).copy()
+    for k, row in zip(indices, np.moveaxis(part, axis, 0), strict=True):
+        if 0 <= k < out.shape[0]:
+            out[k] = out[k] + row
+    return np.moveaxis(out, 0, axis).copy()
+
+
+def tile_fft(tile: Tile, inverse: bool) -> Tile:
+    """The discrete Fourier transform along the last axis of complex numbers as pairs, not normalised."""
+    numbers = tile[..., 0] + 1j * tile[..., 1]
+    made = np.fft.ifft(numbers, norm="forward") if inverse else np.fft.fft(numbers)
+    return np.stack([made.real, made.imag], axis=-1).astype(tile.dtype)
 
 
 def tile_reduce(tile: Tile, kind: str, axis: int | None = None, element: int = 0) -> Tile:
@@ -190,6 +221,12 @@ def tile_scan(tile: Tile, exclusive: bool, backwards: bool) -> Tile:
     if exclusive:
         sums = np.concatenate([np.zeros(1, tile.dtype), sums[:-1]])
     return (sums[::-1] if backwards else sums).reshape(tile.shape).copy()
+
+
+def tile_scan_extremum(tile: Tile, kind: str) -> Tile:
+    """Running extrema in row-major order."""
+    function: Any = np.maximum if kind == "max" else np.minimum
+    return function.accumulate(tile.reshape(-1)).reshape(tile.shape)
 
 
 def tile_sort(keys: Tile, values: Tile) -> tuple[Tile, Tile, Tile]:

@@ -52,21 +52,31 @@ def _fill(op: Op, x: Sequence[str]) -> Spelled:
     return "tile_fill", [x[0], str(t.shape), *([rounded] if rounded else [])]
 
 
+def _along(op: Op, places: Sequence[str]) -> tuple[str, list[str]]:
+    """The offset, and by which elements those of an axis are found, if that is given."""
+    if "along" not in op.attrs:
+        return _tuple(places), []
+    return _tuple(places[:-1]), [f"along=({op.attrs['along']}, {places[-1]})"]
+
+
 def _load(op: Op, x: Sequence[str]) -> Spelled:
-    return "tile_load", [x[0], _tuple(x[1:]), str(op.attrs["shape"])]
+    offset, along = _along(op, x[1:])
+    return "tile_load", [x[0], offset, str(op.attrs["shape"]), *along]
 
 
 def _store(op: Op, x: Sequence[str]) -> Spelled:
-    return "tile_store", [x[0], _tuple(x[1:-1]), x[-1]]
+    offset, along = _along(op, x[1:-1])
+    return "tile_store", [x[0], offset, x[-1], *along]
 
 
 def _atomic(op: Op, x: Sequence[str]) -> Spelled:
-    return f"tile_atomic_{op.attrs['kind']}", [x[0], _tuple(x[1:-1]), x[-1]]
+    offset, along = _along(op, x[1:-1])
+    return f"tile_atomic_{op.attrs['kind']}", [x[0], offset, x[-1], *along]
 
 
 def _accumulate(op: Op, x: Sequence[str]) -> Spelled:
-    mode = op.attrs["mode"]
-    return "tile_accumulate", [x[0], _tuple(x[1:-1]), x[-1], *([] if mode == "plain" else [f'"{mode}"'])]
+    (offset, along), mode = _along(op, x[1:-1]), op.attrs["mode"]
+    return "tile_accumulate", [x[0], offset, x[-1], *([] if mode == "plain" else [f'"{mode}"']), *along]
 
 
 def _view(op: Op, x: Sequence[str]) -> Spelled:
@@ -100,6 +110,19 @@ def _replace(op: Op, x: Sequence[str]) -> Spelled:
     return op.name, [x[0], x[1], _tuple(x[2:])]
 
 
+def _add_at(op: Op, x: Sequence[str]) -> Spelled:
+    kind = op.attrs.get("kind", "add")
+    return op.name, [x[0], x[1], _tuple(x[2:]), *([] if kind == "add" else [f'"{kind}"'])]
+
+
+def _by_axis(op: Op, x: Sequence[str]) -> Spelled:
+    return op.name, [*x, str(op.attrs["axis"])]
+
+
+def _fft(op: Op, x: Sequence[str]) -> Spelled:
+    return op.name, [x[0], f"inverse={op.attrs['inverse']}"]
+
+
 def _reduce(op: Op, x: Sequence[str]) -> Spelled:
     axes = _axes(_tile(op).dtype)
     axis = op.attrs["axis"]
@@ -108,6 +131,8 @@ def _reduce(op: Op, x: Sequence[str]) -> Spelled:
 
 
 def _scan(op: Op, x: Sequence[str]) -> Spelled:
+    if "kind" in op.attrs:
+        return "tile_scan_extremum", [x[0], f'"{op.attrs["kind"]}"']
     return "tile_scan", [x[0], *(f"{k}={op.attrs[k]}" for k in ("exclusive", "backwards"))]
 
 
@@ -138,10 +163,13 @@ _CALLS: Mapping[str, Callable[[Op, Any], Spelled]] = {
     "tile_reshape": _shaped,
     "tile_extract": _extract,
     "tile_replace": _replace,
-    "tile_add_at": _replace,
+    "tile_add_at": _add_at,
+    "tile_take": _by_axis,
+    "tile_add_along": _by_axis,
     "tile_reduce": _reduce,
     "tile_argreduce": _reduce,
     "tile_scan": _scan,
+    "tile_fft": _fft,
     "tile_sort": _plain,
     "tile_scatter": _plain,
     "tile_matmul": _matmul,

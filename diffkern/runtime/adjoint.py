@@ -1,4 +1,4 @@
-"""Launch the adjoint of a launch: match gradients to arguments, keep accumulating threads apart, run.
+"""Launch the adjoint of a launch: match gradients to arguments, keep accumulating threads from racing, run.
 
 In: a forward launch, the cotangent array of each active parameter, copies of what the forward overwrote. Out: the
 cotangents of what was written are consumed, the others added to; or a :class:`LaunchError` before anything ran.
@@ -11,18 +11,22 @@ from typing import Any
 
 import numpy as np
 
+from diffkern.callers import place_of
 from diffkern.errors import LaunchError
 from diffkern.ir.structs import Leaf, Struct, StructArray, declared, holds_arrays
 from diffkern.ir.types import Array, Element, is_differentiable, value_type
+from diffkern.lang.dtypes import element_of_value
 from diffkern.runtime.array import _given, array, new, wrap
 from diffkern.runtime.device import Device
 from diffkern.runtime.memory import overlaps
 from diffkern.runtime.native.replay import Steps
 from diffkern.runtime.operation import Copy, Operation
-from diffkern.runtime.packed import Launchable, PackedLaunch
+from diffkern.runtime.packed import DIMS, Launchable, PackedLaunch
+from diffkern.runtime.pointed import held_in
 from diffkern.runtime.program import Executable
+from diffkern.runtime.state import current
 from diffkern.runtime.structured import StructuredArray
-from diffkern.runtime.sweep import NOTHING, Sweep, choose
+from diffkern.runtime.sweep import NOTHING, Sweep, choose, copied_of
 from diffkern.runtime.type_keys import type_of_key
 
 __all__ = [
@@ -52,6 +56,9 @@ class AdjointLaunch(Operation):
         The adjoint program for these cotangents that accumulates plainly, if it is at hand.
     """
 
+    in_elements = False
+    """Whether it finds cotangents through elements of arrays."""
+
     def __init__(
         self,
         launch: PackedLaunch,
@@ -61,6 +68,7 @@ class AdjointLaunch(Operation):
         executable: Executable | None = None,
     ) -> None:
         kernel = launch.kernel
+        cotangents = _merged(launch, cotangents)
         self.launch = launch
         self.cotangents = cotangents
         self.saved = saved or {}
@@ -73,11 +81,17 @@ class AdjointLaunch(Operation):
                 f"kernel {kernel.name!r}: the adjoint needs what {names} held before the kernel overwrote it",
                 remedy="launch the kernel under a dk.Tape, which keeps a copy, or write to another array",
             )
+        _check_log(launch, self.executable)
+        _check_elements(launch, cotangents)
+        if self.executable.races is not None:
+            self.executable.races.check(kernel.name, launch.dims, launch.parts.__getitem__)
         shared = check_aliases(kernel, launch, cotangents)
         try:
             self.sweep = self._chosen(shared)
+        except LaunchError:
+            raise
         except ValueError as error:
-            raise LaunchError(f"the adjoint of kernel {kernel.name!r}: {error}") from None
+            raise LaunchError(f"the adjoint of kernel {kernel.name!r}: {error}", remedy=DIMS) from None
         self.executable, self.grid = self.sweep.executable, self.sweep.grid
         self.executable.check(lambda: None if self._copies(cotangents) else self._pack(cotangents))
 
@@ -85,6 +99,12 @@ class AdjointLaunch(Operation):
     def label(self) -> str:
         """What it is, for a person."""
         return f"adjoint of {self.launch.kernel.name}"
+
+    def touch(self) -> None:
+        """Raise the versions of the memory that it changes; refused where tangents are carried along."""
+        if current.tape is not None:
+            current.tape.check_adjoint(self.launch.kernel.name)
+        super().touch()
 
     @property
     def device(self) -> Device:
@@ -105,17 +125,22 @@ class AdjointLaunch(Operation):
     def reads(self) -> list[array]:
         """Return the arrays that are read."""
         held = [self.contents.get(i, self.launch.arrays[i]) for i in self.executable.derivative.after]
-        return [a for a in (*held, *self.saved.values(), *self.cotangents.values()) if a is not None]
+        kept = (*self.saved.values(), *(self.launch.log or ()))
+        return [a for a in (*held, *kept, *self.cotangents.values()) if a is not None]
 
     def writes(self) -> list[array]:
         """Return the cotangents."""
         return list(self.cotangents.values())
 
     def steps(self) -> Steps | None:
-        """Return the adjoint in native code, or None where it needs copies of cotangents."""
-        if self.sweep.plan.private or self._copies(self.cotangents):
+        """Return the adjoint in native code, or None where it needs copies of cotangents that this does not make."""
+        plan = self.sweep.plan
+        if self._copies(self.cotangents):
             return None
-        return self.executable.steps(self.grid, self._pack(self.cotangents), self.sweep.plan.colours)
+        copied = copied_of(self.executable, plan, self.cotangents) if plan.private else None
+        if copied is not None:
+            return self.executable.copied_steps(self.grid, self._pack(self.cotangents), plan.colours, copied)
+        return None if plan.private else self.executable.steps(self.grid, self._pack(self.cotangents), plan.colours)
 
     def execute(self) -> None:
         """Run the adjoint once."""
@@ -143,16 +168,62 @@ class AdjointLaunch(Operation):
 
     def _pack(self, cotangents: Mapping[int, array], own: Mapping[int, bytes] = NOTHING) -> bytes:
         """Return the argument block behind the header; `own` stands for some of the cotangents."""
-        parts = []
+        parts, own_count = [], len(self.launch.parts)
         for role, index in self.executable.layout.entries:
             if role == "param":
                 held = self.contents.get(index)
                 parts.append(self.launch.parts[index] if held is None else held._packed)
+            elif role == "log":
+                assert self.launch.log is not None
+                parts.append(self.launch.log[index - own_count]._packed)
             elif role == "saved":
                 parts.append(self.saved[index]._packed)
             else:
                 parts.append(own.get(index) or cotangents[index]._packed)
         return b"".join(parts)
+
+
+def _merged(launch: PackedLaunch, cotangents: Mapping[int, array]) -> Mapping[int, array]:
+    """Return the cotangents where parameters that are given one array have one between them."""
+    merged = launch.merged
+    if not merged:
+        return cotangents
+    found: dict[int, array] = {}
+    for index, ct in cotangents.items():
+        of = merged.get(index, index)
+        if not found.setdefault(of, ct)._same_place(ct):
+            first, second = (launch.executable.name_of(k) for k in (of, index))
+            raise LaunchError(
+                f"kernel {launch.kernel.name!r}: {first!r} and {second!r} are one array, and have two gradients",
+                remedy="give both the same gradient, which is that of the array",
+            )
+    return found
+
+
+def _check_log(launch: PackedLaunch, adjoint: Executable) -> None:
+    """Refuse an adjoint that reads what the forward logs, unless that was kept."""
+    log = adjoint.derivative.log
+    if log is not None and launch.logged != log:
+        raise LaunchError(
+            f"kernel {launch.kernel.name!r}: the adjoint needs {log.what} in each thread of the forward launch, "
+            "which has not kept it",
+            loc=log.loc,
+            remedy="launch the kernel under a dk.Tape, which keeps it, and call tape.backward(grads={y: ct_y})",
+        )
+
+
+def _check_elements(launch: PackedLaunch, cotangents: Mapping[int, array]) -> None:
+    """Refuse an adjoint that would leave out gradients of arrays in elements."""
+    executable = launch.executable
+    lost = [k for k in executable.manifest.pointing if k in executable.uses and k not in cotangents]
+    for held in held_in(executable, launch.arrays, lost):
+        if held.requires_grad:
+            raise LaunchError(
+                f"kernel {launch.kernel.name!r} uses {held!r} through an element of an array, and it has a gradient, "
+                "which an adjoint that is launched by hand does not find",
+                loc=place_of(launch.kernel.func),
+                remedy="launch the kernel under a dk.Tape, and call tape.backward(grads={y: ct_y})",
+            )
 
 
 def match_cotangents(
@@ -231,9 +302,11 @@ def _explain_overlaps(kernel: Launchable, launch: PackedLaunch, cotangents: Mapp
     used = {i for i, leaf in enumerate(launch.leaves) if not leaf.path} | {*writes, *launch.executable.reads}
     held = [(i, False, a) for i, a in enumerate(launch.arrays) if a is not None and i in used]
     every = held + [(i, True, ct) for i, ct in cotangents.items() if i in used]
-    shared = False
+    shared, merged = False, launch.merged
     for position, (i, i_is_ct, a) in enumerate(every):
         for j, j_is_ct, b in every[position + 1 :]:
+            if not (i_is_ct or j_is_ct) and merged.get(i, i) == merged.get(j, j):
+                continue  # one array, which the adjoint takes as such
             if a._whole is b._whole is not a and a._packed != b._packed:
                 continue  # two fields of one array of structs
             if not overlaps(a._data, b._data):
@@ -282,7 +355,9 @@ def spread(launch: PackedLaunch, given: Sequence[Any]) -> list[Any]:
     for leaf in launch.leaves:
         value = given[leaf.argument] if leaf.argument < len(given) else None  # it may be a parameter with a default
         out.append(_of_field(launch, leaf, value) if leaf.path and value is not None else value)
-    return out
+    # A number or vector in the place of the gradient of a value: there is nothing that it could be added to.
+    pairs = zip(out, launch.arrays, strict=True)
+    return [None if held is None and element_of_value(value) is not None else value for value, held in pairs]
 
 
 def _of_field(launch: PackedLaunch, leaf: Leaf, value: Any) -> array | None:
@@ -295,7 +370,8 @@ def _of_field(launch: PackedLaunch, leaf: Leaf, value: Any) -> array | None:
             value = wrap(value, t)
         elif isinstance(t, StructArray):
             value = wrap(value, t.dtype)
-    if isinstance(value, StructuredArray) and is_differentiable(leaf.type):
+    in_elements = isinstance(leaf.type, Array) and leaf.type.outer > 0
+    if isinstance(value, StructuredArray) and is_differentiable(leaf.type) and not in_elements:
         return value.field(".".join(leaf.path))
     if isinstance(value, StructuredArray):
         return None
@@ -320,7 +396,10 @@ def cotangent(launch: PackedLaunch, index: int, given: Any) -> array:
         try:
             value = _given(given, element)
         except (TypeError, ValueError) as error:
-            raise LaunchError(f"{where}: its gradient does not fit: {error}") from None
+            raise LaunchError(
+                f"{where}: its gradient does not fit: {error}",
+                remedy=f"pass an array of {element}, as dk.zeros makes it",
+            ) from None
     else:
         raise LaunchError(
             f"{where}: its gradient must be an array, not {given!r}",
@@ -329,9 +408,15 @@ def cotangent(launch: PackedLaunch, index: int, given: Any) -> array:
     held = launch.arrays[index]
     shape = (1,) if held is None else held.shape
     if value.shape != shape or value._element != element:
-        raise LaunchError(f"{where}: its gradient must have shape {shape} and type {element}, not {value!r}")
+        raise LaunchError(
+            f"{where}: its gradient must have shape {shape} and type {element}, not {value!r}",
+            remedy="make it with dk.zeros_like(argument), which has both",
+        )
     if not value._writable:
-        raise LaunchError(f"{where}: its gradient is read-only memory")
+        raise LaunchError(
+            f"{where}: its gradient is read-only memory",
+            remedy="pass a copy that may be written, as in dk.array(gradient)",
+        )
     if value._memory.device is not launch.device:
         raise LaunchError(
             f"{where}: its gradient is on {value.device}, and the launch on {launch.device}",

@@ -15,19 +15,48 @@ import numpy as np
 
 from diffkern.abi import passed_type
 from diffkern.errors import LaunchError
-from diffkern.ir.structs import Argument, FieldType, Leaf, Stored, Struct, StructArray, declared, flatten, holds_arrays
-from diffkern.ir.types import BOOL, STORAGE_ONLY, Array, Element, Mat, Scalar, Stack, Vec, scalar_of, value_type
+from diffkern.ir.structs import (
+    Argument,
+    FieldType,
+    IndexedArray,
+    Leaf,
+    Stored,
+    Struct,
+    StructArray,
+    declared,
+    flatten,
+    holds_memory,
+    is_null,
+    null_of,
+)
+from diffkern.ir.types import (
+    BOOL,
+    FLOAT32,
+    NULL,
+    STORAGE_ONLY,
+    Array,
+    Element,
+    Mat,
+    Scalar,
+    Vec,
+    scalar_of,
+    value_type,
+)
 from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.lang.dtypes import SCALARS, element_of_value
 from diffkern.lang.structs import definition_of
+from diffkern.lang.values import CompositeValue
 from diffkern.runtime.array import array
+from diffkern.runtime.complexes import as_parts
 from diffkern.runtime.convert import as_numpy, convert
 from diffkern.runtime.foreign import adopt
+from diffkern.runtime.indexed import SeenThrough
 from diffkern.runtime.structured import StructuredArray
-from diffkern.runtime.type_keys import is_long, key_of_long, register_type, type_of_key
+from diffkern.runtime.type_keys import array_type, is_long, key_of_long, register_type, type_of_key
 
 __all__ = [
     "FORMATS", "NO_DEFAULT", "Bound", "Parameter", "bind", "device_of_keys", "leaves_of", "pack_value", "unpacked",
+    "wrong_count",
 ]  # fmt: skip
 
 # How a number stands in the argument block, in the spelling of struct.
@@ -41,6 +70,7 @@ _PACKERS: dict[Scalar, Callable[[Any], bytes]] = {
 }
 
 NO_DEFAULT = object()
+_ALL = "inputs and outputs together are the arguments, in the order of the parameters"
 
 # What binding gives: the key of each argument's type; for each leaf (an argument, or a field of a struct) its bytes,
 # and the array it is or None.
@@ -78,6 +108,8 @@ class Parameter:
         self.kernel = kernel
         self.index = index
         self.name = name
+        if isinstance(annotation, (Scalar, Vec, Mat)):
+            annotation = value_type(annotation)  # what is passed; the kernel rounds
         self.annotation = annotation
         self.is_array = isinstance(annotation, ArrayAnnotation)
         # For the common case, a Python number for a scalar parameter, key and bytes are one look-up and one call.
@@ -98,7 +130,16 @@ class Parameter:
             return self._convert_struct(value, definition.type)
         if isinstance(self.annotation, Struct):
             raise self.error(f"takes {self.annotation.name}, not {_short(value)}", "make one, and set its fields")
+        if isinstance(value, SeenThrough):
+            try:
+                key, arrays = value.passed
+            except TypeError as error:
+                raise self.error(str(error), "pass a copy of it, as contiguous() makes one") from None
+            self.check_type(type_of_key(key))
+            return key, [held._packed for held in arrays], list(arrays)
         key, packed, made = self.convert(value)
+        if value is None:
+            return _repeated(key)
         if isinstance(made, StructuredArray):
             fields = made._leaves()
             return key, [field._packed for field in fields], list(fields)
@@ -127,12 +168,16 @@ class Parameter:
             if isinstance(t, Struct):
                 fields.append((field, self._pack_struct(item, t, f"{name}.{field}", parts, held)))
                 continue
-            fields.append((field, t if item is None or not isinstance(item, array) else item._type))
+            if item is None and isinstance(t, (Array, StructArray)):
+                fields.append((field, null_of(t)))
+                null = leaves_of(("",), (register_type(null_of(t)),))
+                parts += map(_null_leaf, null)
+                held += [None] * len(null)
+                continue
+            fields.append((field, item._type if isinstance(item, array) else t))
             if not isinstance(t, (Array, StructArray)):
                 parts.append(pack_value(value_type(t), item))
                 held.append(None)
-            elif item is None:
-                raise self.error(f"the field {name}.{field} holds no array", "assign one before the launch")
             else:
                 arrays = item._leaves()
                 parts += [part._packed for part in arrays]
@@ -144,7 +189,7 @@ class Parameter:
         if isinstance(value, array):
             return self._convert_array(value)
         if self.is_array:
-            return self._convert_array(self._wrapped(value))
+            return self._null() if value is None else self._convert_array(self._wrapped(value))
         element = self.annotation
         if element is None:
             if value is None:
@@ -152,24 +197,32 @@ class Parameter:
             element = element_of_value(value)
             if element is None:
                 return self._convert_array(self._wrapped(value))
+            element = value_type(element)
         assert not isinstance(element, (ArrayAnnotation, Struct))
         try:
             return str(element), pack_value(element, value), None
         except (TypeError, ValueError, OverflowError) as error:
-            raise self.error(str(error)) from None
+            raise self.error(str(error), f"pass a value of type {_named(element)}") from None
+
+    def _null(self) -> tuple[str, bytes, array | None]:
+        """None in the place of an array: an array of its type without memory."""
+        annotation = self.annotation
+        assert isinstance(annotation, ArrayAnnotation)
+        _, key, _ = array_type(FLOAT32 if annotation.dtype is None else annotation.dtype, annotation.ndim, NULL)
+        return key, _null_bytes(annotation.ndim), None
 
     def check_type(self, t: Argument) -> None:
         """Raise unless an argument of this type may be passed."""
         annotation = self.annotation
-        if not isinstance(t, (Array, StructArray, Struct, Stack)) and scalar_of(t) in STORAGE_ONLY:
-            raise self.error(
-                f"takes {_spelled(t)} by value, which only arrays and structs can hold", "use one over float32"
-            )
+        if isinstance(t, (Scalar, Vec, Mat)):
+            t = value_type(t)
         if isinstance(annotation, ArrayAnnotation):
-            if not isinstance(t, (Array, StructArray)) or not annotation.accepts(t):
-                raise self.error(f"takes {annotation}, not {_spelled(t)}", "pass an array of this dtype and ndim")
+            if not isinstance(t, (Array, StructArray, IndexedArray)) or not annotation.accepts(t):
+                raise self.error(f"takes {annotation}, not {_type_text(t)}", "pass an array of this dtype and ndim")
         elif annotation is not None and declared(t) != annotation:
-            raise self.error(f"takes {_named(annotation)} by value, not {_spelled(t)}")
+            raise self.error(
+                f"takes {_named(annotation)} by value, not {_type_text(t)}", f"pass {_named(annotation)}, or convert it"
+            )
 
     def _convert_array(self, value: array) -> tuple[str, bytes, array | None]:
         if self.annotation is not None and not self.is_array:
@@ -183,7 +236,9 @@ class Parameter:
         annotation = self.annotation
         takes = annotation if annotation is not None else "an array or a number"
         if value is None:
-            raise self.error(f"takes {takes}, not None", "pass an array; diffkern has no null arrays")
+            raise self.error(f"takes {takes}, not None", "pass an array, or annotate the parameter as one")
+        if isinstance(value, type):
+            raise self.error(f"takes {takes}, not the class {value.__name__}", "pass an array, or state its dtype")
         element = annotation.dtype if isinstance(annotation, ArrayAnnotation) else None
         try:
             made = adopt(value, element)
@@ -204,6 +259,22 @@ class Parameter:
         return made
 
 
+def _null_bytes(ndim: int) -> bytes:
+    """What stands in the argument block for an array without memory."""
+    return bytes(8 * (1 + 2 * ndim))
+
+
+def _null_leaf(leaf: Leaf) -> bytes:
+    assert isinstance(leaf.type, Array)
+    return _null_bytes(leaf.type.ndim)
+
+
+def _repeated(key: str) -> tuple[str, list[bytes], list[array | None]]:
+    """What None stands for in the place of an array: of structs, for each field."""
+    leaves = leaves_of(("",), (key,))
+    return key, [*map(_null_leaf, leaves)], [None] * len(leaves)
+
+
 def device_of_keys(kernel: str, parameters: Sequence[Parameter], keys: Sequence[str]) -> str | None:
     """Return the name of the GPU that all arrays among the arguments are on, None for the CPU.
 
@@ -218,7 +289,11 @@ def device_of_keys(kernel: str, parameters: Sequence[Parameter], keys: Sequence[
     for parameter, key in zip(parameters, keys, strict=True):
         alias = key.partition("@")[2]
         t = type_of_key(key)
-        if not alias and not (isinstance(t, (Array, StructArray)) or (isinstance(t, Struct) and holds_arrays(t))):
+        if is_null(t):
+            continue
+        if not alias and not (
+            isinstance(t, (Array, StructArray, IndexedArray)) or (isinstance(t, Struct) and holds_memory(t))
+        ):
             continue
         here = alias or "cpu"
         if first is None:
@@ -237,6 +312,12 @@ def keys_on(alias: str) -> tuple[str, ...]:
     return (f"@{alias}",)
 
 
+def wrong_count(kernel: str, parameters: Sequence[Parameter], given: int, remedy: str | None = None) -> LaunchError:
+    """Return the error for a number of arguments that is not that of the parameters which take them."""
+    names = ", ".join(p.name for p in parameters)
+    return LaunchError(f"kernel {kernel!r} takes {len(parameters)} arguments ({names}), not {given}", remedy=remedy)
+
+
 def bind(kernel: str, parameters: Sequence[Parameter], args: Sequence[Any]) -> Bound:
     """Return the types, bytes and arrays of the arguments of a launch.
 
@@ -248,11 +329,7 @@ def bind(kernel: str, parameters: Sequence[Parameter], args: Sequence[Any]) -> B
     if len(args) != len(parameters):
         args = (*args, *(p.default for p in parameters[len(args) :] if p.default is not NO_DEFAULT))
     if len(args) != len(parameters):
-        names = ", ".join(p.name for p in parameters)
-        raise LaunchError(
-            f"kernel {kernel!r} takes {len(parameters)} arguments ({names}), not {len(args)}",
-            remedy="inputs and outputs together are the arguments, in the order of the parameters",
-        )
+        raise wrong_count(kernel, parameters, len(args), _ALL)
     keys: list[str] = []
     parts: list[bytes] = []
     held: list[array | None] = []
@@ -334,12 +411,22 @@ def _packer(element: Scalar) -> Callable[[Any], bytes]:
 
 
 def _pack_composite(element: Vec | Mat, value: Any) -> bytes:
-    composite = getattr(value, "composite", None)
-    if composite is not None and composite.ir != element:
-        raise TypeError(f"takes {element}, not {composite.ir}")
-    numbers = as_numpy(value)
+    if isinstance(value, CompositeValue):
+        if value.ir == element and element.dtype not in STORAGE_ONLY:
+            data: bytes = value.tobytes()
+            return data + bytes(-len(data) % 8)
+        if value_type(value.ir) != value_type(element):
+            raise TypeError(f"takes {element}, not {value.ir}")
+    try:
+        numbers = as_numpy(value)
+        if numbers.dtype.kind == "c" or numbers.shape != element.shape:
+            numbers, _ = as_parts(numbers, element)
+    except TypeError as error:
+        raise TypeError(f"takes {element}, not {_short(value)}: {error}") from None
     if numbers.shape != element.shape:
-        raise TypeError(f"takes {element}, not {_short(value)}")
+        if numbers.shape != (element.size,):  # a matrix may be given row by row
+            raise TypeError(f"takes {element}, not {_short(value)}")
+        numbers = numbers.reshape(element.shape)
     try:
         data = convert(numbers, scalar_of(element)).tobytes()
     except (TypeError, OverflowError) as error:
@@ -351,11 +438,13 @@ def _named(t: ArrayAnnotation | Stored) -> str:
     return t.name if isinstance(t, Struct) else str(t)
 
 
-def _spelled(t: Argument) -> str:
+def _type_text(t: Argument) -> str:
     if isinstance(t, Struct):
         return f"the struct {t.name}"
     if isinstance(t, StructArray):
         return f"array{t.ndim}d<{t.dtype.name}>"
+    if isinstance(t, IndexedArray):
+        return f"indexedarray{t.ndim}d<{t.dtype}>"
     return f"array{t.ndim}d<{t.dtype}>" if isinstance(t, Array) else str(t)
 
 

@@ -8,27 +8,46 @@ Every change made here raises the version and is told to the current tape.
 from __future__ import annotations
 
 import builtins
+import ctypes
+import math
+import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 import numpy as np
 
-from diffkern.ir.structs import Stored, Struct, StructArray, carries_gradient
-from diffkern.ir.types import FLOAT32, Array, scalar_of
+from diffkern.callers import Entrance
+from diffkern.ir.structs import Stored, Struct, StructArray, carries_gradient, holds_arrays
+from diffkern.ir.types import BOOL, FLOAT32, Array, is_complex, scalar_of
 from diffkern.lang.annotations import ANY, ArrayAnnotation, array_annotation, subscripted
 from diffkern.lang.dtypes import CompositeType, DType
 from diffkern.lang.structs import resolve_type
+from diffkern.lang.values import CompositeValue
+from diffkern.runtime.array_copy import clone
+from diffkern.runtime.array_copy import copy as copy_elements
 from diffkern.runtime.block import pack_array
-from diffkern.runtime.convert import MAX_NDIM, as_numpy, as_shape, component_shape, convert, in_place, stored_type
+from diffkern.runtime.complexes import as_parts, shown
+from diffkern.runtime.componentwise import Componentwise
+from diffkern.runtime.convert import (
+    MAX_NDIM,
+    as_numpy,
+    as_shape,
+    component_shape,
+    convert,
+    in_place,
+    stored_type,
+)
 from diffkern.runtime.device import CPU, Device, get_device
-from diffkern.runtime.exposed import Exposed
+from diffkern.runtime.exposed import ArrayC, Exposed
 from diffkern.runtime.gpu import gpu
 from diffkern.runtime.memory import Memory, byte_range, expose, memory_of, overwrite
-from diffkern.runtime.operation import Assign, Copy, perform
+from diffkern.runtime.numeric import Numeric
+from diffkern.runtime.operation import Assign, perform
 from diffkern.runtime.pickled import Copied
 from diffkern.runtime.state import attention, current
-from diffkern.runtime.stream import Stream, settle
+from diffkern.runtime.stream import drain
 from diffkern.runtime.type_keys import array_type, dtype_of, key_of_long
+from diffkern.runtime.viewable import Viewable
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -40,12 +59,12 @@ else:
 
     _Element, _Axes = TypeVar("_Element"), TypeVar("_Axes")
 
-__all__ = ["array", "clone", "copy", "new", "wrap"]
+__all__ = ["array", "new", "wrap"]
 
 _LONG = 2**31
 
 
-class array(Exposed, Copied, Generic[_Element, _Axes]):
+class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element, _Axes]):
     """An array of scalars, vectors, matrices or structs along one to four axes.
 
     Called without `data` and `shape`, as in ``dk.array(dtype=float, ndim=2)``, it returns the annotation of a kernel's
@@ -73,6 +92,18 @@ class array(Exposed, Copied, Generic[_Element, _Axes]):
         Where the array lies; the current device by default.
     pinned : bool, optional
         Whether an array of the CPU lies in memory that GPUs reach by themselves, so that copies run beside the program.
+    strides : tuple of int, optional
+        With `ptr`, distance of neighbours along each axis, in bytes; row-major by default.
+    ptr : int, optional
+        Address of memory of the CPU to make an array over, with `shape` and `dtype`. Its owner keeps it alive.
+    capacity : int, optional
+        Bytes that there are from `ptr`, checked against the shape.
+    owner : bool, optional
+        Accepted; memory that is given by its address belongs to who made it, or to `deleter`.
+    retain_grad : bool, optional
+        Accepted; every gradient is retained.
+    deleter : callable, optional
+        Called with `ptr` and the size in bytes when the array is gone.
     """
 
     __slots__ = (
@@ -100,6 +131,9 @@ class array(Exposed, Copied, Generic[_Element, _Axes]):
     _from_data: ClassVar[Callable[[Any, Stored | None, tuple[int, ...] | None, bool, Any, bool], array]]
     """What makes arrays of data, set by :mod:`diffkern.runtime.construct`."""
 
+    _at: ClassVar[Callable[..., array]]
+    """What makes arrays over memory of the CPU that is given by its address, set there as well."""
+
     def __new__(
         cls,
         data: Any = None,
@@ -111,11 +145,21 @@ class array(Exposed, Copied, Generic[_Element, _Axes]):
         grad: array | None = None,
         device: Any = None,
         pinned: bool = False,
+        *,
+        strides: Sequence[int] | None = None,
+        ptr: int | None = None,
+        capacity: int | None = None,
+        owner: bool = False,
+        retain_grad: bool = False,
+        deleter: Callable[[int, int], Any] | None = None,
     ) -> Any:
         if data is None and shape is None:
-            return array_annotation(dtype, 1 if ndim is None else ndim)
+            with Entrance("dk.array", dtype):
+                return array_annotation(dtype, 1 if ndim is None else ndim)
         element = None if dtype is ANY or dtype is None or dtype is Any else resolve_type(dtype)
-        if data is None:
+        if ptr is not None:
+            made = array._at(ptr, as_shape(shape), FLOAT32 if element is None else element, strides, capacity, deleter)
+        elif data is None:
             made = new(as_shape(shape), FLOAT32 if element is None else element, False, get_device(device), pinned)
         else:
             made = array._from_data(data, element, None if shape is None else as_shape(shape), copy, device, pinned)
@@ -125,14 +169,15 @@ class array(Exposed, Copied, Generic[_Element, _Axes]):
             made.grad = grad
         elif requires_grad:
             made.requires_grad = True
-        if current.tape is not None and copy:
-            _record_construction(made, data)
+        if current.tape is not None and copy and isinstance(data, array) and made._is_like(data):
+            copy_elements(made, data)
         return made
 
     if not TYPE_CHECKING:  # where it is the element type of the class itself
 
         def __class_getitem__(cls, item: Any) -> ArrayAnnotation:
-            return subscripted(item)
+            with Entrance("dk.array", item):
+                return subscripted(item)
 
     # -- description -------------------------------------------------------------------------------------------------
 
@@ -183,11 +228,11 @@ class array(Exposed, Copied, Generic[_Element, _Axes]):
         return f"array(shape={self.shape}, dtype={self.dtype!r})"
 
     def __str__(self) -> str:
-        return str(self._host())
+        return str(shown(self._host(), self._element))
 
     def _host(self) -> np.ndarray[Any, Any]:
         """Return the elements in host memory: in place, or copied from a GPU."""
-        settle()
+        drain()
         return self._memory.contents(self._data)
 
     # -- gradient ----------------------------------------------------------------------------------------------------
@@ -210,7 +255,8 @@ class array(Exposed, Copied, Generic[_Element, _Axes]):
                 raise ValueError(f"the gradient of {self!r} lies on {value.device}, the array on {self.device}")
             if value.shape != self.shape or value._element != self._element:
                 raise ValueError(f"the gradient of {self!r} must have the same shape and dtype, not {value!r}")
-            _check_differentiable(self._element)
+            if not carries_gradient(self._type):
+                raise TypeError(f"elements of type {self._element} have no gradient; only floating-point types do")
         self._grad = value
 
     @property
@@ -223,81 +269,50 @@ class array(Exposed, Copied, Generic[_Element, _Axes]):
         if not value:
             self._grad = self._parent = None
         elif self.grad is None:
-            _check_differentiable(self._element)
+            if not carries_gradient(self._type):
+                warnings.warn(
+                    f"elements of type {self._element} have no gradient: requires_grad has no effect", stacklevel=3
+                )
+                return
             self._grad = new(self.shape, self._element, True, self._memory.device)
-
-    # -- views -------------------------------------------------------------------------------------------------------
-
-    def __getitem__(self, index: Any) -> Any:
-        """Return a view for integers, slices and an ellipsis; a value where no axis is left."""
-        parts: tuple[Any, ...] = index if isinstance(index, tuple) else (index,)
-        for part in parts:
-            if isinstance(part, bool) or not (isinstance(part, (int, np.integer, slice)) or part is Ellipsis):
-                raise TypeError(f"an array is indexed by integers, slices and '...', not {part!r}; use .numpy()")
-        # Components are not elements, so the index must not reach into them.
-        if len(parts) - sum(part is Ellipsis for part in parts) > self.ndim:
-            raise IndexError(f"too many indices for an array of {self.ndim} axes")
-        full = parts if any(part is Ellipsis for part in parts) else (*parts, Ellipsis)
-        full = (*full, *(slice(None),) * len(component_shape(self._element)))
-        if self._data[full].ndim == len(component_shape(self._element)):
-            settle()
-            return self._value(self._memory.contents(self._data[full]))
-        return self._derive(lambda data: data[full])
-
-    def _value(self, element: Any) -> Any:
-        """Return an element, as NumPy gives it, as a value of its own."""
-        return element.copy() if isinstance(element, np.ndarray) and element.ndim else element[()]
 
     def _stored(self, values: Any) -> np.ndarray[Any, Any]:
         """Return values as they are stored in this array."""
         assert not isinstance(self._element, Struct)
-        return convert(as_numpy(values), scalar_of(self._element))
+        given = as_numpy(values)
+        if given.dtype.kind == "c" or given.shape != self._data.shape:  # else they are pairs already
+            given, _ = as_parts(given, self._element)
+        return convert(given, scalar_of(self._element))
 
-    def __setitem__(self, index: Any, value: Any) -> None:
-        """Assign an array, or a value to every element, of a part.
+    def mark_init(self) -> None:
+        """Do nothing: how arrays are used is known."""
 
-        Under a tape, assigning an array is a copy that gradients flow through; anything else is a constant.
-        """
-        parts = index if isinstance(index, tuple) else (index,)
-        # A slice instead of an integer keeps the axis, so that one element is a view as well.
-        kept = tuple(
-            slice(k, None if k == -1 else k + 1) if isinstance(k, (int, np.integer)) and not isinstance(k, bool) else k
-            for k in parts
-        )
-        view = self[kept]
-        target = self._data[parts] if Ellipsis in parts else self._data[(*parts, Ellipsis)]
-        if isinstance(value, array):
-            part = self[index]
-            goal = part if isinstance(part, array) else view.flatten()
-            if goal.shape == value.shape and goal._element == value._element:
-                copy(goal, value)
-                return
-            if current.tape is not None and carries_gradient(value._element):
-                raise ValueError(
-                    f"under a tape {value!r} cannot be assigned to a part of shape {goal.shape}: only a copy between "
-                    "equal shapes and types is recorded; write a kernel that stores what you want"
-                )
-            view.assign(np.broadcast_to(value._host(), target.shape).reshape(view._data.shape))
-        else:
-            view.assign(np.broadcast_to(self._stored(value), target.shape).reshape(view._data.shape))
+    def mark_read(self) -> None:
+        """Do nothing: how arrays are used is known."""
 
-    def reshape(self, *shape: Any) -> array:
-        """Return a view with another shape of as many elements; one extent may be -1. The array must be contiguous."""
-        extents = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
-        if not self.is_contiguous:
-            raise ValueError("only a contiguous array can be reshaped without a copy; use clone() first")
-        full = (*(int(extent) for extent in extents), *component_shape(self._element))
-        return self._derive(lambda data: data.reshape(full))
+    def mark_write(self, **kwargs: Any) -> None:
+        """Do nothing: how arrays are used is known."""
 
-    def flatten(self) -> array:
-        """Return a view with one axis. The array must be contiguous."""
-        return self.reshape(self.size)
+    def __ctype__(self) -> ctypes.Structure:
+        """The array as C programs have it: data, grad, shape, strides, ndim, flags."""
+        grad = self.grad
+        made = ArrayC(self.ptr, 0 if grad is None else grad.ptr, self.shape, self.strides, self.ndim, 0)
+        made.array = self
+        return made
 
     def _copied(self) -> array:
         return clone(self, requires_grad=False)
 
     def _like(self) -> array:
-        return new(self.shape, self._element, False, self._memory.device)
+        return self._new_on(self._memory.device, False)
+
+    def _new_on(self, place: Device, pinned: bool) -> array:
+        """Return a new array of the same shape and type, not initialized."""
+        return new(self.shape, self._element, False, place, pinned)
+
+    def _is_like(self, other: array) -> bool:
+        """Whether another array has elements of the same type and as many along each axis."""
+        return self._element == other._element and self.shape == other.shape
 
     def contiguous(self) -> array:
         """Return the array itself if it is contiguous, else a contiguous copy."""
@@ -334,7 +349,7 @@ class array(Exposed, Copied, Generic[_Element, _Axes]):
         Under a tape, assigning an array is a copy that gradients flow through; anything else is a constant.
         """
         if isinstance(src, array):
-            copy(self, src)
+            copy_elements(self, src)
             return
         values = self._stored(_on_host(src))
         if values.shape != self._data.shape:
@@ -344,7 +359,16 @@ class array(Exposed, Copied, Generic[_Element, _Axes]):
         self._overwrite(values)
 
     def fill_(self, value: Any) -> None:
-        """Set every element to one value: a number, or a vector or matrix."""
+        """Set every element to one value: a number, or a vector, a matrix or a struct.
+
+        A vector or matrix may be given by its components; a bool by any number, of which 0 is False.
+        """
+        inner = component_shape(self._element)
+        if inner and not isinstance(value, CompositeValue) and not is_complex(self._element):
+            given = as_numpy(value)
+            value = given.reshape(inner) if given.size == math.prod(inner) and given.ndim == 1 else given
+        elif self._element == BOOL and isinstance(value, (int, float, np.number)):
+            value = bool(value)
         self._overwrite(self._stored(value)[()])  # of a number, which has no memory that could be this array's
 
     def zero_(self) -> None:
@@ -367,7 +391,7 @@ class array(Exposed, Copied, Generic[_Element, _Axes]):
             return
         tape = current.tape
         if tape is not None:
-            tape.record_overwrite(self)
+            tape.record_overwrite(self, values)
         perform(Assign(self, values))
         if tape is not None:
             tape.note_change(self)
@@ -382,6 +406,7 @@ class array(Exposed, Copied, Generic[_Element, _Axes]):
 
 def new(shape: tuple[int, ...], element: Stored, zero: bool, device: Device = CPU, pinned: bool = False) -> array:
     """Return a new array, of zeros or not initialized."""
+    zero = zero or (isinstance(element, Struct) and holds_arrays(element))  # whose elements are addresses
     data, memory = device.new((*shape, *component_shape(element)), stored_type(element), zero, pinned)
     return _make(data, element, memory, True)
 
@@ -406,7 +431,7 @@ def wrap(data: np.ndarray[Any, Any], element: Stored | None = None) -> array:
     Raises
     ------
     TypeError
-        If kernels cannot work on this memory: another type, foreign byte order, components apart, unaligned.
+        If kernels cannot work on this memory: another type, foreign byte order, components not adjacent, unaligned.
     """
     plain, element = in_place(data, element)
     return _make(plain, element, memory_of(plain), plain.flags.writeable)
@@ -430,77 +455,4 @@ def _make(data: np.ndarray[Any, Any], element: Stored, memory: Memory, writable:
     address = data.ctypes.data
     made._packed = pack_array[ndim](address, *made.shape, *data.strides[:ndim])
     made._range = (address, address + data.nbytes) if made._type.layout == "C" else byte_range(data)
-    return made
-
-
-def _check_differentiable(element: Stored) -> None:
-    if not carries_gradient(element):
-        raise TypeError(f"elements of type {element} have no gradient; only floating-point types do")
-
-
-def copy(
-    dest: array, src: array, dest_offset: int = 0, src_offset: int = 0, count: int = 0, stream: Stream | None = None
-) -> None:
-    """Copy elements from one array to another, also between devices. Under a tape, gradients flow through the copy.
-
-    Parameters
-    ----------
-    dest, src : array
-        Arrays of the same element type and shape; with offsets or a count, any contiguous arrays.
-    dest_offset, src_offset : int, optional
-        First element, counted along the flattened arrays.
-    count : int, optional
-        Number of elements; by default as many as `src` has, after the offset.
-    stream : Stream, optional
-        Where to copy; the current stream by default, that of the GPU if one is involved.
-    """
-    if dest._element != src._element:
-        raise TypeError(f"cannot copy {src!r} to {dest!r}: the element types differ")
-    if dest_offset or src_offset or count:
-        count = count or src.size - src_offset
-        if min(dest_offset, src_offset, count) < 0 or dest_offset + count > dest.size or src_offset + count > src.size:
-            raise ValueError(f"{count} elements from {src_offset} do not fit from {dest_offset} of {dest!r}")
-        dest = dest.flatten()[dest_offset : dest_offset + count]
-        src = src.flatten()[src_offset : src_offset + count]
-    if dest.shape != src.shape:
-        raise ValueError(f"cannot copy {src!r} to {dest!r}: the shapes differ")
-    dest._check_writable()
-    tape = current.tape
-    if tape is not None:
-        tape.record_copy(dest, src)
-    perform(Copy(dest, src), stream)
-    if tape is not None:
-        tape.note_change(dest)
-
-
-def _record_construction(made: array, data: Any) -> None:
-    """Put on the tape that an array was made from another one, by copying once more."""
-    if isinstance(data, array) and data._element == made._element and data.shape == made.shape:
-        copy(made, data)
-
-
-def clone(src: array, requires_grad: bool | None = None, device: Any = None, pinned: bool = False) -> array:
-    """Return a contiguous copy of an array.
-
-    Parameters
-    ----------
-    src : array
-        The array.
-    requires_grad : bool, optional
-        Whether the copy gets a gradient of its own; by default if `src` has one.
-    device : str or Device, optional
-        Where the array lies; where `src` does by default.
-    pinned : bool, optional
-        As in :class:`array`.
-
-    Returns
-    -------
-    array
-        The copy.
-    """
-    place = src.device if device is None else get_device(device)
-    made = new(src.shape, src._element, False, place, pinned)
-    if src.requires_grad if requires_grad is None else requires_grad:
-        made.requires_grad = True
-    copy(made, src)
     return made

@@ -22,7 +22,7 @@ from diffkern.runtime.operation import memories
 from diffkern.runtime.sequence import Item
 from diffkern.runtime.sequence import Sequence as Recorded
 from diffkern.runtime.state import current
-from diffkern.runtime.stream import Stream, on_its_way, settle_queues
+from diffkern.runtime.stream import Stream, drain_queues, on_its_way
 
 if TYPE_CHECKING:
     from diffkern.runtime.cuda.context import CudaDevice
@@ -77,11 +77,14 @@ class Captured:
             self._sequence.replay(stream)
             return
         if stream is not None and stream.device is not device:
-            raise LaunchError(f"the graph runs on {device}, and the stream is {stream!r}")
+            raise LaunchError(
+                f"the graph runs on {device}, and the stream is {stream!r}",
+                remedy="make the stream with dk.Stream(device), or leave it out",
+            )
         if not self._is_current():
             with device.active:
                 self._build()
-        settle_queues()
+        drain_queues()
         chosen: Any = device.stream if stream is None else stream
         self._launches.value += 1
         for memory in self._counted:
@@ -121,7 +124,7 @@ class Captured:
         native = port is not None and not (self._pinned or self._counted) and len(stamps) <= 1
         made = Plan(steps, [self._launches], 0 if native else PYTHON, *stamps[:1])
         self.plan.flag(STALE)
-        self.plan.settle()
+        self.plan.wait_idle()
         self.plan.become(made)
 
     # -- making ------------------------------------------------------------------------------------------------------
@@ -145,7 +148,7 @@ class Captured:
             device.capture_ended()
         try:
             self.plan.flag(STALE)
-            self.plan.settle()
+            self.plan.wait_idle()
             self._let_go()
             if not self._executable or not driver.graph_update(self._executable, graph):
                 self._destroy()

@@ -1,72 +1,34 @@
-"""Debug programs: run with a record for the first error, and say what it was.
+"""What debug programs find: the exception for the first error of a launch, from the record that its threads left.
 
-In: an executable whose manifest has ``checks``. Out: launches that raise :class:`KernelRuntimeError` when a thread made
-an error, with its place in the source, the thread, and the access. All other threads have run by then.
+In: the manifest of a debug program, and the record. Out: a :class:`KernelRuntimeError` with the place in the source,
+the thread, and the access.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from diffkern import abi
-from diffkern.errors import KernelRuntimeError
+from diffkern.errors import KernelRuntimeError, NonFiniteError
 from diffkern.ir.types import parse_array_type
 from diffkern.manifest import Checks, Manifest, Site
-from diffkern.runtime.block import with_status
-from diffkern.runtime.grid import Grid
-from diffkern.runtime.native.replay import Steps
-from diffkern.runtime.program import Executable
 
-__all__ = ["CheckedExecutable", "error_of", "stamp_counts"]
+__all__ = ["error_of", "stamp_counts"]
 
-_TWICE = "two threads of a launch must not store to one element; use dk.atomic_add or another atomic where threads meet"
-
-
-class CheckedExecutable(Executable):
-    """A debug program in memory."""
-
-    __slots__ = ()
-
-    def steps(self, grid: Grid, arguments: bytes, colours: int = 1) -> Steps | None:
-        """Return None: what it finds has to be looked at after each launch."""
-        return None
-
-    def run(self, grid: Grid, arguments: bytes) -> None:
-        """Run all threads of a launch."""
-        if grid.n:
-            self.run_blocks(grid, [arguments], colours=1)
-
-    def run_blocks(self, grid: Grid, arguments: list[bytes], colours: int) -> None:
-        """Run with a fresh record.
-
-        Raises
-        ------
-        KernelRuntimeError
-            If a thread caused an error.
-        """
-        buffers = self._stamps(arguments[0], grid.dims)
-        record = np.zeros(abi.RECORD_STAMPS + len(buffers), np.int64)
-        record[abi.RECORD_STAMPS :] = [0 if b is None else b.ctypes.data for b in buffers]
-        super().run_blocks(replace(grid, header=with_status(grid.header, record.ctypes.data)), arguments, colours)
-        if record[abi.RECORD_CODE]:
-            raise error_of(self.manifest, [int(field) for field in record], grid.dims)
-
-    def _stamps(self, arguments: bytes, dims: Sequence[int]) -> list[np.ndarray[Any, Any] | None]:
-        """A stamp per element of each array in which two threads of this launch could store to one element."""
-        counts = stamp_counts(self.manifest, arguments, dims)
-        return [np.zeros(count, np.int64) if count else None for count in counts]
+_NUMBER = "where what it is computed from is finite, test these numbers first, in a branch around the operation"
+_TWICE = "two threads of a launch must not store to one element; use dk.atomic_add or another atomic where threads race"
 
 
 def stamp_counts(manifest: Manifest, arguments: bytes, dims: Sequence[int]) -> list[int]:
     """Return how many stamps each array with plain stores needs in a launch; 0 where nothing is to be checked."""
+    if manifest.checks is None:
+        return []
     repeated = any(extent > 1 for extent in dims[manifest.tid_arity :])
     counts = []
-    for stamp in _checks(manifest).stamps:
+    for stamp in manifest.checks.stamps:
         if stamp.proved and not repeated:
             counts.append(0)
             continue
@@ -91,7 +53,13 @@ def error_of(manifest: Manifest, record: Sequence[int], dims: Sequence[int]) -> 
     text, remedy = _describe(manifest, record, site, dims)
     name = f"kernel {checks.kernel!r}"
     kernel = f"adjoint of {name}" if manifest.is_adjoint else name
-    where = f"{kernel}, thread {_shown(_components(thread, dims))}"
+    components = _components(thread, dims)
+    where = f"{kernel}, thread {_shown(components)}"
+    if site.number:
+        return NonFiniteError(
+            f"{where}: {text}", loc=site.loc, remedy=remedy, kernel=checks.kernel, is_adjoint=manifest.is_adjoint,
+            thread=tuple(components), text=text,
+        )  # fmt: skip
     return KernelRuntimeError(f"{where}: {text}", loc=site.loc, remedy=remedy)
 
 
@@ -102,8 +70,14 @@ def _describe(manifest: Manifest, record: Sequence[int], site: Site, dims: Seque
         return "an integer is divided by zero", "test the divisor first; a release program takes 0 as the result"
     if code == abi.ZERO_STEP:
         return "the step of range is zero", "test the step first; a release program does not enter the loop"
+    if code == abi.ASSERTION and site.number:
+        return str(site.assertion), _NUMBER
+    if code == abi.ASSERTION:
+        return f"the assertion fails: {site.assertion}", "a release program does not check it"
     if site.shared is not None:
         ndim, name = site.shared.ndim, f"shared array {site.shared.name!r}"
+        if site.shared.in_element:
+            name = f"array {site.shared.name!r} of an element"
     else:
         assert site.array is not None
         ndim, name = _ndim(manifest, site.array), _name(manifest, site.array)
@@ -118,13 +92,16 @@ def _describe(manifest: Manifest, record: Sequence[int], site: Site, dims: Seque
     axis = outside[0] if outside else next(k for k, i in enumerate(index) if i < 0)
     whole = f" (index {_shown(index)})" if ndim > 1 else ""
     text = f"index {index[axis]} is out of bounds for axis {axis} of {described}{whole}"
+    if shape[axis] == 0 and site.shared is not None and site.shared.in_element:
+        return f"{name} is None, or has no elements", "test for it, as in if a[i].x:"
     if shape[axis] == 0:
         return text, "that axis has no elements"
     return text, f"indices of that axis go from {-shape[axis]} to {shape[axis] - 1}"
 
 
 def _ndim(manifest: Manifest, parameter: int) -> int:
-    return parse_array_type(manifest.params[parameter].type).ndim
+    t = parse_array_type(manifest.params[parameter].type)
+    return t.outer or t.ndim
 
 
 def _name(manifest: Manifest, parameter: int) -> str:

@@ -1,8 +1,9 @@
 """Settings of the process: ``dk.config``.
 
 In: attributes set by the user, or environment variables: DIFFKERN_CACHE_DIR, DIFFKERN_NUM_THREADS, DIFFKERN_MODE,
-DIFFKERN_VERBOSE, DIFFKERN_ENABLE_MATHDX_GEMM, DIFFKERN_CUDA_COMPILER. Out: checked values. What a program sets counts
-more than what the environment says.
+DIFFKERN_DETERMINISTIC, DIFFKERN_VERBOSE, DIFFKERN_FULL_TRACEBACK, DIFFKERN_ENABLE_MATHDX_GEMM, DIFFKERN_CUDA_COMPILER,
+DIFFKERN_PERF_MAP.
+Out: checked values. What a program sets counts more than what the environment says.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ import weakref
 from pathlib import Path
 from typing import Protocol
 
+from diffkern.callers import frames_are_shown, show_frames
 from diffkern.options import Mode, checked
 from diffkern.platforms import LLVM
-from diffkern.runtime.native import pool
+from diffkern.runtime.native import perf_map, pool
 
 __all__ = ["Config", "config"]
 
@@ -33,17 +35,29 @@ class Config:
     quiet : bool
         Whether nothing is printed; setting it to True ends ``verbose``.
     mode : str
-        ``"release"``, or ``"debug"`` for programs that check indices, integer divisions and stores while they run.
+        ``"release"``, or ``"debug"`` for programs that check indices, integer divisions and stores while they run,
+        or ``"finite"`` for those that also check that no number becomes infinite or NaN.
         DIFFKERN_MODE=debug sets it at the start. Kernels made with ``mode=…`` keep their own.
+    deterministic : bool
+        Whether results are the same to the last bit from run to run, also where threads add to one element; see the
+        option of kernels. DIFFKERN_DETERMINISTIC=1 sets it at the start.
     enable_backward : bool
         Whether kernels may be differentiated that do not say it themselves and whose module does not say it.
     enable_mathdx_gemm : bool or None
         Whether matrix products of tiles on a GPU are made by libmathdx: None (the default) where it is installed and
         has them, True for an error where not, False for loops. DIFFKERN_ENABLE_MATHDX_GEMM=0 or 1 sets it at the start.
         A kernel's own option and that of its module count more.
+    output_bytes : int
+        Memory for what the threads of one launch print. What does not fit is lost, and the launch says so.
     cuda_compiler : str
         What compiles programs for GPUs: ``"llvm"`` or ``"numba"``. DIFFKERN_CUDA_COMPILER sets it at the start. Kernels
         made with ``compiler=…`` keep their own.
+    full_traceback : bool
+        Whether tracebacks of diffkern's errors show diffkern's own frames. DIFFKERN_FULL_TRACEBACK=1 sets it at the
+        start.
+    perf_map : bool
+        Whether machine code for the CPU that is loaded from then on is entered in ``/tmp/perf-PID.map``, by which
+        Linux's ``perf`` knows kernels by their names. DIFFKERN_PERF_MAP=1 sets it at the start.
     cache_dir : Path or None
         Where artifacts are kept; None for DIFFKERN_CACHE_DIR or the platform's place for caches.
     num_threads : int
@@ -53,9 +67,11 @@ class Config:
     __slots__ = (
         "_cache_dir",
         "_cuda_compiler",
+        "_deterministic",
         "_enable_mathdx_gemm",
         "_kernels",
         "_mode",
+        "_output_bytes",
         "enable_backward",
         "verbose",
     )
@@ -63,6 +79,8 @@ class Config:
     def __init__(self) -> None:
         self.verbose = os.environ.get("DIFFKERN_VERBOSE", "").strip() not in ("", "0")
         self.enable_backward = True
+        self._deterministic = os.environ.get("DIFFKERN_DETERMINISTIC", "").strip() not in ("", "0")
+        self._output_bytes = 1 << 20
         self._cache_dir: Path | None = None
         self._kernels: weakref.WeakSet[_HoldsPrograms] = weakref.WeakSet()
         self._mode: Mode = checked("mode", os.environ.get("DIFFKERN_MODE", "").strip() or "release")
@@ -83,13 +101,24 @@ class Config:
 
     @property
     def mode(self) -> Mode:
-        """Which programs kernels run: ``"release"``, or ``"debug"`` with checks."""
+        """Which programs kernels run: ``"release"``, or with checks ``"debug"`` and ``"finite"``."""
         return self._mode
 
     @mode.setter
     def mode(self, value: Mode) -> None:
         if checked("mode", value) != self._mode:
             self._mode = value
+            self.forget_programs()
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether results are the same to the last bit from run to run."""
+        return self._deterministic
+
+    @deterministic.setter
+    def deterministic(self, value: bool) -> None:
+        if checked("deterministic", value) is not self._deterministic:
+            self._deterministic = value
             self.forget_programs()
 
     @property
@@ -104,6 +133,35 @@ class Config:
         if value is not self._enable_mathdx_gemm:
             self._enable_mathdx_gemm = value
             self.forget_programs()
+
+    @property
+    def output_bytes(self) -> int:
+        """Memory for what the threads of one launch print."""
+        return self._output_bytes
+
+    @output_bytes.setter
+    def output_bytes(self, value: int) -> None:
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise ValueError(f"output_bytes is a number of bytes, not {value!r}")
+        self._output_bytes = value
+
+    @property
+    def full_traceback(self) -> bool:
+        """Whether tracebacks of diffkern's errors show diffkern's own frames."""
+        return frames_are_shown()
+
+    @full_traceback.setter
+    def full_traceback(self, value: bool) -> None:
+        show_frames(bool(value))
+
+    @property
+    def perf_map(self) -> bool:
+        """Whether code that is loaded is entered in a map for perf."""
+        return perf_map.is_enabled()
+
+    @perf_map.setter
+    def perf_map(self, value: bool) -> None:
+        perf_map.enable(bool(value))
 
     @property
     def cuda_compiler(self) -> str:

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from diffkern.ir.structs import Stored, Struct, StructArray
+from diffkern.ir.structs import Stored, Struct, StructArray, descriptor, holds_arrays
 from diffkern.ir.types import BFLOAT16, Array, Scalar, scalar_of
 from diffkern.lang.dtypes import SCALARS
+from diffkern.runtime.complexes import as_parts
 from diffkern.runtime.extents import several, whole_number
 
 __all__ = [
@@ -70,9 +71,8 @@ def stored_type(element: Stored) -> np.dtype[Any]:
 def _structured(struct: Struct) -> np.dtype[Any]:
     fields = []
     for name, t in struct.fields:
-        if isinstance(t, (Array, StructArray)):
-            raise TypeError(f"{struct.name} has the array field {name!r}, so it cannot be the element of an array")
-        fields.append((name, stored_type(t), component_shape(t)))
+        stored = descriptor(struct, name, t) if isinstance(t, (Array, StructArray)) else t
+        fields.append((name, stored_type(stored), component_shape(stored)))
     return np.dtype(fields, align=True)
 
 
@@ -86,14 +86,16 @@ def convert(values: np.ndarray[Any, Any], scalar: Scalar) -> np.ndarray[Any, Any
     stored = SCALARS[scalar.name].numpy
     if values.dtype == stored:
         return values
+    if not values.size:
+        return values.astype(stored)
     if scalar == BFLOAT16:
         return bfloat16_bits(values)
-    if values.dtype.kind in "iub" and stored.kind in "iu" and values.size:
+    if values.dtype.kind in "iub" and stored.kind in "iu":
         limits = np.iinfo(stored)
         if int(values.min()) < limits.min or int(values.max()) > limits.max:
             raise OverflowError(f"values from {values.min()} to {values.max()} do not fit into {scalar}")
         return values.astype(stored)
-    if stored.kind == "b" and values.dtype.kind in "iu" and values.size and values.min() >= 0 and values.max() <= 1:
+    if stored.kind == "b" and values.dtype.kind in "iu" and values.min() >= 0 and values.max() <= 1:
         return values.astype(stored)
     if not np.can_cast(values.dtype, stored, casting="same_kind"):
         raise TypeError(f"values of type {values.dtype} are not converted to {scalar}; use astype() if that is meant")
@@ -129,15 +131,19 @@ def in_place(data: np.ndarray[Any, Any], element: Stored | None) -> tuple[np.nda
     Raises
     ------
     TypeError
-        If kernels cannot work on this memory: another type, foreign byte order, components apart, unaligned.
+        If kernels cannot work on this memory: another type, foreign byte order, components not adjacent, unaligned.
     """
     data = as_numpy(data)
     if data.dtype.kind == "V":
         data, element = bfloat16_as_bits(data, element)
+    if data.dtype.kind == "c":
+        data, element = _as_pairs(data, element)
     if element is None:
         element = element_of(data.dtype)
         if element is None:
             raise TypeError(f"no element type for NumPy's {data.dtype!r}")
+    if isinstance(element, Struct) and holds_arrays(element):
+        raise TypeError(f"addresses of arrays are not taken from NumPy: pass a list of {element.name}")
     inner = component_shape(element)
     if data.dtype != stored_type(element):
         stored = element.name if isinstance(element, Struct) else scalar_of(element)
@@ -151,6 +157,13 @@ def in_place(data: np.ndarray[Any, Any], element: Stored | None) -> tuple[np.nda
     # A subclass of ndarray may give slices and arithmetic another meaning; its memory is what counts here.
     plain = data if type(data) is np.ndarray else data.view(np.ndarray)
     return plain, element
+
+
+def _as_pairs(data: np.ndarray[Any, Any], element: Stored | None) -> tuple[np.ndarray[Any, Any], Stored | None]:
+    """Complex numbers as pairs in the same memory."""
+    if element is not None and str(element) != data.dtype.name:
+        raise TypeError(f"NumPy's {data.dtype.str!r} is not {element}")
+    return as_parts(data, element)
 
 
 def as_shape(shape: Any) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from diffkern.lang.intrinsics import in_kernels
 from diffkern.lang.structs import resolve_type
 from diffkern.runtime.array import array, new
 from diffkern.runtime.convert import as_numpy, as_shape
@@ -21,14 +22,22 @@ __all__ = ["empty", "empty_like", "from_numpy", "full", "full_like", "ones", "on
 Shape = int | Sequence[int]
 
 
+@in_kernels("own_zeros")
 def zeros(
-    shape: Shape, dtype: Any = float, requires_grad: bool = False, device: Any = None, pinned: bool = False
+    shape: Shape | None = None,
+    dtype: Any = float,
+    requires_grad: bool = False,
+    device: Any = None,
+    pinned: bool = False,
+    *,
+    n: int | None = None,
+    retain_grad: bool = False,
 ) -> array:
     """Return a new array of zeros.
 
     Parameters
     ----------
-    shape : int or sequence of int
+    shape : int or sequence of int, optional
         Number of elements along each axis.
     dtype : optional
         Element type, as in :class:`array`; float32 by default.
@@ -38,6 +47,10 @@ def zeros(
         Where the array lies; the current device by default.
     pinned : bool, optional
         As in :class:`array`.
+    n : int, optional
+        The number of elements along one axis, in the place of `shape`.
+    retain_grad : bool, optional
+        Accepted; every gradient is retained.
 
     Returns
     -------
@@ -49,17 +62,25 @@ def zeros(
     >>> dk.zeros((2, 3), dtype=dk.vec3).shape
     (2, 3)
     """
-    return _new(shape, dtype, requires_grad, device, True, pinned)
+    return _new(_extents(shape, n), dtype, requires_grad, device, True, pinned)
 
 
+@in_kernels("own_empty")
 def empty(
-    shape: Shape, dtype: Any = float, requires_grad: bool = False, device: Any = None, pinned: bool = False
+    shape: Shape | None = None,
+    dtype: Any = float,
+    requires_grad: bool = False,
+    device: Any = None,
+    pinned: bool = False,
+    *,
+    n: int | None = None,
+    retain_grad: bool = False,
 ) -> array:
     """Return a new array whose elements are not initialized.
 
     Parameters
     ----------
-    shape : int or sequence of int
+    shape : int or sequence of int, optional
         Number of elements along each axis.
     dtype : optional
         Element type, as in :class:`array`; float32 by default.
@@ -69,28 +90,36 @@ def empty(
         Where the array lies; the current device by default.
     pinned : bool, optional
         As in :class:`array`.
+    n : int, optional
+        The number of elements along one axis, in the place of `shape`.
+    retain_grad : bool, optional
+        Accepted; every gradient is retained.
 
     Returns
     -------
     array
         A contiguous array.
     """
-    return _new(shape, dtype, requires_grad, device, False, pinned)
+    return _new(_extents(shape, n), dtype, requires_grad, device, False, pinned)
 
 
+@in_kernels("own_full")
 def full(
-    shape: Shape,
+    shape: Shape | None = None,
     value: Any = 0,
     dtype: Any = None,
     requires_grad: bool = False,
     device: Any = None,
     pinned: bool = False,
+    *,
+    n: int | None = None,
+    retain_grad: bool = False,
 ) -> array:
     """Return a new array with every element equal to a value.
 
     Parameters
     ----------
-    shape : int or sequence of int
+    shape : int or sequence of int, optional
         Number of elements along each axis.
     value : optional
         A number, or a vector, matrix or struct; 0 by default.
@@ -102,6 +131,10 @@ def full(
         Where the array lies; the current device by default.
     pinned : bool, optional
         As in :class:`array`.
+    n : int, optional
+        The number of elements along one axis, in the place of `shape`.
+    retain_grad : bool, optional
+        Accepted; every gradient is retained.
 
     Returns
     -------
@@ -113,19 +146,27 @@ def full(
     >>> dk.full(2, 0.5).numpy()
     array([0.5, 0.5], dtype=float32)
     """
-    made = _new(shape, _type_of(value) if dtype is None else dtype, requires_grad, device, False, pinned)
+    made = _new(_extents(shape, n), _type_of(value) if dtype is None else dtype, requires_grad, device, False, pinned)
     made.fill_(value)
     return made
 
 
+@in_kernels("own_ones")
 def ones(
-    shape: Shape, dtype: Any = float, requires_grad: bool = False, device: Any = None, pinned: bool = False
+    shape: Shape | None = None,
+    dtype: Any = float,
+    requires_grad: bool = False,
+    device: Any = None,
+    pinned: bool = False,
+    *,
+    n: int | None = None,
+    retain_grad: bool = False,
 ) -> array:
     """Return a new array of ones.
 
     Parameters
     ----------
-    shape : int or sequence of int
+    shape : int or sequence of int, optional
         Number of elements along each axis.
     dtype : optional
         Element type, as in :class:`array`; float32 by default.
@@ -135,6 +176,10 @@ def ones(
         Where the array lies; the current device by default.
     pinned : bool, optional
         As in :class:`array`.
+    n : int, optional
+        The number of elements along one axis, in the place of `shape`.
+    retain_grad : bool, optional
+        Accepted; every gradient is retained.
 
     Returns
     -------
@@ -146,7 +191,7 @@ def ones(
     >>> dk.ones(3).numpy()
     array([1., 1., 1.], dtype=float32)
     """
-    return full(shape, 1, dtype, requires_grad, device, pinned)
+    return full(_extents(shape, n), 1, dtype, requires_grad, device, pinned)
 
 
 def zeros_like(src: array, requires_grad: bool | None = None, device: Any = None, pinned: bool = False) -> array:
@@ -273,6 +318,12 @@ def from_numpy(
         as_numpy(arr), dtype=dtype, shape=shape, requires_grad=requires_grad, device=device, pinned=pinned
     )
     return made
+
+
+def _extents(shape: Shape | None, n: int | None) -> Shape:
+    if (shape is None) == (n is None):
+        raise TypeError("a shape is an integer or up to 4 integers; in its place n= is the number of elements")
+    return n if shape is None else shape  # type: ignore[return-value]
 
 
 def _new(shape: Shape, dtype: Any, requires_grad: bool, device: Any, zero: bool, pinned: bool) -> array:

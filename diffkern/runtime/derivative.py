@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from diffkern.manifest import Conflict, Manifest
+from diffkern.manifest import Conflict, Log, Manifest
 from diffkern.runtime.schedule import Conflicts, Plan, plan_adjoint
 
 __all__ = ["DerivativePlan"]
@@ -27,17 +27,23 @@ class DerivativePlan:
         The active parameters, which have cotangents, and how threads race in each of these.
     axes : int
         Axes of the grid that the kernel asks for.
+    log : Log or None
+        What the forward has kept for it.
     """
 
     after: tuple[int, ...]
     before: tuple[int, ...]
     accumulations: Mapping[int, Conflict]
     axes: int
+    steering: tuple[int, ...]
+    log: Log | None
 
     @classmethod
     def of(cls, manifest: Manifest) -> DerivativePlan:
         """Return the plan for an adjoint of these facts."""
-        return cls(manifest.post, manifest.saved, manifest.conflicts, manifest.tid_arity)
+        return cls(
+            manifest.post, manifest.saved, manifest.conflicts, manifest.tid_arity, manifest.steering, manifest.log
+        )
 
     @property
     def active(self) -> frozenset[int]:

@@ -16,7 +16,7 @@ from diffkern.errors import CudaError, MisuseError
 from diffkern.runtime import dlpack
 from diffkern.runtime.gpu import gpu
 from diffkern.runtime.memory import HostMemory, Memory, allocate
-from diffkern.runtime.queue import settle
+from diffkern.runtime.queue import drain
 from diffkern.runtime.scope import Scope, put
 from diffkern.runtime.state import current
 
@@ -96,7 +96,7 @@ class Device:
         """Let the consumer of a DLPack capsule wait for the work here, on a stream as the protocol writes it."""
         if stream is not None:
             raise BufferError(f"an array on the CPU is given away without a stream, not on {stream!r}")
-        settle()
+        drain()
 
     def replay(self, plan: Plan, stream: Any) -> None:
         """Do the steps of a plan for this device, on one of its streams; on the CPU at once."""
@@ -138,16 +138,25 @@ def gpu_named(name: Any) -> CudaDevice | None:
     gpus = gpu()
     if isinstance(name, gpus.Device):
         if name.closed:
-            raise ValueError(f"{name} belongs to a driver that is no longer in use, or was used before a fork")
+            raise MisuseError(
+                f"{name} belongs to a driver that is no longer in use, or was used before a fork",
+                remedy="ask for it again, as in dk.get_device(name)",
+            )
         return name
     if not isinstance(name, str):
-        raise MisuseError(f"a device is a name such as 'cpu' or 'cuda:0', or a dk.Device, not {name!r}")
+        raise MisuseError(
+            f"a device is a name such as 'cpu' or 'cuda:0', or a dk.Device, not {name!r}",
+            remedy="dk.get_devices() has those that there are",
+        )
     if name == "cuda":
         return current.device or gpus.device(0)
     kind, _, number = name.partition(":")
     if kind == "cuda" and number.isdecimal():
         return gpus.device(int(number))
-    raise MisuseError(f"there is no device {name!r}; devices are called 'cpu', 'cuda:0', 'cuda:1' and so on")
+    raise MisuseError(
+        f"there is no device {name!r}; devices are called 'cpu', 'cuda:0', 'cuda:1' and so on",
+        remedy="dk.get_devices() has those that there are",
+    )
 
 
 def get_device(name: Any = None) -> Device:

@@ -1,4 +1,4 @@
-"""Digests of what arrays hold, for noticing changes that nobody announced.
+"""Digests of what arrays hold, for noticing changes that were not announced.
 
 In: an array. Out: bytes that are equal for equal contents of the same array, and practically never for others. They
 mean something within one process only.

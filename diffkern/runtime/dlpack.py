@@ -14,7 +14,19 @@ from typing import Any
 import numpy as np
 
 from diffkern.ir.structs import Stored, Struct
-from diffkern.ir.types import BFLOAT16, BOOL, SCALARS, Kind, Scalar, scalar_of
+from diffkern.ir.types import (
+    BFLOAT16,
+    BOOL,
+    FLOAT32,
+    FLOAT64,
+    SCALARS,
+    Kind,
+    Scalar,
+    Vec,
+    complex_number,
+    is_complex,
+    scalar_of,
+)
 from diffkern.lang.dtypes import SCALARS as NAMED
 from diffkern.runtime.native import release
 
@@ -35,6 +47,7 @@ _READ_ONLY = 1
 _COPIED = 2
 _CODES = {Kind.INT: 0, Kind.UINT: 1, Kind.FLOAT: 2}
 _BFLOAT = 4
+_COMPLEX = 5
 _BOOLEAN = 6
 
 
@@ -116,11 +129,13 @@ def export(
     if not writable and not versioned:
         raise BufferError("this array is read-only, which DLPack can say from version 1 on; pass max_version=(1, 0)")
     scalar = scalar_of(element)
-    itemsize = data.itemsize
-    ndim = data.ndim
-    if any(stride % itemsize for stride in data.strides):
+    # A complex number is one element, whose parts are the last axis here.
+    parts = 2 if is_complex(element) else 1
+    itemsize = data.itemsize * parts
+    ndim = data.ndim - (parts > 1)
+    if any(stride % itemsize for stride in data.strides[:ndim]):
         raise BufferError("the strides of this array are no multiples of its elements, so DLPack cannot express them")
-    extents = (ctypes.c_int64 * (2 * ndim))(*data.shape, *(stride // itemsize for stride in data.strides))
+    extents = (ctypes.c_int64 * (2 * ndim))(*data.shape[:ndim], *(stride // itemsize for stride in data.strides[:ndim]))
     managed: Any = _Versioned() if versioned else _Managed()
     if versioned:
         managed.major, managed.minor = _VERSION
@@ -129,7 +144,7 @@ def export(
     tensor.data = data.ctypes.data if data.size else None
     tensor.device_type, tensor.device_id = device
     tensor.ndim = ndim
-    tensor.dtype = _data_type(scalar)
+    tensor.dtype = _data_type(scalar) if parts == 1 else _DataType(_COMPLEX, 2 * scalar.bits, 1)
     tensor.shape = ctypes.cast(extents, ctypes.POINTER(ctypes.c_int64))
     tensor.strides = ctypes.cast(ctypes.addressof(extents) + 8 * ndim, ctypes.POINTER(ctypes.c_int64))
     offset = type(managed).context.offset
@@ -150,7 +165,7 @@ def device_of(source: Any) -> Device:
 class Taken:
     """Memory that another library gave: where it is and what it holds. It is given back with the last reference."""
 
-    __slots__ = ("address", "kind", "number", "owner", "read_only", "scalar", "shape", "strides")
+    __slots__ = ("address", "element", "kind", "number", "owner", "read_only", "scalar", "shape", "strides")
 
     def __init__(self, tensor: Any, read_only: bool, owner: Callable[[], object]) -> None:
         ndim = tensor.ndim
@@ -158,11 +173,16 @@ class Taken:
             raise BufferError(f"this memory lies on a device of kind {tensor.device_type}, which is none of diffkern's")
         self.kind: int = tensor.device_type
         self.number: int = tensor.device_id
-        self.scalar = _scalar(tensor.dtype)
+        self.element = _element(tensor.dtype)
+        self.scalar = scalar_of(self.element)
         self.address: int = (tensor.data or 0) + tensor.byte_offset
         self.shape: tuple[int, ...] = tuple(tensor.shape[:ndim]) if ndim else ()
-        itemsize = self.stored.itemsize
+        inner = self.element.shape if isinstance(self.element, Vec) else ()
+        itemsize = self.element.itemsize
         self.strides = tuple([s * itemsize for s in tensor.strides[:ndim]]) if tensor.strides and ndim else None
+        if inner:
+            self.shape += inner
+            self.strides = None if self.strides is None else (*self.strides, self.stored.itemsize)
         self.read_only = read_only
         # All that can be refused has been refused: now the capsule is used up.
         self.owner = owner()
@@ -226,7 +246,7 @@ def take(source: Any, stream_of: Callable[[int], int]) -> Taken:
 
 
 class _Owner:
-    """Another library's memory, which is given back when nobody here needs it any more."""
+    """Another library's memory, which is given back when it is not needed here any more."""
 
     __slots__ = ("_address", "_deleter")
 
@@ -259,7 +279,9 @@ def _data_type(scalar: Scalar) -> _DataType:
     return _DataType(_CODES[scalar.kind], scalar.bits, 1)
 
 
-def _scalar(dtype: _DataType) -> Scalar:
+def _element(dtype: _DataType) -> Scalar | Vec:
+    if dtype.code == _COMPLEX and dtype.lanes == 1 and dtype.bits in (64, 128):
+        return complex_number(FLOAT32 if dtype.bits == 64 else FLOAT64)
     for scalar in SCALARS.values():
         own = _data_type(scalar)
         if (own.code, own.bits, own.lanes) == (dtype.code, dtype.bits, dtype.lanes):

@@ -8,19 +8,23 @@ NumPy gets a copy.
 from __future__ import annotations
 
 import builtins
-from typing import TYPE_CHECKING, Any
+import ctypes
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from diffkern.ir.structs import Stored, StructArray
-from diffkern.ir.types import Array
+from diffkern.ir.types import Array, is_complex
+from diffkern.lang.dtypes import complex_dtype
 from diffkern.runtime import dlpack
 from diffkern.runtime.block import address_of
+from diffkern.runtime.complexes import shown
+from diffkern.runtime.convert import MAX_NDIM
 from diffkern.runtime.device import Device
 from diffkern.runtime.memory import Memory, lend
-from diffkern.runtime.stream import settle
+from diffkern.runtime.stream import drain
 
-__all__ = ["Exposed", "Lease"]
+__all__ = ["ArrayC", "Exposed", "Lease"]
 
 
 class Lease:
@@ -40,6 +44,17 @@ class _Bytes:
     def __init__(self, low: int, high: int, data: np.ndarray[Any, Any]) -> None:
         self._data = data
         self.__array_interface__ = {"shape": (high - low,), "typestr": "|u1", "data": (low, False), "version": 3}
+
+
+class ArrayC(ctypes.Structure):
+    """An array as C programs have it. It keeps the array alive, as ``array``."""
+
+    array: Exposed
+
+    _fields_: ClassVar = [
+        ("data", ctypes.c_uint64), ("grad", ctypes.c_uint64), ("shape", ctypes.c_int32 * MAX_NDIM),
+        ("strides", ctypes.c_int32 * MAX_NDIM), ("ndim", ctypes.c_int32), ("flags", ctypes.c_int32),
+    ]  # fmt: skip
 
 
 class Exposed:
@@ -75,10 +90,11 @@ class Exposed:
     def numpy(self) -> np.ndarray[Any, Any]:
         """Return a NumPy array over the same memory; components are its last axes, bfloat16 elements their 16 bits.
 
-        Of an array on a GPU it is a copy, and all work that the GPU was given before is awaited.
+        Complex numbers are NumPy's. Of an array on a GPU it is a copy, and all work that the GPU was given before is
+        awaited.
         """
         data = self._host()
-        return self._lent() if data is self._data else data
+        return shown(self._lent() if data is self._data else data, self._element)
 
     def _lent(self) -> np.ndarray[Any, Any]:
         """Return a view for others; while it, or a view of it, is alive, the memory counts as lent."""
@@ -94,25 +110,28 @@ class Exposed:
 
     def list(self) -> builtins.list[Any]:
         """Return the elements as nested Python lists."""
-        values: builtins.list[Any] = self._host().tolist()
+        values: builtins.list[Any] = shown(self._host(), self._element).tolist()
         return values
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         if copy is False and not self._memory.is_host:
             raise ValueError(f"{self!r} lies on {self.device}: NumPy cannot have it without a copy")
         data = self._host()
-        wanted = data.dtype if dtype is None else np.dtype(dtype)
+        elements = shown(data, self._element)
+        wanted = elements.dtype if dtype is None else np.dtype(dtype)
         if data is not self._data:
-            return data.astype(wanted, copy=False)
-        return self._lent() if not copy and wanted == data.dtype else data.astype(wanted)
+            return elements.astype(wanted, copy=False)
+        if copy or wanted != elements.dtype:
+            return elements.astype(wanted)
+        return shown(self._lent(), self._element)
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
         if not self._memory.is_host:
             raise AttributeError(f"{self!r} lies on {self.device}; .numpy() copies it to the host")
-        settle()
+        drain()
         lend(self._memory, self)
-        return self._data.__array_interface__
+        return shown(self._data, self._element).__array_interface__
 
     def __dlpack__(
         self,
@@ -172,4 +191,7 @@ class Exposed:
         }  # fmt: skip
         if data.dtype.names:
             described["descr"] = data.dtype.descr
+        if is_complex(self._element):
+            described["shape"], described["strides"] = data.shape[:-1], data.strides[:-1]
+            described["typestr"] = complex_dtype(self._element).str  # type: ignore[arg-type]
         return described

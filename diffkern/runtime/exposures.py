@@ -12,7 +12,7 @@ from diffkern.runtime.array import array
 from diffkern.runtime.digest import digest
 from diffkern.runtime.memory import Memory
 from diffkern.runtime.state import current
-from diffkern.runtime.stream import settle
+from diffkern.runtime.stream import drain
 
 __all__ = ["Exposures", "Place", "place_of"]
 
@@ -46,7 +46,7 @@ class Exposures:
         """
         if current.recorder is not None or held._memory not in self.seen:
             return set()
-        settle()
+        drain()
         seen = self.seen[held._memory]
         return self._verify(held._memory, [place for place, _ in _within(seen, *held._range)])
 
@@ -60,7 +60,7 @@ class Exposures:
         seen = self.seen.setdefault(held._memory, {})
         place = place_of(held)
         if place not in seen:
-            settle()
+            drain()
             seen[place] = held, digest(held)
 
     def written(self, held: array) -> None:
@@ -68,7 +68,7 @@ class Exposures:
         seen = self.seen.get(held._memory)
         if seen is None:
             return
-        settle()
+        drain()
         for place, other in _within(seen, *held._range):
             seen[place] = other, digest(other)
 
@@ -88,7 +88,7 @@ class Exposures:
             if stays_open:
                 seen[place] = held, now
             else:
-                del seen[place]  # nobody can change it any more
+                del seen[place]  # it can no longer change
         if not seen:
             del self.seen[memory]
         return changed

@@ -28,6 +28,8 @@ def whole_number(value: Any) -> int | None:
 
 def several(value: Any) -> Any:
     """Return what stands for several numbers as a tuple; anything else as it is."""
+    if type(value) is int:
+        return value
     if isinstance(value, np.ndarray) and value.ndim == 1:
         return tuple(value.tolist())
     return tuple(value) if isinstance(value, (tuple, list)) else value

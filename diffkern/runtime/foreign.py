@@ -68,7 +68,7 @@ def adopt_dlpack(value: Any, element: Stored | None) -> array:
         value.block_until_ready()
     taken = dlpack.take(value, _stream_on)
     taken.read_only = taken.read_only or _library(value) in _IMMUTABLE
-    element = taken.scalar if element is None else element
+    element = taken.element if element is None else element
     if len(taken.shape) == len(component_shape(element)):  # one element
         taken.shape, taken.strides = (1, *taken.shape), None if taken.strides is None else (0, *taken.strides)
     if taken.kind in dlpack.ON_HOST:

@@ -6,16 +6,19 @@ gets another form.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 from diffkern.runtime.adjoint import AdjointLaunch
 from diffkern.runtime.array import array
 from diffkern.runtime.block import arguments_of
-from diffkern.runtime.device import CPU
-from diffkern.runtime.native.replay import PYTHON, Plan
-from diffkern.runtime.operation import memories
+from diffkern.runtime.device import CPU, Device
+from diffkern.runtime.native.replay import PYTHON, Plan, Steps
+from diffkern.runtime.operation import Operation, memories
 from diffkern.runtime.packed import PackedLaunch
 from diffkern.runtime.program import Executable
 
-__all__ = ["Form"]
+__all__ = ["Form", "Packed"]
 
 
 class Form:
@@ -57,3 +60,44 @@ class Form:
         if self.block and self.device is not CPU:
             self.program = self.program.chosen(arguments_of(self.block))
         self.offsets = operation.executable.layout.offsets if self.block else {}
+
+
+class Packed(Operation):
+    """What a form runs on a GPU: its argument block as it is, or its native steps."""
+
+    __slots__ = ("_form", "_of")
+
+    def __init__(self, form: Form, of: PackedLaunch | AdjointLaunch) -> None:
+        self._form = form
+        self._of = of
+
+    @property
+    def label(self) -> str:
+        """What it is, for a person."""
+        return self._of.label
+
+    @property
+    def device(self) -> Device:
+        """Where it runs."""
+        return self._form.device
+
+    def execute(self) -> None:
+        """Give it to the current stream."""
+        form = self._form
+        if form.steps is not None:
+            form.device.replay(form.plan, form.device.stream)
+        elif self._of.grid.n:
+            program: Any = form.program
+            program.enqueue(self._of.grid, form.block)
+
+    def reads(self) -> Iterable[array]:
+        """Return the arrays that are read."""
+        return self._of.reads()
+
+    def writes(self) -> Iterable[array]:
+        """Return the arrays that are written."""
+        return self._of.writes()
+
+    def steps(self) -> Steps | None:
+        """Return its form in native code."""
+        return self._form.steps

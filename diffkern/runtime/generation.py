@@ -12,9 +12,12 @@ from typing import Any
 from diffkern.options import Variant
 from diffkern.runtime.program import Executable
 
-__all__ = ["AdjointKey", "Generation"]
+__all__ = ["AdjointKey", "Generation", "Merged"]
 
-AdjointKey = tuple[tuple[str, ...], frozenset[int], str]
+Merged = tuple[tuple[int, int], ...]
+"""Parameters that are given the array of another one, each with that one."""
+
+AdjointKey = tuple[tuple[str, ...], frozenset[int], str, Merged]
 
 
 class Generation:
@@ -34,17 +37,22 @@ class Generation:
     programs : dict
         Forward programs by the keys of the argument types.
     adjoints : dict
-        Adjoint programs by those keys, active parameters and the way of accumulating.
+        Adjoint programs by those keys, active parameters, the way of accumulating, and what is one array.
+    logged : dict
+        Forward programs with a log, by those keys and what they do with it.
     sized : dict
         Programs for exactly one number of threads in a block, where that is not the usual one.
     meaning
         What the function captured, once the kernel has another generation; None before.
     function : callable or None
         The function over what it captured, made when it is first needed.
+    one_by_one : Generation or None
+        The same with programs whose threads run one after the other, made when it is first needed.
     """
 
     __slots__ = (
-        "__weakref__", "adjoints", "function", "library", "meaning", "number", "programs", "sized", "variant",
+        "__weakref__", "adjoints", "function", "library", "logged", "meaning", "number", "one_by_one", "programs",
+        "sized", "variant",
     )  # fmt: skip
 
     def __init__(self, number: int, variant: Variant, library: bool | None) -> None:
@@ -53,6 +61,8 @@ class Generation:
         self.library = library
         self.programs: dict[tuple[str, ...], Executable] = {}
         self.adjoints: dict[AdjointKey, Executable] = {}
+        self.logged: dict[tuple[tuple[str, ...], str, tuple[int, ...] | None, Merged], Executable] = {}
         self.sized: dict[tuple[object, int], Executable] = {}
         self.meaning: Any = None
         self.function: Callable[..., Any] | None = None
+        self.one_by_one: Generation | None = None

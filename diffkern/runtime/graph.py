@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 
-from diffkern.errors import LaunchError
+from diffkern.callers import brief
+from diffkern.errors import LaunchError, MisuseError
 from diffkern.ir.types import INT32
 from diffkern.runtime.array import array
 from diffkern.runtime.captured import Captured
@@ -79,7 +80,7 @@ def _device_of(items: Sequence[Item]) -> Device:
             raise LaunchError(
                 f"a graph runs on one device: step 0 ({items[0].operation.label}) is on {first}, step "
                 f"{position} ({item.operation.label}) on {item.operation.device}",
-                remedy="capture the steps of each device apart, or replay the sequence",
+                remedy="capture the steps of each device separately, or replay the sequence",
             )
     return first
 
@@ -94,6 +95,7 @@ class _Capture(Recorder):
         super().__init__(runs=False)
 
 
+@brief
 def capture_begin(device: Any = None, stream: Stream | None = None) -> None:
     """Take everything that happens to arrays from now on for a graph, instead of having it happen.
 
@@ -106,6 +108,7 @@ def capture_begin(device: Any = None, stream: Stream | None = None) -> None:
     _Capture().__enter__()
 
 
+@brief
 def capture_end(device: Any = None, stream: Stream | None = None) -> Graph:
     """Return the graph of what happened since :func:`capture_begin`.
 
@@ -131,6 +134,7 @@ def capture_end(device: Any = None, stream: Stream | None = None) -> Graph:
     return Graph(Recorded(recorder.items))
 
 
+@brief
 def capture_launch(graph: Graph, stream: Stream | None = None) -> None:
     """Launch a graph.
 
@@ -142,7 +146,10 @@ def capture_launch(graph: Graph, stream: Stream | None = None) -> None:
         Where it runs; the current stream of its device by default.
     """
     if not isinstance(graph, Graph):
-        raise TypeError(f"a graph is needed here, not {graph!r}")
+        raise MisuseError(
+            f"a graph is needed here, not {graph!r}",
+            remedy="record one with dk.ScopedCapture, or dk.capture_begin and dk.capture_end",
+        )
     if stream is None:
         graph.launch()
     else:
@@ -267,6 +274,7 @@ class Conditional(Uncopied, Operation):
         driver.capture_end(inside.cuda_stream)
 
 
+@brief
 def capture_while(
     condition: array, while_body: Callable[..., Any] | Graph, stream: Stream | None = None, **kwargs: Any
 ) -> None:
@@ -284,6 +292,7 @@ def capture_while(
     _conditionally(condition, while_body, True, False, stream, kwargs)
 
 
+@brief
 def capture_if(
     condition: array,
     on_true: Callable[..., Any] | Graph | None = None,
@@ -312,10 +321,13 @@ def _conditionally(
     condition: Any, body: Any, loop: bool, negate: bool, stream: Stream | None, kwargs: dict[str, Any]
 ) -> None:
     if not isinstance(condition, array) or condition._element != INT32 or condition.size != 1:
-        raise TypeError(f"a condition is an array of one int32, not {condition!r}")
+        raise MisuseError(
+            f"a condition is an array of one int32, not {condition!r}",
+            remedy="write condition = dk.zeros(1, dtype=dk.int32), which a kernel sets",
+        )
     operation = Conditional(condition.flatten(), _recorded(body, kwargs), loop, negate)
     if not operation.body._program.items:
-        raise LaunchError(f"{_SIDES} does nothing to arrays")
+        raise LaunchError(f"{_SIDES} does nothing to arrays", remedy="launch a kernel in it, or leave that side out")
     perform(operation, stream)
 
 
@@ -324,7 +336,9 @@ def _recorded(body: Any, kwargs: dict[str, Any]) -> Recorded:
     if isinstance(body, Graph):
         return body.sequence
     if not callable(body):
-        raise TypeError(f"a function or a graph is needed here, not {body!r}")
+        raise MisuseError(
+            f"a function or a graph is needed here, not {body!r}", remedy="pass a function that launches kernels"
+        )
     outer, current.recorder = current.recorder, None
     try:
         with Recorder(runs=False) as recorder:

@@ -6,34 +6,34 @@ was written to what was read; or an error, raised before any of them runs, where
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeAlias
 
+from diffkern.callers import place_of
 from diffkern.errors import KernelError, LaunchError
+from diffkern.ir.types import UINT64
 from diffkern.runtime.adjoint import AdjointLaunch
 from diffkern.runtime.array import array, new
+from diffkern.runtime.cotangents import Cotangents
 from diffkern.runtime.memory import Memory
-from diffkern.runtime.operation import Add, Assign, Copy, Operation
+from diffkern.runtime.operation import Add, Assign, Copy, Operation, perform
 from diffkern.runtime.packed import PackedLaunch
 from diffkern.runtime.program import Executable
+from diffkern.runtime.resources import Use, used
 
-__all__ = ["ChangeStep", "CopyStep", "Cotangents", "LaunchStep", "OverwriteStep", "Step"]
+__all__ = [
+    "AddStep", "ChangeStep", "CopyStep", "FuncStep", "LaunchStep", "OverwriteStep", "Step", "Work", "carry_out",
+]  # fmt: skip
 
 
-class Cotangents(Protocol):
-    """Where the reverse sweep finds the cotangents."""
-
-    live: set[Memory]
-    """Memory whose cotangent may differ from zero."""
-
-    def of(self, a: array) -> array:
-        """Return the cotangent of an array."""
-        ...
+Work: TypeAlias = "Operation | FuncStep"
+"""What is done in a reverse sweep."""
 
 
 class Step(Protocol):
     """Something that changed memory while the tape recorded."""
 
-    def prepare(self, cotangents: Cotangents) -> list[Operation]:
+    def prepare(self, cotangents: Cotangents) -> Sequence[Work]:
         """Return what takes the step back: nothing, if no cotangent reaches it."""
         ...
 
@@ -49,15 +49,25 @@ class LaunchStep:
         Copies of what parameters held after it, where a later step overwrote them.
     lost
         Parameters whose contents after the launch were changed where the tape could not see it.
+    objects
+        What it looked at by ids.
+    keeps_inputs
+        Whether the adjoint is differentiated, which needs all that the launch read as it was before.
     """
 
-    def __init__(self, launch: PackedLaunch, number: int, active: frozenset[int]) -> None:
+    __slots__ = (
+        "_error", "_program", "active", "contents", "keeps_inputs", "launch", "lost", "number", "objects", "saved",
+    )  # fmt: skip
+
+    def __init__(self, launch: PackedLaunch, number: int, active: frozenset[int], keeps_inputs: bool) -> None:
         self.launch = launch
+        self.keeps_inputs = keeps_inputs
         self.number = number
         self.active = active
         self.saved: dict[int, array] = {}
         self.contents: dict[int, array] = {}
         self.lost: set[int] = set()
+        self.objects = _objects(launch) if launch.executable.by_id else ()
         self._program: Executable | None = None
         self._error: KernelError | None = None
 
@@ -73,40 +83,96 @@ class LaunchStep:
     def needs_after(self, index: int) -> bool:
         """Whether the adjoint reads what a parameter holds after the launch."""
         program = self.program()
-        return program is not None and index in program.derivative.after
+        return program is not None and (index in program.derivative.after or self._is_input(index))
+
+    def _is_input(self, index: int) -> bool:
+        """Whether it is asked for what a parameter held before the launch, which only reads that."""
+        executable = self.launch.executable
+        return self.keeps_inputs and index in executable.reads and index not in executable.writes
+
+    def keep_log(self) -> PackedLaunch:
+        """Return the launch that is to run: one with a log, if the adjoint reads one."""
+        if self.launch.logged is not None:  # a tape inside of this one wants it
+            return self.launch
+        executable = self.launch.executable
+        program = self.program() if executable.manifest.log is not None or executable.is_in_place else None
+        if program is not None and program.derivative.log is not None:
+            self.launch = self.launch.with_log(program.derivative.log)
+        return self.launch
 
     def saves(self) -> tuple[int, ...]:
         """Return the parameters whose contents before the launch the adjoint needs."""
-        program = self.program()
-        return () if program is None else program.derivative.before
+        program, executable = self.program(), self.launch.executable
+        if program is None:
+            return ()
+        if not self.keeps_inputs:
+            return program.derivative.before
+        read = {*executable.reads} - {*executable.manifest.updated}
+        return tuple(sorted({*program.derivative.before, *read.intersection(executable.writes)}))
 
     def reads_still(self) -> list[Memory]:
         """Return the memory of the arrays themselves, not of copies, that the adjoint reads."""
         if self._program is None:
             return []
         wanted = [i for i in self._program.derivative.after if i not in self.contents]
-        return [held._memory for i in wanted if (held := self.launch.arrays[i]) is not None]
+        found = [held._memory for i in wanted if (held := self.launch.arrays[i]) is not None]
+        return [*found, *(memory for use in self.objects for memory in use.memories)]
 
     def prepare(self, cotangents: Cotangents) -> list[Operation]:
         launch = self.launch
         arrays = {i: a for i in self.active if (a := launch.arrays[i]) is not None}
-        written = [arrays[i]._memory for i in launch.executable.writes if i in arrays]
+        memories = {a._memory for a in arrays.values()}
+        held = [launch.arrays[i] for i in launch.executable.writes]
+        written = [a._memory for a in held if a is not None and a._memory in memories]
         if cotangents.live.isdisjoint(written):
             return []
         program = self.program()
         if program is None:
             assert self._error is not None
             raise self._error
-        for index in program.derivative.after:
-            if index in self.lost and index not in self.contents:
+        self.check_lost()
+        given = {i: cotangents.of(a) for i, a in arrays.items()}
+        cotangents.live.update(a._memory for a in arrays.values())
+        work: list[Operation] = [AdjointLaunch(launch, given, self.saved, self.contents, program)]
+        for use in self.objects:
+            before, after = use.around(f"launch {self.number} on the tape (kernel {launch.kernel.name!r})")
+            work = [*before, *work, *after]
+        return work
+
+    def check_lost(self) -> None:
+        """Refuse a gradient for which something is gone."""
+        launch = self.launch
+        for index in launch.executable.uses:
+            if index in self.lost and index not in self.contents and self.needs_after(index):
                 raise LaunchError(
                     f"array {launch.executable.name_of(index)!r} of launch {self.number} on the tape (kernel "
                     f"{launch.kernel.name!r}) was changed outside the tape, and its gradient needs what it held",
+                    loc=place_of(launch.kernel.func),
                     remedy="make the change inside the tape's block, or call backward() before it",
                 )
-        given = {i: cotangents.of(a) for i, a in arrays.items()}
-        cotangents.live.update(a._memory for a in arrays.values())
-        return [AdjointLaunch(launch, given, self.saved, self.contents, program)]
+
+
+def _objects(launch: PackedLaunch) -> Sequence[Use]:
+    """Return what a launch may look at by ids."""
+    of_ids = any(held is not None and held._element == UINT64 for held in launch.arrays)
+    return used(launch.executable, launch.parts, of_ids)
+
+
+class FuncStep:
+    """A function of the user's, which carries the gradients of some arrays from one to another."""
+
+    def __init__(self, backward: Callable[[], object], arrays: Sequence[array]) -> None:
+        self.backward = backward
+        self.arrays = tuple(arrays)
+
+    @property
+    def name(self) -> str:
+        """What a person calls it."""
+        return str(getattr(self.backward, "__name__", "function"))
+
+    def prepare(self, cotangents: Cotangents) -> Sequence[Work]:
+        cotangents.live.update(a._memory for a in self.arrays)
+        return [self]
 
 
 class OverwriteStep:
@@ -138,6 +204,20 @@ class CopyStep:
         return [Copy(moved, ct_goal), Assign(ct_goal, 0), Add(ct_source, moved)]
 
 
+class AddStep:
+    """The elements of one array added to those of another."""
+
+    def __init__(self, goal: array, source: array) -> None:
+        self.goal = goal
+        self.source = source
+
+    def prepare(self, cotangents: Cotangents) -> list[Operation]:
+        if self.goal._memory not in cotangents.live:
+            return []
+        cotangents.live.add(self.source._memory)
+        return [Add(cotangents.of(self.source), cotangents.of(self.goal))]
+
+
 class ChangeStep:
     """A change that the tape did not see: no gradient can pass it."""
 
@@ -152,3 +232,13 @@ class ChangeStep:
                 remedy="make the change inside the tape's block, and without record_tape=False",
             )
         return []
+
+
+def carry_out(work: Sequence[Sequence[Work]]) -> None:
+    """Do what steps have prepared."""
+    for part in work:
+        for item in part:
+            if isinstance(item, FuncStep):
+                item.backward()
+            else:
+                perform(item)

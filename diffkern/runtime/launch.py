@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NoReturn
 
-from diffkern.callers import shortened
+from diffkern.callers import PASSED, brief, fail_launch, shorten
 from diffkern.errors import KernelError, LaunchError
 from diffkern.runtime.device import get_device
 from diffkern.runtime.extents import several, whole_number
@@ -106,14 +107,19 @@ def launch(
             dispatch(PackedLaunch(kernel, dim, args, place, _blocks(block_dim, max_blocks)), record_tape, stream)
         return None
     except KernelError as error:
-        raise shortened(error)  # noqa: B904 - the same error
-    except AttributeError:
-        refused = refusal(kernel)
-        if refused is None:
+        shorten(error)
+        raise
+    except PASSED:
+        raise
+    except Exception as error:
+        try:
+            _fail(kernel, error)
+        except KernelError as made:
+            shorten(made)
             raise
-        raise refused from None
 
 
+@brief
 def launch_tiled(
     kernel: Launchable,
     dim: int | Sequence[int],
@@ -125,8 +131,9 @@ def launch_tiled(
 ) -> Launch | Any:
     """Run a kernel of tiles once for every index of a grid of blocks, each of `block_dim` threads.
 
-    The kernel asks for its block with ``dk.tid()``, which gives as many indices as `dim` has. On the CPU a block is
-    one thread, whatever `block_dim` says.
+    The kernel asks for its block with ``dk.tid()``, which gives as many indices as `dim` has, or one more: the thread
+    in its block. On the CPU a block is one thread, whatever `block_dim` says. On a GPU it is one thread to the kernel
+    as well, with index 0, unless the kernel makes tiles of what threads hold (``dk.tile``, ``dk.tile_scatter_add``, …).
 
     Parameters
     ----------
@@ -147,18 +154,38 @@ def launch_tiled(
         As :func:`launch`.
     """
     if block_dim is not None and not 1 <= (whole_number(block_dim) or 0) <= 1024:
-        raise LaunchError(f"kernel {kernel.name!r}: block_dim is 1 to 1024 threads, not {block_dim!r}")
+        raise LaunchError(
+            f"kernel {kernel.name!r}: block_dim is 1 to 1024 threads, not {block_dim!r}", remedy="leave it out for 256"
+        )
     dim = several(dim)
     if isinstance(dim, tuple) and len(dim) > 3:
-        raise LaunchError(f"kernel {kernel.name!r}: a grid of blocks has at most 3 axes, not {len(dim)}")
-    return launch(kernel, dim, inputs, outputs, block_dim=block_dim, **options)
+        raise LaunchError(
+            f"kernel {kernel.name!r}: a grid of blocks has at most 3 axes, not {len(dim)}",
+            remedy="join two axes: pass their product, and split the index with // and %",
+        )
+    return launch(kernel, dim, inputs, outputs, block_dim=_Tiled(block_dim), **options)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class _Tiled:
+    """The block_dim of a launch that counts blocks."""
+
+    block_dim: int | None
+
+
+def _fail(kernel: Any, error: Exception) -> NoReturn:
+    """Raise what an error of another kind means, which may be that there is no kernel."""
+    refused = refusal(kernel)
+    if refused is not None:
+        raise refused from None
+    fail_launch(kernel, error)
 
 
 def _check_lists(kernel: Launchable, inputs: Any, outputs: Any, first: str = "inputs", second: str = "outputs") -> None:
     for name, value in ((first, inputs), (second, outputs)):
         if type(value) is tuple or type(value) is list:
             continue
-        # An array could be taken apart like a list, which is never what was meant.
+        # An array could be unpacked like a list, which is never what was meant.
         if not isinstance(value, Sequence) or isinstance(value, str):
             raise LaunchError(
                 f"kernel {kernel.name!r}: {name} is a list of arguments, not {type(value).__name__}",
@@ -168,9 +195,13 @@ def _check_lists(kernel: Launchable, inputs: Any, outputs: Any, first: str = "in
 
 def _blocks(block_dim: Any, max_blocks: Any) -> Blocks:
     """Return what a launch says of its blocks."""
+    tiled = isinstance(block_dim, _Tiled)
+    block_dim = block_dim.block_dim if tiled else block_dim
     threads, most = None if block_dim is None else whole_number(block_dim), whole_number(max_blocks)
     if (threads is None and block_dim is not None) or most is None:
-        raise LaunchError(f"block_dim and max_blocks are integers, not {block_dim!r} and {max_blocks!r}")
+        raise LaunchError(
+            f"block_dim and max_blocks are integers, not {block_dim!r} and {max_blocks!r}", remedy="leave them out"
+        )
     if threads is not None and threads < 1:
-        raise LaunchError(f"block_dim is a number from 1 to 1024, not {block_dim}")
-    return Blocks(threads, most if most > 0 else None)
+        raise LaunchError(f"block_dim is a number from 1 to 1024, not {block_dim}", remedy="leave it out for 256")
+    return Blocks(threads, most if most > 0 else None, tiled)

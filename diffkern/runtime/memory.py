@@ -10,6 +10,7 @@ before it is given away. What is done with contents is a method: of the host's m
 from __future__ import annotations
 
 import ctypes
+import itertools
 import struct
 import weakref
 from abc import ABC, abstractmethod
@@ -28,12 +29,13 @@ if TYPE_CHECKING:
     from diffkern.runtime.native.replay import Steps
 
 __all__ = [
-    "HostMemory", "Memory", "Watcher", "allocate", "byte_range", "bytewise", "expose", "foreign_memory", "lend",
-    "memory_of", "overlaps", "overwrite", "watch",
+    "HostMemory", "Memory", "Watcher", "allocate", "births", "byte_range", "bytewise", "expose", "foreign_memory",
+    "lend", "memory_of", "overlaps", "overwrite", "watch",
 ]  # fmt: skip
 
 _ALIGNMENT = 64  # a cache line, and the widest vector register
 _BYTES_PER_CHUNK = 1 << 18
+_births = itertools.count()
 _SUMS = {FLOAT32: "dk_add_f32", FLOAT64: "dk_add_f64"}
 
 
@@ -58,6 +60,10 @@ class Memory(ABC):
         The views, by their ids, that others hold of it at present, and may write through.
     foreign
         Whether somebody else allocated it, so that another object may describe the same bytes.
+    pointed
+        The arrays to which elements point, by the bytes that stand for them; None if none ever did.
+    born
+        Greater than that of any block that was there before.
     """
 
     device: Device
@@ -69,17 +75,19 @@ class Memory(ABC):
     """Whether the version also counts what its owner, another library, writes."""
 
     __slots__ = (
-        "__weakref__", "_counter", "_shared", "_where", "address", "exposed", "foreign", "lent", "nbytes", "version",
-        "zero_version",
+        "__weakref__", "_counter", "_shared", "_where", "address", "born", "exposed", "foreign", "lent", "nbytes",
+        "pointed", "version", "zero_version",
     )  # fmt: skip
 
     def __init__(self, address: int, nbytes: int, zero: bool = False, foreign: bool = False) -> None:
         self.address = address
         self.nbytes = nbytes
+        self.born = next(_births)
         self.version = 0
         self.zero_version = 0 if zero else -1
         self.exposed = self.foreign = foreign
         self.lent: set[int] | None = None
+        self.pointed: dict[bytes, array] | None = None
         self._counter: ctypes.c_int64 | None = None
         # Where native code counts changes of this and of other memory at once; there is a counter as well then.
         self._shared: tuple[ctypes.c_int64, ...] = ()
@@ -166,6 +174,11 @@ class Memory(ABC):
         """Return the sum of two arrays, of structs as well, in the same way."""
 
 
+def births() -> int:
+    """Return a number that is greater than ``born`` of all blocks there are, and less than that of those to come."""
+    return next(_births)
+
+
 class HostMemory(Memory):
     """A block of the host's memory; :mod:`diffkern.runtime.device` says where that is."""
 
@@ -236,7 +249,7 @@ class Watcher(Protocol):
     """What relies on contents that others may change."""
 
     def before_exposure(self, memory: Memory) -> None:
-        """Look at contents for the last time that nobody else can have changed them."""
+        """Look at contents for the last time at which no other library can have changed them."""
         ...
 
 

@@ -9,41 +9,51 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from types import ModuleType
+from typing import Any
 
 from diffkern.options import checked, names
 from diffkern.runtime.config import config
 
-__all__ = ["get_module_options", "module_option", "set_module_options"]
+__all__ = ["get_module_options", "module_option", "options_of", "set_module_options", "set_options"]
 
-_options: dict[str, dict[str, bool]] = {}
+_options: dict[str, dict[str, Any]] = {}
 
 
-def set_module_options(options: Mapping[str, bool], module: ModuleType | None = None) -> None:
+def set_module_options(options: Mapping[str, Any], module: ModuleType | None = None) -> None:
     """Set options of all kernels of a module, those it has and those it will have.
 
     Parameters
     ----------
     options : mapping
-        ``enable_backward`` and ``enable_mathdx_gemm``, as :func:`kernel` has them. Kernels made with one of these
-        options keep their own.
+        ``enable_backward``, ``mode``, ``deterministic`` and ``enable_mathdx_gemm``, as :func:`kernel` has them. Kernels
+        made with one of these options keep their own.
     module : module, optional
         The module; the caller's by default.
 
     Raises
     ------
     ValueError
-        If there is no such option, or its value is not True or False.
+        If there is no such option, or its value is none that it has.
     """
+    set_options(_name(module), options)
+
+
+def set_options(module: str, options: Mapping[str, Any]) -> None:
+    """Set options of all kernels of a module that is given by name; None for an option that is not set."""
     for name, value in options.items():
         if name not in names("module"):
             raise ValueError(f"a module has no option {name!r}; it has {', '.join(names('module'))}")
-        checked(name, value)
-    _options.setdefault(_name(module), {}).update(options)
-    if "enable_mathdx_gemm" in options:
+        if value is not None:
+            checked(name, value)
+    known = _options.setdefault(module, {})
+    known.update(options)
+    for name in [name for name, value in known.items() if value is None]:
+        del known[name]
+    if options.keys() & {"deterministic", "enable_mathdx_gemm", "mode"}:
         config.forget_programs()
 
 
-def get_module_options(module: ModuleType | None = None) -> dict[str, bool]:
+def get_module_options(module: ModuleType | None = None) -> dict[str, Any]:
     """Return the options that were set for a module.
 
     Parameters
@@ -56,10 +66,15 @@ def get_module_options(module: ModuleType | None = None) -> dict[str, bool]:
     dict
         Options by name: those of :func:`set_module_options`, none that was not set.
     """
-    return dict(_options.get(_name(module), {}))
+    return options_of(_name(module))
 
 
-def module_option(module: str, name: str) -> bool | None:
+def options_of(module: str) -> dict[str, Any]:
+    """Return the options that were set for a module that is given by name."""
+    return dict(_options.get(module, {}))
+
+
+def module_option(module: str, name: str) -> Any:
     """Return an option of a module by the module's name; None where it was not set."""
     return _options.get(module, {}).get(name)
 

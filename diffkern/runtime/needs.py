@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from diffkern.runtime.history import LaunchStep
+    from diffkern.runtime.rollout_step import RolloutStep
+    from diffkern.runtime.second_order import AdjointStep
 
 __all__ = ["Need", "Needs"]
 
@@ -20,11 +22,11 @@ _WIDE = 8
 
 
 class Need:
-    """That a launch's adjoint may read what a parameter holds."""
+    """That the adjoint of a launch, or of a roll-out, may read what a parameter holds."""
 
     __slots__ = ("alive", "high", "index", "low", "step")
 
-    def __init__(self, step: LaunchStep, index: int, low: int, high: int) -> None:
+    def __init__(self, step: LaunchStep | AdjointStep | RolloutStep, index: int, low: int, high: int) -> None:
         self.step = step
         self.index = index
         self.low = low

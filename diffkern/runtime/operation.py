@@ -18,7 +18,7 @@ from diffkern.runtime.device import CPU, Device
 from diffkern.runtime.memory import Memory, bytewise
 from diffkern.runtime.native.replay import Steps
 from diffkern.runtime.state import current
-from diffkern.runtime.stream import Stream, settle
+from diffkern.runtime.stream import Stream, drain
 
 if TYPE_CHECKING:
     from diffkern.runtime.array import array
@@ -86,7 +86,7 @@ def perform(operation: Operation, stream: Stream | None = None) -> None:
     if stream is None:
         stream = current.stream
     if stream is None or stream.is_default:
-        settle()
+        drain()
         operation.touch()  # also where the run finds an error
         operation.execute()
     else:
@@ -103,7 +103,7 @@ def _perform_on(device: Device, operation: Operation, stream: Stream | None) -> 
         )
     operation.touch()
     chosen = device.stream if stream is None else stream
-    if chosen.is_default and not device.is_capturing:
+    if stream is None and chosen.is_default and not device.is_capturing:
         operation.execute()
         return
     operation.hold(chosen)

@@ -1,4 +1,4 @@
-"""A launch whose arguments are checked and packed, and the quick way for one that nobody keeps.
+"""A launch whose arguments are checked and packed, and the fast path for one that is not kept.
 
 In: a kernel, dimensions, arguments. Out: the kernel has run; or a :class:`LaunchError` before anything ran. The plain
 launch is written for little overhead; a launch that a tape keeps is a :class:`PackedLaunch` that can run again.
@@ -6,40 +6,52 @@ launch is written for little overhead; a launch that a tape keeps is a :class:`P
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, Protocol
 
 from diffkern.errors import KernelRuntimeError, LaunchError, Loc, MisuseError
 from diffkern.ir.structs import Leaf
+from diffkern.ir.types import parse_array_type
+from diffkern.lang.dialects import Dialect
+from diffkern.manifest import Log
 from diffkern.runtime.arguments import Parameter, bind, keys_on, leaves_of
-from diffkern.runtime.array import array
+from diffkern.runtime.array import array, new
+from diffkern.runtime.calls import new_log
 from diffkern.runtime.device import CPU, Device, get_device
 from diffkern.runtime.extents import several
-from diffkern.runtime.generation import Generation
+from diffkern.runtime.generation import Generation, Merged
 from diffkern.runtime.grid import Grid
 from diffkern.runtime.grid_checks import OneThreadError, named
 from diffkern.runtime.native.replay import Steps
-from diffkern.runtime.operation import Operation, perform
+from diffkern.runtime.operation import Copy, Operation, perform
+from diffkern.runtime.pointed import check_apart, held_in, pointed_by
 from diffkern.runtime.program import Executable
+from diffkern.runtime.resources import check_places
 from diffkern.runtime.schedule import USUAL, Blocks
 from diffkern.runtime.state import attention, current
-from diffkern.runtime.stream import Stream, settle
+from diffkern.runtime.stream import Stream, drain
 from diffkern.runtime.type_keys import key_on
 
 __all__ = [
+    "DIMS",
     "Accumulate",
     "Launchable",
     "PackedLaunch",
+    "check_fit",
     "check_kernel",
-    "check_shapes",
     "check_writable",
     "dispatch",
     "refusal",
     "run",
 ]
 
+DIMS = "give dim as one to four whole numbers; where threads work together in blocks, as whole blocks of them"
+"""What is said of dimensions that no launch has."""
+
 Accumulate = Literal["plain", "atomic"]
+_NOTHING: Mapping[int, int] = MappingProxyType({})
 _SAME = object()
 Leaves = tuple[str, Sequence[bytes], Sequence["array | None"]]
 """An argument: the key of its type, and of each leaf its bytes in the block and the array it is."""
@@ -50,6 +62,12 @@ class Launchable(Protocol):
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def func(self) -> Callable[..., Any]: ...
+
+    @property
+    def dialect(self) -> Dialect: ...
 
     @property
     def parameters(self) -> Sequence[Parameter]: ...
@@ -71,6 +89,18 @@ class Launchable(Protocol):
         """Return the forward program for argument types, built if need be; without `block_dim` for the usual one."""
         ...
 
+    def logged(
+        self,
+        keys: tuple[str, ...],
+        log: Literal["written", "counted"],
+        active: tuple[int, ...] | None,
+        block_dim: int | None = None,
+        of: Generation | None = None,
+        merged: Merged = (),
+    ) -> Executable:
+        """Return the forward program that writes a log, or the one that counts what it takes."""
+        ...
+
     def update_of_all_threads(self, program: Executable) -> Loc | None:
         """Return where all threads of a launch of a program change one element that they have read, if they do."""
         ...
@@ -82,8 +112,10 @@ class Launchable(Protocol):
         accumulate: Accumulate,
         block_dim: int | None = None,
         of: Generation | None = None,
+        merged: Merged = (),
     ) -> Executable:
-        """Return the adjoint program for argument types and active parameters, built if need be."""
+        """Return the adjoint program for argument types and active parameters, built if need be; `merged` are
+        parameters that are given the array of another one, each with that one."""
         ...
 
 
@@ -106,10 +138,15 @@ class PackedLaunch(Operation):
         For each leaf its bytes in the argument block.
     generation
         What the kernel meant at the time of the launch: its derivative is that of this program.
+    log
+        The arrays to which it writes what its adjoint needs; None if it writes none.
+    logged
+        What they are like.
     """
 
     __slots__ = (
-        "_leaves", "arrays", "blocks", "dim", "executable", "generation", "grid", "kernel", "keys", "parts",
+        "_leaves", "_merged", "arrays", "blocks", "dim", "executable", "generation", "grid", "kernel", "keys", "log",
+        "logged", "parts",
     )  # fmt: skip
 
     def __init__(
@@ -125,6 +162,9 @@ class PackedLaunch(Operation):
         self.generation = of or kernel.current()
         self.keys, self.parts, self.arrays = bind(kernel.name, kernel.parameters, args)
         self._leaves: tuple[Leaf, ...] = ()
+        self._merged: Mapping[int, int] | None = None
+        self.log: tuple[array, ...] | None = None
+        self.logged: Log | None = None
         self.blocks = blocks
         self.executable = self._program(self.keys)
         if place is not None or (current.device is not None and self.executable.device is CPU):
@@ -152,12 +192,44 @@ class PackedLaunch(Operation):
 
     def _program(self, keys: tuple[str, ...]) -> Executable:
         block_dim = self.blocks.block_dim
+        if self.logged is not None:
+            merged = tuple(self.merged.items())
+            return self.kernel.logged(keys, "written", self.logged.active, block_dim, self.generation, merged)
         found = self.generation.programs.get(keys) if block_dim is None else None
         return found or self.kernel.forward(keys, block_dim, self.generation)
 
     def adjoint(self, active: frozenset[int], accumulate: Accumulate = "plain") -> Executable:
         """Return the adjoint of the program that it runs."""
-        return self.kernel.adjoint(self.keys, active, accumulate, self.blocks.block_dim, self.generation)
+        merged = tuple(self.merged.items())
+        return self.kernel.adjoint(self.keys, active, accumulate, self.blocks.block_dim, self.generation, merged)
+
+    @property
+    def merged(self) -> Mapping[int, int]:
+        """Which parameters are given the very array of an earlier one, by that one, where the kernel writes."""
+        found = self._merged
+        if found is None:
+            found = self._merged = self._find_merged()
+        return found
+
+    def _find_merged(self) -> Mapping[int, int]:
+        executable, arrays = self.executable, self.arrays
+        if self.logged is not None:  # whose program takes them as one already
+            executable = self.kernel.forward(self.keys, self.blocks.block_dim, self.generation)
+        memories = {a._memory for k in executable.uses if (a := arrays[k]) is not None}
+        if len(memories) == len(executable.uses):
+            return _NOTHING
+        found: dict[int, int] = {}
+        for index in executable.writes:
+            held = arrays[index]
+            if held is None or index in found:
+                continue
+            memory = held._memory
+            others = [k for k in executable.uses if (a := arrays[k]) is not None and a._memory is memory]
+            if len(others) == 1:
+                continue
+            others = [k for k in others if (a := arrays[k]) is not None and a._same_place(held)]
+            found.update((k, others[0]) for k in others[1:])
+        return found
 
     def copy(self) -> PackedLaunch:
         """Return the same launch with arguments of its own."""
@@ -165,7 +237,65 @@ class PackedLaunch(Operation):
         for name in PackedLaunch.__slots__:
             setattr(made, name, getattr(self, name))
         made.parts, made.arrays = list(self.parts), list(self.arrays)
+        made._merged = None
         return made
+
+    def put(self, leaf: int, held: array) -> None:
+        """Let an array stand for a leaf, in the place of one of the same type."""
+        self.arrays[leaf], self.parts[leaf] = held, held._packed
+        self._merged = None
+
+    def with_log(self, log: Log) -> PackedLaunch:
+        """Return the launch that writes what its adjoint needs to a log, which is new.
+
+        Raises
+        ------
+        LaunchError
+            If it cannot have one.
+        """
+        made = self.copy()
+        made.logged = log
+        made.log = new_log(self, made, log)
+        made.executable = made._program(made.keys)
+        made._check()
+        return made
+
+    def without_log(self) -> PackedLaunch:
+        """Return the launch as it was before a tape took it."""
+        made = self.copy()
+        made.log = made.logged = None
+        made.executable = made._program(made.keys)
+        made._check()
+        return made
+
+    def count(self, log: Log, act: Callable[[Operation], object] = perform) -> array:
+        """Return for each thread how many slots of a log it takes; `act` does what is to be done for that."""
+        counting, copies, counts = self.counting(log)
+        for operation in (*copies, counting):
+            act(operation)
+        return counts
+
+    def counting(self, log: Log) -> tuple[PackedLaunch, list[Operation], array]:
+        """Return what counts how many slots of a log each thread takes.
+
+        A launch of the program that counts, copies of what it writes to, to be made before, and its counts.
+        """
+        made = self.copy()
+        merged = tuple(self.merged.items())
+        made.executable = self.kernel.logged(
+            self.keys, "counted", log.active, self.blocks.block_dim, self.generation, merged
+        )
+        threads = math.prod(self.dims[: made.executable.manifest.tid_arity])
+        counts = new((threads,), parse_array_type(made.executable.manifest.params[-1].type).dtype, True, self.device)
+        made.log, made.logged = (counts,), None
+        copies: list[Operation] = []
+        for index in made.executable.writes:
+            if (held := made.arrays[index]) is not None:
+                copied = new(held.shape, held._element, False, self.device)
+                copies.append(Copy(copied, held))
+                made.put(index, copied)
+        made._check()
+        return made, copies, counts
 
     def span(self, index: int) -> slice:
         """Return which leaves stand for an argument."""
@@ -186,14 +316,21 @@ class PackedLaunch(Operation):
         for index, (key, packed, held) in arguments.items():
             span, alias = made.span(index), made.keys[index].partition("@")[2]
             if len(packed) != span.stop - span.start:
-                raise self.kernel.parameters[index].error("another struct cannot take the place of this one")
+                raise self.kernel.parameters[index].error(
+                    "another struct cannot take the place of this one", "make another record for it"
+                )
             if alias and not any(a is not None for a in held):
                 key = key_on(key, alias)  # a launch without arrays stays where it is
             made.keys = (*made.keys[:index], key, *made.keys[index + 1 :])
             made.arrays[span], made.parts[span] = held, packed
             made._leaves = ()
-        if made.keys != self.keys:
+        if made.keys != self.keys or (self.logged is not None and made.merged != self.merged):
             made.executable = made._program(made.keys)
+        if dim is not _SAME and self.log is not None:
+            raise LaunchError(
+                f"kernel {self.kernel.name!r}: the dimensions of a launch that keeps what its calls returned are fixed",
+                remedy="record it anew",
+            )
         if dim is not _SAME:
             made.dim = several(dim)
         made._check()
@@ -202,9 +339,7 @@ class PackedLaunch(Operation):
     def _check(self) -> None:
         """Choose the grid, and raise unless the program takes it with these arguments."""
         self.grid = _grid(self.kernel, self.executable, self.dim, self.blocks)
-        check_shapes(self.kernel, self.executable, self.grid, self.parts)
-        check_writable(self.kernel, self.executable, self.arrays)
-        self.executable.check(lambda: self.arguments)
+        check_fit(self.kernel, self.executable, self.grid, self.parts, self.arrays)
 
     @property
     def label(self) -> str:
@@ -219,7 +354,8 @@ class PackedLaunch(Operation):
     @property
     def arguments(self) -> bytes:
         """The packed parameters, as they stand behind the header."""
-        return b"".join(self.parts)
+        parts = self.parts if self.log is None else (*self.parts, *(a._packed for a in self.log))
+        return b"".join(parts)
 
     def execute(self) -> None:
         """Run all threads."""
@@ -227,11 +363,15 @@ class PackedLaunch(Operation):
 
     def reads(self) -> list[array]:
         """Return the arrays that are read."""
-        return [held for index in self.executable.reads if (held := self.arrays[index]) is not None]
+        read = [held for index in self.executable.reads if (held := self.arrays[index]) is not None]
+        return [*read, *pointed_by(self.executable, self.arrays)] if self.executable.by_id else read
 
     def writes(self) -> list[array]:
         """Return the arrays that are written."""
-        return [held for index in self.executable.writes if (held := self.arrays[index]) is not None]
+        written = [held for index in self.executable.writes if (held := self.arrays[index]) is not None]
+        if self.executable.writes_elements:
+            written += held_in(self.executable, self.arrays, self.executable.writes)
+        return written if self.log is None else [*written, *self.log]
 
     def block(self) -> bytearray:
         """Return the argument block of a GPU's launch; empty on the CPU."""
@@ -250,16 +390,20 @@ class PackedLaunch(Operation):
 
     @property
     def dims(self) -> tuple[int, ...]:
-        """The dimensions as a tuple."""
+        """The extents of the launch."""
+        if self.blocks.tiled:
+            return self.executable.dims_of(self.dim, self.blocks)
         return self.dim if isinstance(self.dim, tuple) else (int(self.dim),)
 
 
 def dispatch(bound: PackedLaunch, record_tape: bool = True, stream: Stream | None = None) -> None:
     """Give a launch to whoever takes it: the tape, a sequence, a stream, or run it."""
     if stream is not None and not isinstance(stream, Stream):
-        raise MisuseError(f"stream must be a dk.Stream, not {stream!r}")
+        raise MisuseError(
+            f"stream must be a dk.Stream, not {stream!r}", remedy="make one with dk.Stream(), or leave it out"
+        )
     if record_tape and current.tape is not None:
-        settle()
+        drain()
         current.tape.record_launch(bound)
     else:
         perform(bound, stream)
@@ -277,13 +421,17 @@ def run(kernel: Launchable, dim: Any, args: Sequence[Any], record_tape: bool = T
     if grid is None:
         grid = _grid(kernel, executable, dim)
     arguments = b"".join(parts)
+    if executable.by_id:
+        check_places(kernel.name, executable, parts)
+        check_apart(kernel.name, executable, arrays)
     extents = executable.extents
     if extents is not None:
         last = extents.last
         if last[1] != arguments or last[0] is not grid:
             extents.check(kernel.name, grid, arguments)
     writes = executable.writes
-    if not writes and current.device is not None:  # without arrays it runs there
+    # Without arrays it runs there; what it writes through elements is looked for.
+    if (not writes and current.device is not None) or executable.writes_elements:
         dispatch(PackedLaunch(kernel, dim, args), record_tape)
         return
     for index in writes:
@@ -312,10 +460,13 @@ def check_kernel(obj: Any) -> None:
 
 def refusal(obj: Any) -> MisuseError | None:
     """Return the error for something else in a kernel's place, None for a kernel."""
-    if hasattr(obj, "programs"):
-        return None
+    try:
+        if hasattr(obj, "programs"):
+            return None
+    except Exception:  # of an attribute that is computed
+        obj = type(obj)
     name = getattr(obj, "__name__", None)
-    what = f"{name} ({type(obj).__name__})" if isinstance(name, str) else f"a {type(obj).__name__}"
+    what = f"{name} ({type(obj).__name__})" if isinstance(name, str) else f"a value of type {type(obj).__name__}"
     return MisuseError(f"{what} is no kernel, so it cannot be launched", remedy="decorate a function with @dk.kernel")
 
 
@@ -334,16 +485,31 @@ def check_writable(kernel: Launchable, executable: Executable, arrays: Sequence[
 def _grid(kernel: Launchable, executable: Executable, dim: Any, blocks: Blocks = USUAL) -> Grid:
     try:
         return executable.grid(dim, blocks)
-    except ValueError as error:
-        raise LaunchError(f"kernel {kernel.name!r}: {error}") from None
     except OneThreadError as error:
         error.loc = kernel.update_of_all_threads(executable)
         raise named(kernel.name, error) from None
     except LaunchError as error:
         raise named(kernel.name, error) from None
+    except ValueError as error:
+        raise LaunchError(f"kernel {kernel.name!r}: {error}", remedy=DIMS) from None
 
 
-def check_shapes(kernel: Launchable, executable: Executable, grid: Grid, parts: Sequence[bytes]) -> None:
-    """Raise if threads of the launch would leave an array where no condition guards the access."""
+def check_fit(
+    kernel: Launchable, executable: Executable, grid: Grid, parts: Sequence[bytes], arrays: Sequence[array | None]
+) -> None:
+    """Raise unless a program takes arguments of its types in a launch over a grid.
+
+    Raises
+    ------
+    LaunchError
+        If threads would leave an array where no condition guards the access, if the kernel writes to read-only memory
+        or to what an element points to, if it is given the id of an object that lies elsewhere, or if the code takes
+        more for granted of an array's address than is so.
+    """
+    if executable.by_id:
+        check_places(kernel.name, executable, parts)
+        check_apart(kernel.name, executable, arrays)
     if executable.extents is not None:
         executable.extents.check(kernel.name, grid, b"".join(parts))
+    check_writable(kernel, executable, arrays)
+    executable.check(lambda: b"".join(parts))

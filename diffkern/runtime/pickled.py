@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from diffkern.runtime.array_copy import check_copied
 from diffkern.runtime.operation import Assign, Copy, perform
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class Copied:
             ...
 
     def __reduce_ex__(self: array, protocol: Any) -> tuple[Any, ...]:  # type: ignore[misc]
+        check_copied(self)
         data = np.ascontiguousarray(self._host())
         return _restored, (type(self), data, self.dtype, self.shape, self.device.alias, self.requires_grad)
 

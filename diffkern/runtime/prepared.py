@@ -15,26 +15,29 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
+from types import NoneType
 from typing import Any
 
 import numpy as np
 
-from diffkern.errors import LaunchError
+from diffkern.callers import brief, place_of
+from diffkern.errors import LaunchError, MisuseError
 from diffkern.ir.structs import Struct
 from diffkern.ir.types import Element, scalar_of
-from diffkern.lang.dtypes import SCALARS
+from diffkern.lang.dtypes import SCALARS, element_of_value
 from diffkern.runtime.adjoint import AdjointLaunch, cotangent, spread, with_own
 from diffkern.runtime.array import array
 from diffkern.runtime.block import arguments_of
 from diffkern.runtime.device import CPU
 from diffkern.runtime.extents import whole_number
 from diffkern.runtime.fields import StructWriter, struct_writer
-from diffkern.runtime.form import Form
+from diffkern.runtime.form import Form, Packed
 from diffkern.runtime.native.replay import RELEASED, STALE, STREAM, Stamp, Steps
 from diffkern.runtime.native.setter import Setter, Slot
 from diffkern.runtime.operation import perform
-from diffkern.runtime.packed import Leaves, PackedLaunch, check_shapes, dispatch
+from diffkern.runtime.packed import Leaves, PackedLaunch, check_fit, dispatch
 from diffkern.runtime.program import Executable
+from diffkern.runtime.race_checks import Races
 from diffkern.runtime.state import current
 from diffkern.runtime.stream import Stream
 from diffkern.runtime.type_keys import type_of_key
@@ -70,6 +73,13 @@ class Prepared:
         record_tape: bool = True,
         fixed: bool = False,
     ) -> None:
+        if launch.executable.writes_elements or (adjoint is not None and adjoint.in_elements):
+            raise LaunchError(
+                f"kernel {launch.kernel.name!r} writes to arrays in elements of an array, or its adjoint does, and "
+                "which these are is looked for at each launch",
+                loc=place_of(launch.kernel.func),
+                remedy="launch it outside of records and sequences, or pass the array as a parameter of its own",
+            )
         self.setter = Setter(len(launch.keys), array)
         # What can be changed by writing to the block: leaves, and parameters that are structs.
         self._slots: list[Slot] = []
@@ -173,11 +183,22 @@ class Prepared:
     def _slot(self, index: int, leaf: int) -> Slot | None:
         launch = self._form.launch
         start, size = self._form.offsets.get(leaf, -1), len(launch.parts[leaf])
-        if start < 0:
+        if start < 0 or self._races_with(leaf) is not None:
             return None
         if launch.arrays[leaf] is None:
             return Slot(leaf, start, launch.kernel.parameters[index].value_key, size)
         return Slot(leaf, start, launch.keys[index], size, is_array=True, counter=self._counter_of(leaf))
+
+    def _races_with(self, leaf: int) -> Races | None:
+        """What an adjoint is checked for that depends on a value."""
+        races = None if self.adjoint is None else self.adjoint.executable.races
+        return races if races is not None and leaf in races.arguments else None
+
+    def check_races(self, leaf: int, packed: bytes) -> None:
+        """Raise if threads may race once a value has been changed."""
+        races, launch = self._races_with(leaf), self.launch
+        if races is not None:
+            races.check(launch.kernel.name, launch.dims, lambda k: packed if k == leaf else launch.parts[k])
 
     def _counter_of(self, leaf: int) -> int | None:
         """Return the place of an array's counter among those of the plan, None if the kernel does not write to it."""
@@ -201,53 +222,39 @@ class Prepared:
     def _living(self) -> list[Any]:
         return [user for ref in self._users if (user := ref()) is not None]
 
-    def _settle(self) -> None:
+    def _wait_idle(self) -> None:
         """Wait until no call is in progress that reads the block."""
         if self.plan.running:
-            self.plan.settle()
+            self.plan.wait_idle()
         if self._users:
             for user in self._living():
-                user.plan.settle()
+                user.plan.wait_idle()
 
     # -- running -----------------------------------------------------------------------------------------------------
 
+    @brief
     def run(self, stream: Stream | None = None) -> None:
         """Run once, by way of Python: to the tape, a sequence, a stream, or at once."""
         stream = self.stream if stream is None else stream
-        if self._goes_straight(stream):
-            self._run_on_device(stream)
+        if self._is_packed(stream):
+            perform(Packed(self._form, self.operation), stream)
             return
         self.check_alive()
         if self.adjoint is None:
             dispatch(self.launch.copy(), self.record_tape, stream)
             return
         if stream is not None and not isinstance(stream, Stream):
-            raise TypeError(f"stream must be a dk.Stream, not {stream!r}")
+            raise MisuseError(
+                f"stream must be a dk.Stream, not {stream!r}", remedy="make one with dk.Stream(), or leave it out"
+            )
         perform(self._adjoint_of(self.launch.copy(), self.adjoint.cotangents), stream)
 
-    def _goes_straight(self, stream: Any) -> bool:
-        """Whether nobody but a stream of its GPU takes it."""
+    def _is_packed(self, stream: Any) -> bool:
+        """Whether a GPU takes the argument block as it is: a tape, a sequence or a graph keeps a launch of its own."""
         device = self._form.device
         if device is CPU or not self._form.block or device.is_capturing:
             return False
-        if stream is not None and not (isinstance(stream, Stream) and stream.device is device):
-            return False
-        return current.tape is None and current.recorder is None
-
-    def _run_on_device(self, stream: Stream | None) -> None:
-        """Give the argument block to a stream of a GPU, the current one by default."""
-        operation, form = self.operation, self._form
-        device = form.device
-        chosen = device.stream if stream is None else stream
-        operation.touch()
-        operation.hold(chosen)
-        if form.steps is not None:
-            device.replay(self.plan, chosen)
-            return
-        grid = operation.grid
-        if grid.n:
-            program: Any = form.program
-            chosen.enqueue(lambda: program.enqueue(grid, form.block))
+        return isinstance(stream, (Stream, NoneType)) and current.tape is None and current.recorder is None
 
     def check_alive(self) -> None:
         """Raise if it was released."""
@@ -260,7 +267,7 @@ class Prepared:
             self._forget_slots()
             self.plan.flag(RELEASED)
             self.released = True
-            self.plan.settle()
+            self.plan.wait_idle()
             self.kept.clear()
             form = self._form
             form.launch = self.launch.copy()
@@ -275,18 +282,27 @@ class Prepared:
         if place is not None:
             return place
         names = ", ".join(p.name for p in self.launch.kernel.parameters)
-        raise LaunchError(f"kernel {self.launch.kernel.name!r} has no parameter {name!r}; it has {names}")
+        raise LaunchError(
+            f"kernel {self.launch.kernel.name!r} has no parameter {name!r}; it has {names}",
+            remedy="take one of these names",
+        )
 
     def check_index(self, index: int) -> int:
         """Return a position, checked."""
         count = len(self.launch.kernel.parameters)
         position = whole_number(index)
         if position is None:
-            raise TypeError(f"the index of a parameter is an integer, not {index!r}")
+            raise LaunchError(
+                f"the index of a parameter is an integer, not {index!r}", remedy="count the parameters from 0"
+            )
         if not 0 <= position < count:
-            raise LaunchError(f"kernel {self.launch.kernel.name!r} has parameters 0 to {count - 1}, not {position}")
+            raise LaunchError(
+                f"kernel {self.launch.kernel.name!r} has parameters 0 to {count - 1}, not {position}",
+                remedy="count the parameters from 0",
+            )
         return position
 
+    @brief
     def set_param(self, index: int, value: Any, adjoint: bool = False) -> None:
         """Change a parameter, or its gradient, in the place of the built-in of the setter."""
         if not adjoint:
@@ -295,6 +311,9 @@ class Prepared:
             if type(index) is int and self._write_quickly(index, value):
                 self.setter.note()
                 return
+        count = len(self.launch.kernel.parameters)
+        if self.adjoint is not None and type(index) is int and count <= index < 2 * count:
+            index, adjoint = index - count, True
         index = self.check_index(index)
         if adjoint:
             self.change({}, self.gradients({index: value}))
@@ -305,7 +324,7 @@ class Prepared:
         """Write a struct, or a number of NumPy's, to the block; return whether it was one that fits."""
         writer = self._writers.get(index)
         if writer is not None:
-            self._settle()
+            self._wait_idle()
             return writer.write(value, self._form.block, self._form.launch.arrays)
         slot = self._numbers.get(index)
         if slot is None or not isinstance(value, (np.floating, np.integer)):
@@ -314,7 +333,7 @@ class Prepared:
             packed = slot[1](value)
         except (struct.error, OverflowError):  # said in words on the longer way
             return False
-        self._settle()
+        self._wait_idle()
         self._form.block[slot[0] : slot[0] + len(packed)] = packed
         return True
 
@@ -347,12 +366,15 @@ class Prepared:
         if type(value) is array and (parameter.is_array or parameter.annotation is None):
             key, packed, held = value._key, value._packed, value
         else:
-            key, packed, made = parameter.convert(value)
-            if made is None:
-                self.set_value(index, key, packed, value)
+            key, parts, leaves = parameter.convert_leaves(value)
+            if len(parts) != 1:
+                self.change({index: (key, parts, leaves)}, {})
                 return
-            held = made
-        if key != launch.keys[index] or self.adjoint is not None or not held._writable or not self._form.block:
+            if leaves[0] is None:
+                self.set_value(index, key, parts[0], value)
+                return
+            packed, held = parts[0], leaves[0]
+        if key != launch.keys[index] or self.adjoint is not None or not self._form.block:
             self.change({index: (key, [packed], [held])}, {})
             return
         counter = self._counter_of(leaf)
@@ -365,7 +387,8 @@ class Prepared:
         if self.fixed:
             raise _fixed()
         parts = [*launch.parts[:leaf], packed, *launch.parts[leaf + 1 :]]
-        check_shapes(launch.kernel, launch.executable, launch.grid, parts)
+        arrays = [*launch.arrays[:leaf], held, *launch.arrays[leaf + 1 :]]
+        check_fit(launch.kernel, launch.executable, launch.grid, parts, arrays)
         form = self._form
         block, offset = form.block, form.offsets[leaf]
         behind = offset + len(packed)
@@ -375,13 +398,12 @@ class Prepared:
                 self.change({index: (key, [packed], [held])}, {})
                 return
         counters, address = self.plan.counters, ctypes.addressof(held._memory.counter)
-        self._settle()
+        self._wait_idle()
         self._renew()
         # An interrupt comes between two calls; from here on there is none.
         if counter is not None and other:
             counters[counter] = address
-        launch.arrays[leaf] = held
-        launch.parts[leaf] = packed
+        launch.put(leaf, held)
         block[offset:behind] = packed
         self._renew()
 
@@ -421,7 +443,9 @@ class Prepared:
         places: list[Any] = [leaf]
         members = self.family or (self,)
         for member in members:
-            member._settle()
+            member.check_races(leaf, packed)
+        for member in members:
+            member._wait_idle()
             member._renew()
             offset = member._form.offsets.get(leaf)
             if offset is not None:
@@ -484,7 +508,7 @@ class Prepared:
     def _take(self, launch: PackedLaunch, adjoint: AdjointLaunch | None, given: list[array | None]) -> None:
         # The built-in stays the one it is, so what it points to has to be changed in place: a new plan for a new call.
         form = Form(launch, adjoint, given, 0 if self.stream is None else STREAM)
-        self._settle()
+        self._wait_idle()
         self._forget_slots()
         self._tell_users()
         self._renew()
@@ -516,11 +540,15 @@ def _fixed() -> LaunchError:
 def from_ctype(value: Any, element: Element) -> Any:
     """Return a value of ctypes as NumPy's: a number, or an array of numbers for a vector or matrix.
 
+    Numbers of Python and values such as ``dk.vec3(…)`` are what they are.
+
     Raises
     ------
     TypeError
         If it is something else, or its numbers are not of the type of `element`.
     """
+    if element_of_value(value) is not None:
+        return value
     try:
         numbers = np.array(value) if hasattr(value, "_length_") else np.dtype(type(value)).type(value.value)
     except (AttributeError, TypeError):

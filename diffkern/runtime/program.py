@@ -7,21 +7,24 @@ threads of a launch on an argument block. It holds no arguments, so any number o
 from __future__ import annotations
 
 import ctypes
+import math
+from array import array as words
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from diffkern.ir.types import parse_array_type
+from diffkern.ir.types import parse_array_type, scalar_of
 from diffkern.manifest import Manifest
-from diffkern.runtime.block import Layout, header, with_partials
+from diffkern.runtime.block import Layout, Reader, header, with_partials
 from diffkern.runtime.derivative import DerivativePlan
 from diffkern.runtime.device import CPU, Device
 from diffkern.runtime.grid import Grid
 from diffkern.runtime.grid_checks import Extents, check_alone, check_axes
 from diffkern.runtime.native import pool
-from diffkern.runtime.native.replay import Step, Steps
-from diffkern.runtime.schedule import USUAL, Blocks, Cut, cut, cut_blocks, normalize_dim
+from diffkern.runtime.native.replay import Step, Steps, copied
+from diffkern.runtime.race_checks import Races
+from diffkern.runtime.schedule import USUAL, Blocks, Cut, cut, cut_blocks, cut_groups, normalize_dim
 
 if TYPE_CHECKING:
     from diffkern.runtime.native.loader import Code
@@ -58,12 +61,18 @@ class Executable:
         whoever calls an address in it without this program has to keep it.
     sites : int
         Number of uniform addresses that are accumulated to.
+    updates : bool
+        Whether it can be told that its run is alone, where it makes plain updates of atomic ones.
     blockwise : bool
         Whether threads of a block work together, so that a launch is whole blocks.
     writes, reads : tuple of int
         Parameters whose elements are stored or updated, and read.
     uses : tuple of int
         Those of both kinds.
+    by_id : bool
+        Whether it looks at objects of the host by their ids.
+    writes_elements : bool
+        Whether it writes to arrays in elements of arrays.
     is_in_place : bool
         Whether one of them is both read and written.
     layout : Layout
@@ -78,14 +87,17 @@ class Executable:
         The grids of launches that say nothing of their blocks, by their dimensions: an integer, or a tuple of them.
     extents : Extents or None
         What the shapes of a launch are held against, None where nothing is.
+    races : Races or None
+        Of an adjoint: what the numbers of a launch are held against, None where nothing is.
     sweeps : dict
         Of an adjoint: what was decided for launches of one shape.
     """
 
     __slots__ = (
-        "__weakref__", "_derivative", "address", "block_dim", "blockwise", "code", "contiguous_cotangents", "cost",
-        "device", "extents", "finish", "grids", "is_in_place", "layout", "manifest", "reads", "sites", "sweeps",
-        "uses", "writes",
+        "__weakref__", "_added", "_block_offset", "_derivative", "_grouped", "_sizes", "address", "block_dim",
+        "blockwise", "by_id", "code", "contiguous_cotangents", "cost", "device", "extents", "finish", "grids",
+        "is_in_place", "layout", "manifest", "races", "reads", "sites", "sweeps", "updates", "uses", "writes",
+        "writes_elements",
     )  # fmt: skip
 
     def __init__(self, address: int, finish: int, manifest: Manifest, code: Code | None = None) -> None:
@@ -97,9 +109,16 @@ class Executable:
         self.sites = manifest.sites
         self.cost = manifest.cost
         self.blockwise = manifest.blockwise
+        self.updates = manifest.updates
+        self._added: words[int] | None = None
+        self._sizes: tuple[Reader, list[tuple[int, int]]] | None = None
+        self._grouped: dict[tuple[Grid, int], Grid | None] = {}
+        self._block_offset = _BYTES_OFFSET + self.updates
+        self.by_id = manifest.by_id
         self.block_dim = manifest.block_dim
         self.reads = manifest.reads
         self.writes = manifest.writes
+        self.writes_elements = not set(manifest.pointing).isdisjoint(self.writes)
         self.uses = tuple(sorted({*self.reads, *self.writes}))
         self.is_in_place = not set(self.reads).isdisjoint(self.writes)
         self.grids: dict[Any, Grid] = {}
@@ -107,9 +126,22 @@ class Executable:
         self.contiguous_cotangents = frozenset(
             p.of for p in manifest.params if p.role == "cotangent" and parse_array_type(p.type).layout == "C"
         )
+        if manifest.added:
+            self._note_added(manifest)
         self._derivative: DerivativePlan | None = None
         self.sweeps: dict[Any, Sweep] = {}
         self.extents = Extents(manifest, self.layout) if manifest.accesses else None
+        self.races = Races(manifest) if manifest.races else None
+
+    def _note_added(self, manifest: Manifest) -> None:
+        """Note what chunks may have copies of."""
+        types = [parse_array_type(manifest.params[k].type) for k in manifest.added]
+        sizes = [(t.ndim, t.dtype.itemsize // scalar_of(t.dtype).itemsize) for t in types]
+        self._sizes = self.layout.shapes(zip(manifest.added, (axes for axes, _ in sizes), strict=True)), sizes
+        self._added = copied(
+            (self.layout.fields[k].offset, t.ndim, scalar_of(t.dtype), components)
+            for k, t, (_, components) in zip(manifest.added, types, sizes, strict=True)
+        )
 
     @property
     def derivative(self) -> DerivativePlan:
@@ -135,7 +167,7 @@ class Executable:
         if self.blockwise:
             return self.grid_of(self._cut_of(dim, blocks))
         # Only what was checked is a key, and equal keys are not always equally good: 2.0 == 2.
-        key = dim if type(dim) is int else normalize_dim(dim)
+        key = dim = dim if type(dim) is int and not blocks.tiled else self.dims_of(dim, blocks)
         found = self.grids.get(key)
         if found is None:
             found = self.grid_of(self._cut_of(dim))
@@ -145,10 +177,28 @@ class Executable:
         return found
 
     def _cut_of(self, dim: Any, blocks: Blocks = USUAL) -> Cut:
-        dims = normalize_dim(dim)
+        dims = self.dims_of(dim, blocks)
         check_axes(self.manifest.tid_arity, dims)
         check_alone(self.manifest, dims)
         return self.cut(dims, blocks)
+
+    def dims_of(self, dim: Any, blocks: Blocks = USUAL) -> tuple[int, ...]:
+        """Return the extents of a launch; the last is the threads of a block where it counts blocks and these are asked
+        for.
+
+        Raises
+        ------
+        ValueError
+            If `dim` is not a launch dimension.
+        """
+        dims = normalize_dim(dim)
+        if blocks.tiled and self.manifest.tid_arity == len(dims) + 1:
+            return (*dims, self.threads_of(blocks))
+        return dims
+
+    def threads_of(self, blocks: Blocks) -> int:
+        """Return the threads of a block, as its kernel sees them: one where a block works on tiles as a thread."""
+        return blocks.block_dim or self.block_dim if self.blockwise else 1
 
     def cut(self, dims: tuple[int, ...], blocks: Blocks = USUAL) -> Cut:
         """Return the chunks of a launch, whole blocks where threads work together.
@@ -190,21 +240,54 @@ class Executable:
         n = grid.n
         if n == 0:
             return
+        if self._added is not None and (in_groups := self._groups(grid, arguments)) is not None:
+            for step in self._steps(in_groups, arguments, 1, self._added):
+                step.run()
+            return
         if self.sites:
             self.run_blocks(grid, [arguments], colours=1)
             return
         block = grid.header + arguments
-        pool.entry(self.address, id(block) + _BYTES_OFFSET, 0, n, grid.size, 0, 1)
+        pool.entry(self.address, id(block) + self._block_offset, 0, n, grid.size, 0, 1)
 
     def steps(self, grid: Grid, arguments: bytes, colours: int = 1) -> Steps | None:
         """Return a run in native code, on one argument block, or None if it has to be watched."""
+        in_groups = None if self._added is None else self._groups(grid, arguments)
+        return self._steps(in_groups or grid, arguments, colours, None if in_groups is None else self._added)
+
+    def copied_steps(self, grid: Grid, arguments: bytes, colours: int, copied: words[int]) -> Steps | None:
+        """Return a run in native code in which each chunk has copies of some arrays, as far as :meth:`steps` does.
+
+        They are what :func:`diffkern.runtime.native.replay.copied` says.
+        """
+        return self._steps(grid, arguments, colours, copied)
+
+    def _steps(self, grid: Grid, arguments: bytes, colours: int, copied: words[int] | None) -> list[Step]:
         n, chunk, chunks = grid.n, grid.size, grid.count
         if n == 0:
             return []
         block = bytearray(grid.header + arguments)
-        if not self.sites:
-            return [Step(self.address, block, n, chunk, colours, code=self.code)]
-        return [Step(self.address, block, n, chunk, colours, chunks * self.sites, self.finish, chunks, self.code)]
+        sums = (chunks * self.sites, self.finish, chunks) if self.sites else (0, 0, 0)
+        return [Step(self.address, block, n, chunk, colours, *sums, self.code, self.updates, copied)]
+
+    def _groups(self, grid: Grid, arguments: bytes) -> Grid | None:
+        """Return the grid with a chunk for each group of threads that has copies of what the program adds to.
+
+        None where they do not pay: the program then adds atomically, or one thread runs it.
+        """
+        if grid.count == 1 or self._sizes is None or pool.num_threads() == 1 or not pool.functions():
+            return None
+        extents, total, at = self._sizes[0](arguments), 0, 0
+        for axes, components in self._sizes[1]:
+            total += math.prod(extents[at : at + axes]) * components
+            at += axes
+        key = grid, total
+        if key not in self._grouped:
+            if len(self._grouped) >= _CACHED_DIMS:
+                self._grouped.clear()
+            found = cut_groups(grid.dims, self.cost, total)
+            self._grouped[key] = None if found is None else self.grid_of(found)
+        return self._grouped[key]
 
     def block(self, grid: Grid, arguments: bytes) -> bytearray:
         """Return the argument block of a launch that repeats without native steps: here there is none."""
@@ -220,7 +303,7 @@ class Executable:
         address = id(blocks) + _BYTES_OFFSET
         stride = len(head) + len(arguments[0]) if len(arguments) > 1 else 0
         for colour in range(colours):
-            pool.run(self.address, address, stride, grid.n, grid.size, colour, colours)
+            pool.run(self.address, address + self.updates, stride, grid.n, grid.size, colour, colours)
         if partials is not None:
             # One chunk of its own: finish(block, 0, chunks).
             pool.run(self.finish, address, 0, grid.count, grid.count)

@@ -3,8 +3,8 @@
 In: work, given to a queue. Out: it runs in order, in a thread of the queue's own. Ctrl-C may end any Python function of
 the giving thread between two calls, so nothing here counts: ``Queue.work`` is the truth, every change of it is one call
 of C, and what an interrupted call left undone (a thread to start, a queue to take out of those with work) the next wait
-does. For the same reason nobody waits for a condition variable, whose lock Python takes and gives back: the waits here
-are for plain locks.
+does. For the same reason no thread waits for a condition variable, whose lock Python takes and gives back: the waits
+here are for plain locks.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
+from diffkern.callers import let_pass
 from diffkern.interrupts import LOOK_SECONDS, wait
 from diffkern.runtime.state import attention
 
 if TYPE_CHECKING:
     from diffkern.runtime.stream import Event
 
-__all__ = ["Awaited", "Failure", "Mark", "Queue", "forget_work_after_fork", "on_its_way", "settle", "settle_queues"]
+__all__ = ["Awaited", "Failure", "Mark", "Queue", "drain", "drain_queues", "forget_work_after_fork", "on_its_way"]
 
 _UNFINISHED = (
     "the process was forked while a stream had work before this event; that work is done in the parent alone: call "
@@ -38,7 +39,7 @@ class Failure:
     Attributes
     ----------
     told : bool
-        Whether somebody has got it.
+        Whether it has been raised.
     left_out : int
         How many pieces of work were left out because of it.
     """
@@ -51,14 +52,14 @@ class Failure:
         self.left_out = 0
 
     def tell(self) -> None:
-        """Raise the error, unless somebody has got it."""
+        """Raise the error, unless it has been raised."""
         if self.told:
             return
         self.told = True
         if self.left_out and hasattr(self._error, "add_note"):  # from Python 3.11 on
             what = "one piece" if self.left_out == 1 else f"{self.left_out} pieces"
             self._error.add_note(f"this ended work on a stream; {what} of work behind it did not run")
-        raise self._error
+        raise let_pass(self._error)
 
 
 class Mark:
@@ -91,17 +92,17 @@ class Mark:
         self._done.release()
 
     def forget(self, failure: Failure) -> None:
-        """Let it have happened, in the child of a fork, where nobody else holds its lock any more."""
+        """Let it have happened, in the child of a fork, where no other thread holds its lock."""
         if not self.happened:
             self.time, self.failure = time.perf_counter(), failure
         self.happened, self._done = True, threading.Lock()
 
     def is_set(self) -> bool:
-        """Whether it has happened and nobody has to be told of an error."""
+        """Whether it has happened and no error is left to be raised."""
         return self.happened and (self.failure is None or self.failure.told)
 
     def block(self) -> Failure | None:
-        """Wait for it, and return what ended the work before it if nobody has been told."""
+        """Wait for it, and return what ended the work before it unless it was raised."""
         while not self.happened:
             if self._done.acquire(timeout=LOOK_SECONDS):
                 self._done.release()
@@ -124,7 +125,7 @@ class Awaited:
 
 
 class _Resumption:
-    """The place in a queue behind which work runs again: somebody was told of the error before that work came."""
+    """The place in a queue behind which work runs again: the error was reported before that work came."""
 
     __slots__ = ()
 
@@ -137,8 +138,8 @@ class Queue:
     work : deque
         What has not run to its end yet: functions, marks, and the locks of those who wait.
     failure : Failure or None
-        What ended the work. The rest would compute from wrong contents, so it is left out; what comes after somebody
-        was told runs again.
+        What ended the work. The rest would compute from wrong contents, so it is left out; what comes after it
+        was reported runs again.
     """
 
     def __init__(self) -> None:
@@ -165,7 +166,7 @@ class Queue:
         if self.work:
             waiter = _Waiter()
             self.put(waiter)
-            wait(waiter.lock)  # if this is interrupted, the queue gives the lock back to nobody
+            wait(waiter.lock)  # if this is interrupted, the queue releases a lock that is not awaited
         failure = self.failure
         try:
             if failure is not None:
@@ -234,7 +235,7 @@ class Queue:
 
 
 class _Waiter:
-    """Somebody who waits for the work before it."""
+    """A thread that waits for the work before it."""
 
     __slots__ = ("lock",)
 
@@ -277,8 +278,8 @@ class _Thread(threading.local):
 _thread = _Thread()
 
 
-def settle() -> None:
-    """Wait until the work of all streams has run, and raise an error of one of them that nobody was told of."""
+def drain() -> None:
+    """Wait until the work of all streams has run, and raise an error of one of them that was not raised yet."""
     while _busy and not _thread.serves:
         with _lock:
             queues = list(_busy)
@@ -286,7 +287,7 @@ def settle() -> None:
             queue.wait()
 
 
-def settle_queues() -> None:
+def drain_queues() -> None:
     """Wait until the work of all streams of the CPU has run; copies to and from GPUs may be on their way."""
     while _busy and not _thread.serves:
         queues = [busy for busy in _busy.copy() if isinstance(busy, Queue)]

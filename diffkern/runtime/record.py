@@ -10,13 +10,18 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
+from diffkern.callers import brief
 from diffkern.errors import LaunchError, MisuseError
-from diffkern.ir.types import value_type
+from diffkern.ir.types import Mat, Scalar, Vec, value_type
 from diffkern.runtime.adjoint import AdjointLaunch, cotangent, match_cotangents, spread, with_own
+from diffkern.runtime.arguments import wrong_count
 from diffkern.runtime.array import array
-from diffkern.runtime.device import Device
+from diffkern.runtime.byhand import ByHand, is_open
+from diffkern.runtime.device import Device, get_device
+from diffkern.runtime.exposed import ArrayC
+from diffkern.runtime.extents import several
 from diffkern.runtime.operation import perform
-from diffkern.runtime.packed import Launchable, PackedLaunch
+from diffkern.runtime.packed import Launchable, PackedLaunch, check_kernel
 from diffkern.runtime.prepared import Prepared, from_ctype
 from diffkern.runtime.schedule import USUAL, Blocks
 from diffkern.runtime.stream import Stream
@@ -36,26 +41,85 @@ class Launch(Uncopied):
     ``record.set_param_at_index(index, value, adjoint=False)`` sets a parameter by its position to whatever may be
     passed in a launch; with ``adjoint=True`` its gradient, of the record of an adjoint, None for the argument's own.
     What does not fit is a :class:`LaunchError`, and the record is as before then.
+
+    ``dk.Launch(kernel, device)`` is a launch put together by hand: ``set_dim``, then the parameters, in any order.
+    Numbers, vectors and structs begin as zeros, and what does not fit together is said when it is launched.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        What is launched.
+    device : str or Device, optional
+        Where to run; where the arrays are by default.
+    hooks, params_addr, bounds, fwd_args, adj_args : optional
+        Accepted where they are None.
+    params : sequence, optional
+        Arguments to begin with.
+    max_blocks, block_dim : int, optional
+        As in :func:`launch`.
+    adjoint : bool, optional
+        Whether the adjoint runs.
     """
 
-    __slots__ = ("__weakref__", "_prepared", "launch", "set_param_at_index")
+    __slots__ = ("__weakref__", "_by_hand", "_record", "launch", "set_param_at_index")
 
     launch: Callable[..., None]
     set_param_at_index: Callable[..., None]
+    _by_hand: ByHand | None
+    _record: Prepared | None
 
-    def __init__(self, prepared: Prepared) -> None:
-        if not isinstance(prepared, Prepared):
-            raise MisuseError("dk.Launch is made by a launch", remedy="call dk.launch(…, record_cmd=True)")
-        self._prepared = prepared
-        self.launch = prepared.plan.call(prepared.run)
-        self.set_param_at_index = prepared.setter.call(prepared.set_param)
+    @brief
+    def __init__(
+        self,
+        kernel: Any,
+        device: Any = None,
+        hooks: None = None,
+        params: Sequence[Any] | None = None,
+        params_addr: None = None,
+        bounds: None = None,
+        max_blocks: int = 0,
+        block_dim: int | None = None,
+        adjoint: bool = False,
+        fwd_args: None = None,
+        adj_args: None = None,
+    ) -> None:
+        self._record = self._by_hand = None
+        if isinstance(kernel, Prepared):
+            self._record = kernel
+            self.launch = kernel.plan.call(kernel.run)
+            self.set_param_at_index = kernel.setter.call(kernel.set_param)
+            return
+        check_kernel(kernel)
+        if any(part is not None for part in (hooks, params_addr, bounds, fwd_args, adj_args)):
+            raise MisuseError("a launch is put together of values", remedy="set them by set_params and set_dim")
+        blocks = Blocks(block_dim, max_blocks or None) if block_dim or max_blocks else USUAL
+        place = None if device is None else get_device(device)
+        self._take(ByHand(kernel, place, blocks, adjoint, params))
+
+    @classmethod
+    def _of(cls, by_hand: ByHand) -> Launch:
+        made = object.__new__(cls)
+        made._record = None
+        made._take(by_hand)
+        return made
+
+    def _take(self, by_hand: ByHand) -> None:
+        self._by_hand = by_hand
+        self.launch, self.set_param_at_index = by_hand.run, by_hand.set
+
+    @property
+    def _prepared(self) -> Prepared:
+        if self._record is None:
+            assert self._by_hand is not None
+            return Prepared(self._by_hand.packed())
+        return self._record
 
     # -- description -------------------------------------------------------------------------------------------------
 
     @property
     def kernel(self) -> Launchable:
         """The kernel."""
-        return self._prepared.launch.kernel
+        return self._prepared.launch.kernel if self._by_hand is None else self._by_hand.kernel
 
     @property
     def device(self) -> Device:
@@ -65,12 +129,21 @@ class Launch(Uncopied):
     @property
     def dim(self) -> tuple[int, ...]:
         """The dimensions."""
+        if self._by_hand is not None:
+            return self._by_hand.dim if isinstance(self._by_hand.dim, tuple) else (self._by_hand.dim,)
         return self._prepared.launch.dims
 
     @property
     def is_adjoint(self) -> bool:
         """Whether it runs the adjoint."""
-        return self._prepared.adjoint is not None
+        return self._prepared.adjoint is not None if self._by_hand is None else self._by_hand.adjoint
+
+    @property
+    def params(self) -> tuple[Any, ...]:
+        """The arguments of a launch put together by hand."""
+        if self._by_hand is None:
+            raise MisuseError("the arguments of a record are packed", remedy="ask for record.arrays")
+        return tuple(self._by_hand.values)
 
     @property
     def stream(self) -> Stream | None:
@@ -88,6 +161,8 @@ class Launch(Uncopied):
         return held
 
     def __repr__(self) -> str:
+        if self._by_hand is not None:
+            return f"<dk.Launch of {self.kernel.name}, put together by hand>"
         if self._prepared.released:
             return "<dk.Launch released>"
         what = "adjoint of " if self.is_adjoint else ""
@@ -95,17 +170,38 @@ class Launch(Uncopied):
 
     # -- parameters --------------------------------------------------------------------------------------------------
 
+    @brief
     def set_param_by_name(self, name: str, value: Any, adjoint: bool = False) -> None:
         """Set a parameter by its name, as ``set_param_at_index`` does by its position."""
-        index = self._prepared.index_of(name)
+        index = self._index_of(name)
         if adjoint:
             self.set_param_at_index(index, value, adjoint)
         else:
             self.set_param_at_index(index, value)
 
+    @brief
     def set_param_at_index_from_ctype(self, index: int, value: Any, adjoint: bool = False) -> None:
         """Set a parameter by value to a number, or an array of numbers, of :mod:`ctypes`, of the very type it has."""
-        self._prepared.set(index, self._from_ctype(index, value, adjoint))
+        if isinstance(value, ArrayC):
+            self.set_param_at_index(index, value.array, adjoint)
+        elif self._by_hand is not None:
+            annotation = self.kernel.parameters[index].annotation
+            if isinstance(annotation, (Scalar, Vec, Mat)):
+                value = from_ctype(value, value_type(annotation))
+            self.set_param_at_index(index, value, adjoint)
+        else:
+            self._prepared.set(index, self._from_ctype(index, value, adjoint))
+
+    def _index_of(self, name: str) -> int:
+        if self._by_hand is None:
+            return self._prepared.index_of(name)
+        names = [p.name for p in self.kernel.parameters]
+        if name not in names:
+            raise LaunchError(
+                f"kernel {self.kernel.name!r} has no parameter {name!r}; it has {', '.join(names)}",
+                remedy="take one of these names",
+            )
+        return names.index(name)
 
     def _from_ctype(self, index: int, value: Any, adjoint: bool = False) -> Any:
         index = self._prepared.check_index(index)
@@ -117,55 +213,74 @@ class Launch(Uncopied):
         if leaf.path:
             raise parameter.error("a struct is not set from ctypes", "pass the struct")
         if launch.arrays[launch.span(index).start] is not None:
-            raise parameter.error("an array is not set from ctypes: nobody would keep it alive", "pass the array")
+            raise parameter.error("an array is not set from ctypes: nothing would keep it alive", "pass the array")
         try:
             return from_ctype(value, value_type(leaf.type))
         except TypeError as error:
             raise parameter.error(str(error), "pass a value of the parameter's own type") from None
 
+    @brief
     def set_param_by_name_from_ctype(self, name: str, value: Any, adjoint: bool = False) -> None:
         """Set a parameter by its name; see :meth:`set_param_at_index_from_ctype`."""
-        self.set_param_at_index_from_ctype(self._prepared.index_of(name), value, adjoint)
+        self.set_param_at_index_from_ctype(self._index_of(name), value, adjoint)
 
+    @brief
     def set_params(self, values: Sequence[Any] | None = None, adj_values: Sequence[Any] | None = None) -> None:
         """Set all parameters, all gradients, or both at once: then their shapes may change together.
 
         Parameters
         ----------
         values : sequence, optional
-            One for each parameter.
+            One for each parameter; of an adjoint's record also the gradients behind them.
         adj_values : sequence, optional
             Of an adjoint's record, one gradient for each parameter, None for the argument's own.
         """
-        prepared = self._prepared
-        prepared.check_alive()
         parameters = self.kernel.parameters
         for given in (values, adj_values):
-            if given is not None and len(given) != len(parameters):
-                names = ", ".join(p.name for p in parameters)
+            if given is not None and not isinstance(given, Sequence):
                 raise LaunchError(
-                    f"kernel {self.kernel.name!r} has {len(parameters)} parameters ({names}), not {len(given)}"
+                    f"kernel {self.kernel.name!r}: the values are in a list, not {given!r}",
+                    remedy="write [x, y], with a value for each parameter in order",
                 )
+        if values is not None and adj_values is None and self.is_adjoint and len(values) == 2 * len(parameters):
+            values, adj_values = values[: len(parameters)], values[len(parameters) :]
+        for given in (values, adj_values):
+            if given is not None and len(given) != len(parameters):
+                raise wrong_count(self.kernel.name, parameters, len(given))
+        if self._by_hand is not None:
+            for index, value in enumerate(values or ()):
+                self._by_hand.set(index, value)
+            for index, value in enumerate(adj_values or ()):
+                self._by_hand.set(index, value, adjoint=True)
+            return
+        prepared = self._prepared
+        prepared.check_alive()
         forward = (
             {} if values is None else {p.index: p.convert_leaves(v) for p, v in zip(parameters, values, strict=True)}
         )
         gradients = {} if adj_values is None else prepared.gradients(dict(enumerate(adj_values)), False)
         prepared.change(forward, gradients)
 
+    @brief
     def set_params_from_ctypes(self, values: Sequence[Any]) -> None:
         """Set all parameters, none of which may be an array, to values of :mod:`ctypes`."""
         if len(values) != len(self.kernel.parameters):
-            raise LaunchError(f"kernel {self.kernel.name!r} has {len(self.kernel.parameters)} parameters")
+            raise wrong_count(self.kernel.name, self.kernel.parameters, len(values))
         numbers = [self._from_ctype(index, value) for index, value in enumerate(values)]
         for index, number in enumerate(numbers):
             self._prepared.set(index, number)
 
+    @brief
     def set_dim(self, dim: int | Sequence[int]) -> None:
         """Set the dimensions."""
-        self._prepared.set_dim(dim)
+        if self._by_hand is None:
+            self._prepared.set_dim(dim)
+        else:
+            self._by_hand.dim = several(dim)
 
     # -- the rest ----------------------------------------------------------------------------------------------------
 
+    @brief
     def adjoint(self, adj_values: Mapping[str, Any] | None = None) -> Launch:
         """Return the record of the adjoint of a forward record.
 
@@ -177,7 +292,10 @@ class Launch(Uncopied):
         prepared = self._prepared
         prepared.check_alive()
         if prepared.adjoint is not None:
-            raise LaunchError("this record runs an adjoint already; there is no adjoint of it")
+            raise LaunchError(
+                "this record runs an adjoint already; there is no adjoint of it",
+                remedy="take the adjoint of the record of the forward launch",
+            )
         packed = prepared.launch.copy()
         by_argument: list[Any] = [None] * len(packed.keys)
         for name, value in (adj_values or {}).items():
@@ -187,6 +305,7 @@ class Launch(Uncopied):
         adjoint = AdjointLaunch(packed, with_own(packed, given))
         return Launch(Prepared(packed, adjoint, given, prepared.stream))
 
+    @brief
     def release(self) -> None:
         """Let go of the arrays, when launches in progress have ended. The record cannot be used any more."""
         self._prepared.release()
@@ -216,7 +335,13 @@ def launch_or_record(
 ) -> Launch | None:
     """Do the less common kinds of a launch: adjoints and records."""
     if stream is not None and not isinstance(stream, Stream):
-        raise MisuseError(f"stream must be a dk.Stream, not {stream!r}")
+        raise MisuseError(
+            f"stream must be a dk.Stream, not {stream!r}", remedy="make one with dk.Stream(), or leave it out"
+        )
+    if record_cmd and not adjoint and is_open(kernel, (*inputs, *outputs), blocks.block_dim):
+        made = ByHand(kernel, place, blocks, False, (*inputs, *outputs), stream)
+        made.dim = several(dim)
+        return Launch._of(made)
     packed = PackedLaunch(kernel, dim, (*inputs, *outputs), place, blocks)
     if not adjoint:
         if adj_inputs or adj_outputs:

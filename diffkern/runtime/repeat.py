@@ -15,7 +15,7 @@ from diffkern.runtime.memory import Memory
 from diffkern.runtime.native.replay import Plan, Step, Steps
 from diffkern.runtime.operation import Assign, Operation, memories
 from diffkern.runtime.scope import Scope
-from diffkern.runtime.stream import Stream, settle
+from diffkern.runtime.stream import Stream, drain
 
 __all__ = ["Collector", "Repeat", "Seed"]
 
@@ -57,7 +57,7 @@ class _Body:
 
     def run(self) -> None:
         """Run by way of Python, where other threads have tapes or streams."""
-        settle()
+        drain()
         for operation in self.operations:
             operation.touch()
             if not self.plan.is_native:
@@ -75,7 +75,7 @@ class Repeat:
         All operations of the sweep.
     steps : sequence of Step
         Their native form.
-    goals : sequence of array
+    targets : sequence of array
         The arrays with a seed.
     versions : mapping of Memory to int
         The memory that it depends on.
@@ -87,11 +87,11 @@ class Repeat:
         self,
         operations: Sequence[Operation],
         steps: Sequence[Step],
-        goals: Sequence[array],
+        targets: Sequence[array],
         versions: Mapping[Memory, int],
         grads: Sequence[tuple[array, array | None]],
     ) -> None:
-        self._goals = goals
+        self._targets = targets
         self._seeds = [operation for operation in operations if isinstance(operation, Seed)]
         self._versions = list(versions.items())
         self._grads = grads
@@ -114,13 +114,13 @@ class Repeat:
             steps += cast("list[Step]", own)
         return steps
 
-    def fits(self, goals: Sequence[tuple[array, Any]]) -> bool:
+    def fits(self, targets: Sequence[tuple[array, Any]]) -> bool:
         """Whether a sweep from these arrays is this one."""
-        known = self._goals
-        if len(goals) != len(known):
+        known = self._targets
+        if len(targets) != len(known):
             return False
-        for (goal, _), other in zip(goals, known):  # noqa: B905 - the lengths were compared above
-            if goal is not other:
+        for (target, _), other in zip(targets, known):  # noqa: B905 - the lengths were compared above
+            if target is not other:
                 return False
         for memory, version in self._versions:
             if memory.now != version:

@@ -1,7 +1,8 @@
-"""How a launch is cut into chunks, and how an adjoint's accumulations are kept apart between them.
+"""How a launch is cut into chunks, and how an adjoint's accumulations are kept from racing between them.
 
-In: a launch's dimensions and the facts of a program's manifest. Out: small frozen plans. They depend on the dimensions
-and sizes alone, never on the number of threads, so that results do not either.
+In: a launch's dimensions and the facts of a program's manifest. Out: small frozen plans. They depend on the
+dimensions and sizes, and on how many processors the process may use, never on the number of threads, so that results do
+not either.
 """
 
 from __future__ import annotations
@@ -12,20 +13,20 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from diffkern.runtime.extents import several, whole_number
+from diffkern.runtime.native.processors import processors
+from diffkern.runtime.partition import COST_UNIT, INTEGERS, chunk_of, distance_of, partition
 
 __all__ = [
-    "USUAL", "Blocks", "Conflicts", "Cut", "Plan", "check_whole_blocks", "chunk_work", "cut", "cut_blocks",
-    "normalize_dim", "plan_adjoint",
+    "USUAL", "Blocks", "Conflicts", "Cut", "Plan", "check_whole_blocks", "chunk_work", "cost_units", "cut",
+    "cut_blocks", "cut_groups", "normalize_dim", "plan_adjoint",
 ]  # fmt: skip
 
 MAX_BLOCK_DIM = 1024
 
-MAX_CHUNKS = 256
-MAX_GROUPS = 32
 # A chunk of less work than this costs more to hand over than it saves. In operations of about half a nanosecond.
 _CHUNK_WORK = 20_000.0
-_ROUNDING = 64  # chunks begin on cache lines of the elements they write
 _LIMIT = 2**31
+_ALL = 2**62
 
 
 class Blocks(NamedTuple):
@@ -37,10 +38,13 @@ class Blocks(NamedTuple):
         Threads of a block.
     max_blocks
         The most blocks of a GPU's grid.
+    tiled
+        Whether its dimensions count blocks, and the kernel may ask for the thread in its block as one more index.
     """
 
     block_dim: int | None = None
     max_blocks: int | None = None
+    tiled: bool = False
 
 
 USUAL = Blocks()
@@ -82,7 +86,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Conflicts:
-    """Which cotangents plain accumulation would make threads fight over.
+    """Which cotangents threads would race in with plain accumulation.
 
     Attributes
     ----------
@@ -123,7 +127,9 @@ def normalize_dim(dim: Any) -> tuple[int, ...]:
 
 
 def chunk_work(cost: float) -> int:
-    """Return how many threads of a program are worth a chunk."""
+    """Return how many threads of a program are worth a chunk; more than there are where all have to be in one."""
+    if not cost:
+        return _ALL
     return int(_CHUNK_WORK / max(cost, 1.0))
 
 
@@ -143,10 +149,34 @@ def cut(dims: tuple[int, ...], cost: float, at_least: int = 1) -> Cut:
     for extent in dims:
         n *= extent
     padded = (*dims, 1, 1, 1)[:4]
-    chunk = max(-(-n // MAX_CHUNKS), chunk_work(cost), at_least, 1)
-    if chunk > _ROUNDING:
-        chunk = -(-chunk // _ROUNDING) * _ROUNDING
-    return Cut((padded[0], padded[1], padded[2], padded[3]), n, max(1, min(chunk, max(n, at_least))))
+    chunk = chunk_of(INTEGERS, n, chunk_work(cost), max(at_least, 1))
+    return Cut((padded[0], padded[1], padded[2], padded[3]), n, chunk)
+
+
+def cost_units(cost: float) -> int:
+    """Return the operations of a thread as an integer, in units of :data:`~diffkern.runtime.partition.COST_UNIT`."""
+    return round(max(cost, 1.0) * COST_UNIT)
+
+
+def cut_groups(dims: tuple[int, ...], cost: float, copied: int) -> Cut | None:
+    """Return the chunks of a launch whose threads add to elements anywhere, each with copies; None if these do not pay.
+
+    Parameters
+    ----------
+    dims : tuple of int
+        The launch's dimensions.
+    cost : float
+        Rough operations of one thread.
+    copied : int
+        Scalars that a chunk has copies of.
+    """
+    plain = cut(dims, cost)
+    if not plain.n:
+        return None
+    how = partition(
+        INTEGERS, plain.n, chunk_work(cost), plain.n * cost_units(cost), 0, 1, copied, 1, spare=1, cores=processors()
+    )
+    return Cut(plain.dims, plain.n, how.chunk) if how.groups else None
 
 
 def check_whole_blocks(dims: tuple[int, ...], arity: int, block_dim: int) -> None:
@@ -203,37 +233,22 @@ def plan_adjoint(
     elements : mapping of int to int
         Scalars in each cotangent that collides anywhere.
     """
-    distance = _distance(dims, conflicts.reach)
     plain = cut(dims, cost)
-    if plain.chunks <= 1:
+    if not plain.n:
         return Plan(plain)
-    if not conflicts.general:
-        if not distance:
-            return Plan(plain)
-        coloured = cut(dims, cost, at_least=distance + 1)
-        # Fewer than four chunks in two colours leave nothing to do side by side.
-        return Plan(coloured, colours=2) if coloured.chunks >= 4 or plain.chunks < 4 else None
-    if not conflicts.copyable:
+    how = partition(
+        INTEGERS,
+        plain.n,
+        chunk_work(cost),
+        plain.n * cost_units(cost),
+        distance_of(INTEGERS, dims, conflicts.reach) or 0,
+        int(bool(conflicts.general)),
+        sum(elements[index] for index in conflicts.general),
+        int(conflicts.copyable),
+        spare=1,
+        cores=processors(),
+    )
+    if how.is_atomic:
         return None
-    work = plain.n * max(cost, 1.0)
-    copied = sum(elements[index] for index in conflicts.general)
-    groups = MAX_GROUPS
-    # Clearing and adding up the copies may cost an eighth of the work; two groups may cost a quarter.
-    while groups >= 2 and groups * copied * 2 > work / (4 if groups == 2 else 8):
-        groups //= 2
-    groups = min(groups, plain.chunks)
-    if groups < 2:
-        return None
-    chunk = max(-(-plain.n // groups), distance + 1)
-    grouped = Cut(plain.dims, plain.n, chunk)
-    return Plan(grouped, colours=2 if distance else 1, private=conflicts.general)
-
-
-def _distance(dims: tuple[int, ...], reach: tuple[int, ...]) -> int:
-    """Return how far apart in the flattened launch two colliding threads can be."""
-    total, stride = 0, 1
-    for axis in range(len(dims) - 1, -1, -1):
-        if axis < len(reach):
-            total += min(reach[axis], max(dims[axis] - 1, 0)) * stride
-        stride *= dims[axis]
-    return total
+    private = conflicts.general if how.groups else ()
+    return Plan(Cut(plain.dims, plain.n, how.chunk), how.colours, private)

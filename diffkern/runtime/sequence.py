@@ -16,7 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, overload
 
-from diffkern.errors import LaunchError
+from diffkern.callers import brief
+from diffkern.errors import LaunchError, MisuseError
 from diffkern.runtime.adjoint import AdjointLaunch
 from diffkern.runtime.arguments import unpacked
 from diffkern.runtime.array import array
@@ -29,7 +30,7 @@ from diffkern.runtime.prepared import Prepared
 from diffkern.runtime.record import Launch
 from diffkern.runtime.scope import Scope
 from diffkern.runtime.state import current
-from diffkern.runtime.stream import Stream, settle
+from diffkern.runtime.stream import Stream, drain
 from diffkern.runtime.tape import Tape
 from diffkern.runtime.uncopied import Uncopied
 
@@ -75,15 +76,28 @@ class Item:
         """Do it in the way of a program: a tape or another sequence may take it."""
         operation, tape = self.operation, current.tape
         if isinstance(operation, PackedLaunch):
-            dispatch(operation.copy())
+            if tape is not None and operation.logged is not None:
+                _log_anew(operation)
+            else:
+                dispatch(operation.copy())
             return
         if tape is not None and isinstance(operation, Copy):
             tape.record_copy(operation.goal, operation.source)
         elif tape is not None and isinstance(operation, Assign):
-            tape.record_overwrite(operation.goal)
+            tape.record_overwrite(operation.goal, operation.values)
         perform(operation)
         if tape is not None and isinstance(operation, (Copy, Assign)):
             tape.note_change(operation.goal)
+
+
+def _log_anew(launch: PackedLaunch) -> None:
+    """Run a launch with a log that the present tape keeps; its adjoint in the sequence finds a copy in its own."""
+    assert launch.logged is not None
+    made = launch.with_log(launch.logged)
+    dispatch(made)
+    for own, new in zip(launch.log or (), made.log or (), strict=True):
+        if new.size:
+            perform(Copy(own[: new.size], new))
 
 
 class Recorder(Scope):
@@ -166,7 +180,7 @@ class _Program:
         """Compile again if an item has changed."""
         if self.plan.flags & STALE:
             whole = self.plan
-            whole.settle()
+            whole.wait_idle()
             made = self._compile()
             self.segments = [(whole if plan is made else plan, run) for plan, run in self.segments]
             whole.become(made)
@@ -175,7 +189,9 @@ class _Program:
     def run(self, stream: Stream | None = None, timed: bool = False) -> None:
         """Run all, by way of Python."""
         if stream is not None and not isinstance(stream, Stream):
-            raise TypeError(f"stream must be a dk.Stream, not {stream!r}")
+            raise MisuseError(
+                f"stream must be a dk.Stream, not {stream!r}", remedy="make one with dk.Stream(), or leave it out"
+            )
         if current.tape is not None or current.recorder is not None:
             for item in self.items:
                 item.again()
@@ -188,7 +204,7 @@ class _Program:
             if device is not CPU:
                 item.operation.hold(stream if stream is not None and stream.device is device else device.stream)
         if stream is None or stream.is_default:
-            settle()
+            drain()
             self._execute(timed)
             return
         # Changes of parameters wait until the stream has come to the end of this.
@@ -278,7 +294,10 @@ class Sequence(Uncopied):
             return Sequence(self._program.items[index])
         item = self._program.items[index]
         if item.prepared is None:
-            raise LaunchError(f"step {index} is a {item.operation.label}, not a launch; it has no parameters")
+            raise LaunchError(
+                f"step {index} is a {item.operation.label}, not a launch; it has no parameters",
+                remedy="launches are the steps that have a kernel",
+            )
         return Launch(item.prepared)
 
     def __iter__(self) -> Iterator[Launch]:
@@ -287,6 +306,7 @@ class Sequence(Uncopied):
 
     # -- parameters --------------------------------------------------------------------------------------------------
 
+    @brief
     def set_param(self, name: str, value: Any, kernel: Any = None) -> int:
         """Set a parameter of every launch whose kernel has one of this name.
 
@@ -311,13 +331,17 @@ class Sequence(Uncopied):
                 continue
             goals += [(prepared, p.index) for p in prepared.launch.kernel.parameters if p.name == name]
         if not goals:
-            raise LaunchError(f"no launch of the sequence has a parameter {name!r}")
+            raise LaunchError(
+                f"no launch of the sequence has a parameter {name!r}",
+                remedy="set one that a kernel of the sequence has",
+            )
         for prepared, index in goals:
             prepared.check(index, value)
         for prepared, index in goals:
             prepared.set(index, value)
         return len(goals)
 
+    @brief
     def set_params(self, values: Mapping[str, Any], kernel: Any = None) -> None:
         """Set several parameters by name; see :meth:`set_param`."""
         for name, value in values.items():
@@ -330,6 +354,7 @@ class Sequence(Uncopied):
         operations = [item.operation for item in self._program.items]
         return waits([(o.reads(), o.writes()) for o in operations], every=True)
 
+    @brief
     def reorder(self, order: Series[int]) -> Sequence:
         """Return the steps in another order.
 
@@ -357,6 +382,7 @@ class Sequence(Uncopied):
 
     # -- gradients ---------------------------------------------------------------------------------------------------
 
+    @brief
     def adjoint(
         self, loss: array | None = None, grads: Mapping[array, Any] | None = None, zero: bool = True
     ) -> Sequence:
@@ -373,10 +399,16 @@ class Sequence(Uncopied):
             Whether a replay sets the gradients to zero first; without `loss` and `grads` it never does.
         """
         if any(isinstance(item.operation, AdjointLaunch) for item in self._program.items):
-            raise LaunchError("the sequence contains adjoints already, and they have no gradient")
+            raise LaunchError(
+                "the sequence contains adjoints already, and they have no gradient",
+                remedy="record the forward launches alone, and take their adjoint",
+            )
         if current.tape is not None:
-            raise LaunchError("the adjoint of a sequence is not built inside a tape; leave its block first")
-        settle()
+            raise LaunchError(
+                "the adjoint of a sequence is not built inside a tape; leave its block first",
+                remedy="build it behind the with block",
+            )
+        drain()
         tape = Tape()
         with Recorder(runs=False) as recorder:
             with tape:
@@ -390,6 +422,7 @@ class Sequence(Uncopied):
                 item.prepared.fix()
         return Sequence(recorder.items)
 
+    @brief
     def capture(self) -> Graph:
         """Return the sequence as a graph: on a GPU a CUDA graph, on the CPU the sequence itself.
 

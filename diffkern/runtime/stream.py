@@ -14,17 +14,31 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
+from diffkern.errors import MisuseError
 from diffkern.runtime.device import CPU, Device, get_device
 from diffkern.runtime.gpu import gpu
-from diffkern.runtime.queue import Awaited, Mark, Queue, forget_work_after_fork, on_its_way, settle, settle_queues
+from diffkern.runtime.queue import Awaited, Mark, Queue, drain, drain_queues, forget_work_after_fork, on_its_way
 from diffkern.runtime.scope import Scope, put
 from diffkern.runtime.state import attention, current
 from diffkern.runtime.uncopied import Uncopied
 
 __all__ = [
-    "Event", "ScopedStream", "Stream", "get_event_elapsed_time", "get_stream", "on_its_way", "record_event",
-    "set_stream", "settle", "settle_queues", "synchronize", "synchronize_device", "synchronize_event",
-    "synchronize_stream", "wait_event", "wait_stream",
+    "Event",
+    "ScopedStream",
+    "Stream",
+    "drain",
+    "drain_queues",
+    "get_event_elapsed_time",
+    "get_stream",
+    "on_its_way",
+    "record_event",
+    "set_stream",
+    "synchronize",
+    "synchronize_device",
+    "synchronize_event",
+    "synchronize_stream",
+    "wait_event",
+    "wait_stream",
 ]  # fmt: skip
 
 
@@ -66,7 +80,7 @@ class Stream(Uncopied):
     def enqueue(self, work: Callable[[], None]) -> None:
         """Let work run after all that the stream was given before."""
         if self.is_default:
-            settle()
+            drain()
             work()
         else:
             self._queue.put(work)
@@ -76,7 +90,7 @@ class Stream(Uncopied):
         return work in self._queue.work
 
     def synchronize(self) -> None:
-        """Wait until all its work has run, and raise the error that ended it, unless somebody was told."""
+        """Wait until all its work has run, and raise the error that ended it, unless it has been reported."""
         self._queue.wait()
 
     def record_event(self, event: Event | None = None) -> Event:
@@ -192,7 +206,7 @@ def set_stream(stream: Stream, device: Any = None) -> None:
     """
     place = stream.device
     if device is not None and place != get_device(device):
-        raise ValueError(f"{stream!r} is not a stream of {device}")
+        raise MisuseError(f"{stream!r} is not a stream of {device}", remedy="make one with dk.Stream(device)")
     put(*_entry(stream))
 
 
@@ -221,7 +235,10 @@ class ScopedStream(Scope):
 
     def __init__(self, stream: Stream | None, sync_enter: bool = True, sync_exit: bool = False) -> None:
         if stream is not None and not isinstance(stream, Stream):
-            raise TypeError(f"stream must be a dk.Stream or None, not {stream!r}")
+            raise MisuseError(
+                f"stream must be a dk.Stream or None, not {stream!r}",
+                remedy="make one with dk.Stream(), or leave it out",
+            )
         self.stream = stream
         self.sync_enter = sync_enter
         self.sync_exit = sync_exit
@@ -282,7 +299,7 @@ def wait_stream(stream: Stream, event: Event | None = None) -> None:
 
 def synchronize() -> None:
     """Wait until all launches on all streams of all devices have run."""
-    settle()
+    drain()
     for device in _gpus():
         device.synchronize()
 
@@ -296,7 +313,7 @@ def synchronize_device(device: Any = None) -> None:
         The device; the current one by default.
     """
     get_device(device).synchronize()
-    settle()
+    drain()
 
 
 def synchronize_stream(stream: Stream | None = None) -> None:
@@ -355,15 +372,15 @@ def get_event_elapsed_time(start: Event, end: Event, synchronize: bool = True) -
 
 def _gpus() -> list[Any]:
     """The GPUs that were used; whoever has used none does not load what knows about them."""
-    context = sys.modules.get("diffkern.runtime.cuda.context")
-    return [] if context is None else context.used_devices()
+    gpus = sys.modules.get("diffkern.runtime.cuda.devices")
+    return [] if gpus is None else gpus.used_devices()
 
 
 _DEFAULT = Stream("cpu")
 _DEFAULT.is_default = True
 
 
-atexit.register(settle)
+atexit.register(drain)
 
 
 def _after_fork() -> None:

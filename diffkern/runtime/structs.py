@@ -2,30 +2,36 @@
 
 In: a class with annotated fields. Out: the same class, whose instances check and convert what is assigned to a field,
 and which kernels take by value and as elements of arrays. An instance holds numbers as Python numbers of the field's
-precision, vectors and matrices as small NumPy arrays, structs by value.
+precision, vectors and matrices as values such as ``dk.vec3(…)``, structs by value.
 """
 
 from __future__ import annotations
 
 import inspect
 import sys
-from typing import Any, TypeVar
+from collections.abc import Iterator, Mapping
+from types import FrameType, FunctionType
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
+from diffkern.callers import Entrance
 from diffkern.errors import KernelTypeError, Loc, MisuseError
 from diffkern.ir.structs import FieldType, Struct, StructArray
-from diffkern.ir.types import BFLOAT16, BOOL, Array, Element, Scalar, scalar_of, value_type
+from diffkern.ir.types import BFLOAT16, BOOL, Array, Mat, Scalar, scalar_of, value_type
 from diffkern.lang.annotations import ArrayAnnotation
-from diffkern.lang.dtypes import COMPOSITES, SCALARS, CompositeType
+from diffkern.lang.dialects import NATIVE, Dialect
+from diffkern.lang.dtypes import SCALARS, composite_type
+from diffkern.lang.func import Func
 from diffkern.lang.structs import Constant, Definition, array_field, class_of, definition_of, register, resolve_type
+from diffkern.lang.values import CompositeValue
 from diffkern.runtime.array import array, wrap
+from diffkern.runtime.complexes import as_parts
 from diffkern.runtime.convert import as_numpy, bfloat16_bits, bfloat16_values, component_shape, convert, stored_type
 
-__all__ = ["element_values", "from_element", "struct"]
+__all__ = ["arrays_in", "declared", "element_values", "from_element", "struct"]
 
 _Class = TypeVar("_Class", bound=type)
-_COMPOSITE_OF: dict[Element, CompositeType] = {c.ir: c for c in reversed(list(COMPOSITES.values()))}
 
 
 def struct(cls: _Class) -> _Class:
@@ -33,6 +39,7 @@ def struct(cls: _Class) -> _Class:
 
     A field is a number, a vector or matrix, an array (``dk.array(dtype=…, ndim=…)``) or another struct. A field may
     have a default; without one it is zero, or None for an array. ``S(1.0, name=2.0)`` sets fields in order or by name.
+    Methods and properties may be used in kernels as on the host; there they cannot change ``self``, which is a value.
 
     Parameters
     ----------
@@ -49,22 +56,30 @@ def struct(cls: _Class) -> _Class:
     KernelTypeError
         For a field that no struct can have, with its line.
     """
+    with Entrance("@dk.struct", cls):
+        return declared(cls, sys._getframe(1))
+
+
+def declared(cls: _Class, frame: FrameType, dialect: Dialect = NATIVE) -> _Class:
+    """Make a class of structs, whose annotations as text mean names of its module and of the frame that defines it."""
     if not isinstance(cls, type):
-        raise MisuseError(f"@dk.struct decorates a class, not {cls!r}")
+        raise MisuseError(
+            f"@dk.struct decorates a class, not {cls!r}",
+            remedy="write @dk.struct above class S: with a type for each field",
+        )
     if cls.__bases__ != (object,):
         raise _error(cls, None, f"the struct {cls.__name__} is derived from another class", "nest the other struct")
-    namespace = sys._getframe(1).f_locals
     fields: list[tuple[str, FieldType]] = []
     for name, annotation in inspect.get_annotations(cls).items():
-        fields.append((name, _field_type(cls, name, annotation, namespace)))
-    if not fields:
-        raise _error(cls, None, f"the struct {cls.__name__} has no fields", "annotate them, as in x: float")
-    declared = Struct(cls.__name__, tuple(fields))
+        fields.append((name, _field_type(cls, name, annotation, frame)))
+    found = Struct(cls.__name__, tuple(fields))
     defaults: dict[str, Any] = {}
     for name, t in fields:
         if name in vars(cls):
             defaults[name] = _default(cls, name, t, vars(cls)[name])
             delattr(cls, name)
+    methods = {name: Func(f, dialect) for name, f in vars(cls).items() if _is_method(name, f)}
+    properties = {name: Func(p.fget, dialect) for name, p in vars(cls).items() if isinstance(p, property) and p.fget}
     cls.__init__ = _init  # type: ignore[misc]
     cls.__setattr__ = _set  # type: ignore[method-assign,assignment]
     cls.__delattr__ = _delete  # type: ignore[method-assign,assignment]
@@ -72,8 +87,15 @@ def struct(cls: _Class) -> _Class:
     cls.__eq__ = _equal  # type: ignore[method-assign,assignment]
     cls.__hash__ = None  # type: ignore[assignment]
     cls.__copy__ = copied  # type: ignore[attr-defined]
-    register(cls, Definition(declared, defaults))
+    for name, method in _METHODS.items():
+        if name not in found.names and name not in vars(cls):
+            setattr(cls, name, method)
+    register(cls, Definition(found, defaults, dialect, methods, properties))
     return cls
+
+
+def _is_method(name: str, value: Any) -> bool:
+    return isinstance(value, FunctionType) and not name.startswith("__")
 
 
 # -- the class ---------------------------------------------------------------------------------------------------------
@@ -94,7 +116,7 @@ def _error(cls: type, field: str | None, message: str, remedy: str) -> KernelTyp
     return KernelTypeError(message, loc=Loc(path, first, 0), remedy=remedy)
 
 
-def _field_type(cls: type, name: str, annotation: Any, namespace: dict[str, Any]) -> FieldType:
+def _field_type(cls: type, name: str, annotation: Any, frame: FrameType) -> FieldType:
     where = f"the field {name} of {cls.__name__}"
     if name.startswith("_"):
         raise _error(cls, name, f"{where} begins with an underscore", "choose another name")
@@ -103,7 +125,9 @@ def _field_type(cls: type, name: str, annotation: Any, namespace: dict[str, Any]
             if annotation.strip("'\"") == cls.__name__:
                 raise _error(cls, name, f"{where} is a {cls.__name__} itself", "hold an index into an array instead")
             try:
-                annotation = eval(annotation, vars(sys.modules[cls.__module__]), namespace)
+                # A module that is run from its file without being imported is not among the modules.
+                module = sys.modules.get(cls.__module__)
+                annotation = eval(annotation, frame.f_globals if module is None else vars(module), frame.f_locals)
             except Exception as error:
                 message = f"the annotation {annotation!r} of {where} cannot be evaluated: {error}"
                 raise _error(cls, name, message, "define before it what it names") from error
@@ -130,7 +154,7 @@ def _default(cls: type, name: str, t: FieldType, value: Any) -> Any:
 
 
 def _constant(t: FieldType, value: Any) -> Any:
-    """A default as the compiler takes it: its type is stated, and nobody can change it."""
+    """A default as the compiler takes it: its type is stated, and it is immutable."""
     if isinstance(t, Struct):
         values = tuple(_constant(inner, getattr(value, name)) for name, inner in t.fields)
         if any(v is None for v in values):
@@ -140,7 +164,7 @@ def _constant(t: FieldType, value: Any) -> Any:
         return None
     if isinstance(t, Scalar):
         return bool(value) if t == BOOL else SCALARS[str(value_type(t))].numpy.type(value)
-    return _COMPOSITE_OF[t](value)
+    return composite_type(t)(value)
 
 
 # -- instances ---------------------------------------------------------------------------------------------------------
@@ -179,7 +203,7 @@ def _zero(t: FieldType) -> Any:
         return class_of(t)()
     if isinstance(t, Scalar):
         return bool(0) if t == BOOL else 0.0 if t.is_float else 0
-    return np.zeros(t.shape, dtype=_held_type(t))
+    return composite_type(t)()
 
 
 def _from_constant(t: FieldType, value: Any) -> Any:
@@ -189,11 +213,6 @@ def _from_constant(t: FieldType, value: Any) -> Any:
             vars(made)[name] = _from_constant(inner, item)
         return made
     return _as_field(t, value, "a default")
-
-
-def _held_type(t: Element) -> np.dtype[Any]:
-    """How a vector is held: as it is stored, but bfloat16, which NumPy lacks, as float32."""
-    return stored_type(value_type(t) if scalar_of(t) == BFLOAT16 else t)
 
 
 def _set(self: Any, name: str, value: Any) -> None:
@@ -219,7 +238,9 @@ def _as_field(t: FieldType, value: Any, what: str) -> Any:
         if found is None or found.type != t:
             raise TypeError(f"{what} takes a {t.name}, not {type(value).__name__} {value!r}")
         return copied(value)
-    numbers = as_numpy(value)
+    numbers, _ = as_parts(as_numpy(value), t)
+    if isinstance(t, Mat) and numbers.shape == (t.rows * t.cols,):  # row by row
+        numbers = numbers.reshape(t.shape)
     if numbers.shape != component_shape(t):
         raise TypeError(f"{what} takes {t}, not {value!r}")
     scalar = scalar_of(t)
@@ -231,7 +252,7 @@ def _as_field(t: FieldType, value: Any, what: str) -> Any:
         stored = bfloat16_values(bfloat16_bits(numbers))
     if isinstance(t, Scalar):
         return stored.item()
-    return np.array(stored)
+    return composite_type(t).wrap(np.array(stored))
 
 
 def _as_array(t: Array | StructArray, value: Any, what: str) -> array | None:
@@ -239,15 +260,15 @@ def _as_array(t: Array | StructArray, value: Any, what: str) -> array | None:
         return None
     if not isinstance(value, array):
         if not isinstance(value, np.ndarray):
-            raise TypeError(f"{what} takes {_spelled(t)}, not {type(value).__name__}")
+            raise TypeError(f"{what} takes {_type_text(t)}, not {type(value).__name__}")
         value = wrap(value, t.dtype)
     held: array = value
     if held._element != t.dtype or held.ndim != t.ndim:
-        raise TypeError(f"{what} takes {_spelled(t)}, not {value!r}")
+        raise TypeError(f"{what} takes {_type_text(t)}, not {value!r}")
     return held
 
 
-def _spelled(t: Array | StructArray) -> str:
+def _type_text(t: Array | StructArray) -> str:
     return f"array{t.ndim}d<{t.dtype.name if isinstance(t.dtype, Struct) else t.dtype}>"
 
 
@@ -259,10 +280,35 @@ def copied(instance: Any) -> Any:
         value = vars(instance)[name]
         if isinstance(t, Struct):
             value = copied(value)
-        elif isinstance(value, np.ndarray):
+        elif isinstance(value, CompositeValue):
             value = value.copy()
         vars(made)[name] = value
     return made
+
+
+def _numpy_dtype(cls: type) -> np.dtype[Any]:
+    """The structured type of NumPy that elements of arrays of this struct have."""
+    definition = definition_of(cls)
+    assert definition is not None
+    return stored_type(definition.type)
+
+
+def _numpy_value(self: Any) -> Any:
+    """The struct as an element of NumPy's structured arrays."""
+    return np.array([element_values(self)], stored_type(_definition(self).type))[0]
+
+
+def _to(self: Any, device: Any) -> Any:
+    """A struct with the same values whose arrays lie on a device."""
+    made = copied(self)
+    for name, value in vars(made).items():
+        if isinstance(value, array) or definition_of(type(value)) is not None:
+            vars(made)[name] = value.to(device) if isinstance(value, array) else _to(value, device)
+    return made
+
+
+_METHODS: Final[dict[str, Any]] = {"numpy_dtype": classmethod(_numpy_dtype), "numpy_value": _numpy_value, "to": _to}
+"""What classes have that name no field so."""
 
 
 def _repr(self: Any) -> str:
@@ -274,7 +320,7 @@ def _equal(self: Any, other: object) -> Any:
     if type(other) is not type(self):
         return NotImplemented
     pairs = [(vars(self)[name], vars(other)[name]) for name in _definition(self).type.names]
-    return all(a is b if isinstance(a, array) or isinstance(b, array) else bool(np.all(a == b)) for a, b in pairs)
+    return all(a is b if isinstance(a, array) or isinstance(b, array) else a == b for a, b in pairs)
 
 
 # -- elements of arrays ------------------------------------------------------------------------------------------------
@@ -287,21 +333,36 @@ def element_values(instance: Any) -> tuple[Any, ...]:
         value = vars(instance)[name]
         if isinstance(t, Struct):
             value = element_values(value)
+        elif isinstance(t, Array):
+            value = np.zeros(1 + 2 * t.ndim, np.uint64) if value is None else np.frombuffer(value._packed, np.uint64)
         elif not isinstance(t, (Array, StructArray)) and scalar_of(t) == BFLOAT16:
             value = bfloat16_bits(np.asarray(value))
         out.append(value)
     return tuple(out)
 
 
-def from_element(t: Struct, element: Any) -> Any:
-    """Return an element of an array as a struct of its own."""
+def arrays_in(instance: Any) -> Iterator[array]:
+    """The arrays among the fields of a struct."""
+    for value in vars(instance).values():
+        if isinstance(value, array):
+            yield value
+        elif definition_of(type(value)) is not None:
+            yield from arrays_in(value)
+
+
+def from_element(t: Struct, element: Any, pointed: Mapping[bytes, array]) -> Any:
+    """Return an element of an array as a struct of its own; `pointed` are the arrays that its fields may be."""
     made: Any = object.__new__(class_of(t))
     for name, inner in t.fields:
         value = element[name]
         if isinstance(inner, Struct):
-            vars(made)[name] = from_element(inner, value)
+            vars(made)[name] = from_element(inner, value, pointed)
+        elif isinstance(inner, Array):
+            vars(made)[name] = pointed.get(value.tobytes())
         else:
-            assert not isinstance(inner, (Array, StructArray))
+            assert not isinstance(inner, StructArray)
             numbers = bfloat16_values(np.asarray(value)) if scalar_of(inner) == BFLOAT16 else np.asarray(value)
-            vars(made)[name] = numbers.item() if isinstance(inner, Scalar) else np.array(numbers)
+            vars(made)[name] = (
+                numbers.item() if isinstance(inner, Scalar) else composite_type(inner).wrap(numbers.copy())
+            )
     return made

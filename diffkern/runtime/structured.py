@@ -11,14 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from diffkern.ir.structs import Stored, Struct
+from diffkern.ir.structs import Stored, Struct, StructArray, holds_arrays
 from diffkern.ir.structs import leaves as leaves_of
+from diffkern.ir.types import Array
 from diffkern.lang.structs import class_of, definition_of
 from diffkern.runtime.array import array
 from diffkern.runtime.convert import as_numpy, stored_type
-from diffkern.runtime.structs import element_values, from_element
+from diffkern.runtime.structs import arrays_in, element_values, from_element
 
 __all__ = ["StructuredArray"]
+
+
+_LONG = 2**31
 
 
 class StructuredArray(array):
@@ -49,7 +53,10 @@ class StructuredArray(array):
             known = dict(element.fields) if isinstance(element, Struct) else {}
             if name not in known:
                 raise AttributeError(f"{self._element.name} has no field {path!r}")
-            element = known[name]  # type: ignore[assignment]  # there are no array fields in an array
+            field = known[name]
+            if isinstance(field, (Array, StructArray)):
+                raise AttributeError(f"the field {path!r} of {self!r} is an array of each element: take it from one")
+            element = field
         return self._part(tuple(path.split(".")), element)
 
     def _part(self, path: tuple[str, ...], element: Stored) -> array:
@@ -61,22 +68,65 @@ class StructuredArray(array):
         return self._derive(view, element)
 
     def _leaves(self) -> builtins.list[array]:
-        return [self._part(path, leaf.dtype) for path, leaf in leaves_of(self._type)]  # type: ignore[union-attr]
+        return [self._part(path, leaf.held.dtype) for path, leaf in leaves_of(self._type)]  # type: ignore[union-attr]
 
     def _value(self, element: Any) -> Any:
-        return from_element(self._element, element)
+        return from_element(self._element, element, self._memory.pointed or {})
 
     def _stored(self, values: Any) -> np.ndarray[Any, Any]:
         """Return structs, nested lists of them, or what NumPy has structured alike, as they are stored."""
         stored = stored_type(self._element)
         if isinstance(values, (np.ndarray, np.void)):
+            if holds_arrays(self._element):
+                raise TypeError(f"addresses of arrays are not taken from NumPy: assign {self._element.name}, or a list")
             given = as_numpy(values)
             if given.dtype.names != stored.names:
                 raise TypeError(f"values of NumPy's {given.dtype} are not structs {self._element.name}")
             return given.astype(stored, casting="same_kind", copy=False)
         out = np.zeros(_shape(values), dtype=stored)
         _fill(out, values, self._element)
+        if holds_arrays(self._element):
+            self._keep(values)
         return out
+
+    def _keep(self, values: Any) -> None:
+        """Keep alive what elements point to, as long as this memory."""
+        if isinstance(values, (list, tuple)):
+            for value in values:
+                self._keep(value)
+            return
+        for held in arrays_in(values):
+            if held._memory.device is not self._memory.device:
+                raise ValueError(f"an element of {self!r} on {self.device} cannot hold {held!r} on {held.device}")
+            if max(held.shape) >= _LONG:
+                raise ValueError(f"an element of {self!r} cannot hold {held!r}: an extent is 2**31 or more")
+            known = self._memory.pointed
+            if known is None:
+                known = self._memory.pointed = {}
+            known.setdefault(held._packed, held)
+
+    # -- what others see: addresses are not given away to be changed -----------------------------------------------
+
+    def _lent(self) -> np.ndarray[Any, Any]:
+        if not holds_arrays(self._element):
+            return super()._lent()
+        made = self._data.copy()
+        made.flags.writeable = False
+        return made
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        self._check_shared()
+        return super().__array_interface__
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        self._check_shared()
+        return super().__cuda_array_interface__
+
+    def _check_shared(self) -> None:
+        if holds_arrays(self._element):
+            raise AttributeError(f"the memory of {self!r} is not shared: its elements point to arrays")
 
 
 def _shape(values: Any) -> tuple[int, ...]:

@@ -6,18 +6,23 @@ PyTorch; for launches of one shape it is decided once.
 
 from __future__ import annotations
 
+from array import array as words
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from diffkern.ir.structs import Struct
+from diffkern.ir.types import scalar_of
 from diffkern.runtime.array import array
 from diffkern.runtime.copies import Copies
 from diffkern.runtime.device import CPU
 from diffkern.runtime.grid import Grid
+from diffkern.runtime.native import pool
+from diffkern.runtime.native.replay import copied
 from diffkern.runtime.program import Executable
 from diffkern.runtime.schedule import USUAL, Blocks, Plan, cut
 
-__all__ = ["NOTHING", "Sweep", "choose"]
+__all__ = ["NOTHING", "Sweep", "choose", "copied_of"]
 
 NOTHING: Mapping[int, bytes] = MappingProxyType({})
 
@@ -31,7 +36,7 @@ class Sweep:
     executable
         Its program.
     plan
-        How its accumulations are kept apart.
+        How its accumulations are kept from racing.
     grid
         Its threads.
     """
@@ -56,11 +61,33 @@ class Sweep:
                 self.executable.run_blocks(self.grid, [pack(NOTHING)], plan.colours)
             return
         count = plan.cut.chunks - 1
+        if (whole := copied_of(self.executable, plan, cotangents)) is not None:
+            steps = self.executable.copied_steps(self.grid, pack(NOTHING), plan.colours, whole)
+            if steps is not None and pool.functions():
+                for step in steps:
+                    step.run()  # type: ignore[union-attr]  # of the CPU
+                return
         copies = {k: Copies(cotangents[k], count) for k in plan.private}
         own = ({k: copy.packed[group] for k, copy in copies.items()} for group in range(count))
         self.executable.run_blocks(self.grid, [pack(NOTHING), *map(pack, own)], plan.colours)
         for copy in copies.values():
             copy.add_up()
+
+
+def copied_of(executable: Executable, plan: Plan, cotangents: Mapping[int, array]) -> words[int] | None:
+    """Return what native code must know of private cotangents; None if it cannot add up their copies."""
+    places = {of: k for k, (role, of) in enumerate(executable.layout.entries) if role == "cotangent"}
+    found = []
+    for index in plan.private:
+        ct = cotangents[index]
+        if isinstance(ct._element, Struct) or not ct._data.flags.c_contiguous:
+            return None
+        scalar = scalar_of(ct._element)
+        if scalar.bits not in (32, 64):
+            return None
+        components = ct._element.itemsize // scalar.itemsize
+        found.append((executable.layout.fields[places[index]].offset, ct.ndim, scalar, components))
+    return copied(found)
 
 
 def choose(

@@ -9,20 +9,17 @@ from __future__ import annotations
 import functools
 
 from diffkern.ir.structs import Argument, Stored, Struct, StructArray, carries_gradient
-from diffkern.ir.types import Array, Element
-from diffkern.lang.dtypes import COMPOSITES, SCALARS, CompositeType, DType
+from diffkern.ir.types import Array, Element, Scalar, parse_type
+from diffkern.lang.dtypes import NAMED, SCALARS, CompositeType, DType, composite_type
 
 __all__ = ["array_type", "dtype_of", "is_long", "key_of_long", "key_on", "register_type", "type_of_key"]
 
-_NAMED: tuple[DType | CompositeType, ...] = (*SCALARS.values(), *COMPOSITES.values())
-_TYPES: dict[str, Argument] = {str(d.ir): d.ir for d in _NAMED}
-# Of several names for one type, such as vec3 and vec3f, the first is shown.
-_DTYPES: dict[Element, DType | CompositeType] = {d.ir: d for d in reversed(_NAMED)}
+_TYPES: dict[str, Argument] = {str(t): t for t in (*(d.ir for d in SCALARS.values()), *NAMED.values())}
 
 
 def dtype_of(element: Element) -> DType | CompositeType:
     """Return the dtype that users know an element type by."""
-    return _DTYPES[element]
+    return SCALARS[element.name] if isinstance(element, Scalar) else composite_type(element)
 
 
 @functools.cache
@@ -65,4 +62,4 @@ def register_type(t: Argument) -> str:
 
 def type_of_key(key: str) -> Argument:
     """Return the type of an argument from the spelling that stands for it in a launch."""
-    return _TYPES[key]
+    return _TYPES.get(key) or parse_type(key)

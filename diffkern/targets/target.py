@@ -48,8 +48,11 @@ class Settings:
     Attributes
     ----------
     fast_math : bool
-        Let the compiler reassociate and assume that no value is NaN or infinite. Without it only a product and a sum
-        may be fused, and sums into uniform addresses have no fixed order within a chunk.
+        Let the compiler reassociate, and on a GPU assume that no value is NaN or infinite. Without it only a product
+        and a sum may be fused, and sums into uniform addresses have no fixed order within a chunk.
+    lanes : bool, optional
+        Whether neighbouring threads run in one vector register of a processor, where they can; by default where that is
+        likely to pay.
     checking : Checking
         Which errors the code looks for while it runs; see ``diffkern.abi`` for how it reports them.
     may_alias : bool
@@ -67,6 +70,7 @@ class Settings:
     """
 
     fast_math: bool = False
+    lanes: bool | None = None
     checking: Checking = Checking.NONE
     may_alias: bool = True
     lineinfo: bool = False
@@ -112,6 +116,14 @@ class Compiled:
         What it takes of a GPU.
     files : mapping of str to bytes
         What else came of it and is kept, by file name.
+    outputs : tuple of Op
+        What prints; the number of a place is its position here.
+    updates : bool
+        Whether the code makes plain updates of atomic ones where it is told that its launch is alone.
+    added : tuple of int
+        Parameters that threads add to anywhere, and nothing else, where there are no other atomic updates.
+    faster : float
+        How many times less work a thread is than by itself, because several run in a vector register.
     """
 
     code: bytes
@@ -125,6 +137,10 @@ class Compiled:
     block_dim: int | None = None
     gpu: GpuResources | None = None
     files: Mapping[str, bytes] = field(default_factory=dict)
+    outputs: tuple[Op, ...] = ()
+    updates: bool = False
+    added: tuple[int, ...] = ()
+    faster: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -150,7 +166,7 @@ class Target(ABC):
         """Return the memory for the states of loops: the target's own, or bytes or slots that a kernel is given."""
 
     @abstractmethod
-    def settle(
+    def finalize(
         self, fn: Function, buffers: Sequence[Value], conflicts: Sequence[Conflict], accumulate: str
     ) -> tuple[Conflict, ...]:
         """Set the modes of an adjoint's accumulations, in place; return what the run time is left to take care of."""
@@ -190,6 +206,10 @@ class Target(ABC):
     def products(self, fn: Function, settings: Settings) -> tuple[Product, ...]:
         """Return the products that :meth:`compile` will ask the library for, without compiling anything."""
         return ()
+
+    def threads(self, fn: Function, settings: Settings) -> str:
+        """Return how the threads of a program run, in words."""
+        return "each thread is one of the machine's"
 
     def warm_up(self) -> None:  # noqa: B027
         """Load what compiling needs, so that processes forked from this one have it."""

@@ -2,7 +2,25 @@
 
 from __future__ import annotations
 
+from diffkern.testing.bisect import WrongDerivative, bisect_gradient
 from diffkern.testing.gradcheck import GradcheckReport, GradientError, KinkWarning, gradcheck
+from diffkern.testing.nonfinite import assert_finite, find_nonfinite
+from diffkern.testing.races import Race, RaceError, Side, find_races, verify_races
 from diffkern.testing.stepping import run_in_python
 
-__all__ = ["GradcheckReport", "GradientError", "KinkWarning", "gradcheck", "run_in_python"]
+__all__ = [
+    "GradcheckReport",
+    "GradientError",
+    "KinkWarning",
+    "Race",
+    "RaceError",
+    "Side",
+    "WrongDerivative",
+    "assert_finite",
+    "bisect_gradient",
+    "find_nonfinite",
+    "find_races",
+    "gradcheck",
+    "run_in_python",
+    "verify_races",
+]

@@ -72,7 +72,10 @@ def _run(
         if isinstance(value, np.ndarray) and (annotation is None or isinstance(annotation, ArrayAnnotation)):
             value = wrap(value, annotation.dtype if isinstance(annotation, ArrayAnnotation) else None)
         elif isinstance(annotation, Struct):
-            raise KernelError(f"parameter {parameter.name!r} is a struct, which is not compared between devices")
+            raise KernelError(
+                f"parameter {parameter.name!r} is a struct, which is not compared between devices",
+                remedy="write a kernel around it that takes the fields as parameters",
+            )
         if isinstance(value, array):
             smooth = value._smooth
             value = array(value, device=device)

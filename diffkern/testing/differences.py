@@ -20,7 +20,6 @@ __all__ = ["Differences", "Estimate"]
 _SHRINK = (1.0, 1.0 / 8.0, 1.0 / 64.0)
 _AGREE = 1e-4  # relative disagreement of two steps that extrapolation still removes
 _FLOOR = 1e-2  # derivatives smaller than this are compared absolutely
-_ROUNDING = 4e-16
 
 Direction = Mapping[int, np.ndarray[Any, Any]]
 """By parameter, the change of the argument per unit of step."""
@@ -64,16 +63,25 @@ class Differences:
         By parameter, the projection: the differences are of the sum of ``weights * argument after the run``.
     eps
         The largest step, relative to the size of what it changes.
+    rounding
+        The relative error of what the program computes.
     """
 
     def __init__(
-        self, program: Program, dim: Sequence[int], args: Sequence[Any], weights: Direction, eps: float
+        self,
+        program: Program,
+        dim: Sequence[int],
+        args: Sequence[Any],
+        weights: Direction,
+        eps: float,
+        rounding: float = 4e-16,
     ) -> None:
         self._program = program
         self._dim = tuple(dim)
         self._args = list(args)
         self._weights = weights
         self._eps = eps
+        self._rounding = rounding
         self._base = self._outputs({}, 0.0)
         self._size = sum(float(np.sum(np.abs(w * self._base[i]), initial=0.0)) for i, w in weights.items())
 
@@ -127,7 +135,7 @@ class Differences:
         wide, narrow = (up - down) / (2 * h), (half_up - half_down) / h
         bend, half_bend = (up + down) / h, 2 * (half_up + half_down) / h
         size = max(abs(narrow), abs(wide), _FLOOR)
-        noise = _ROUNDING * self._size / h
+        noise = self._rounding * self._size / h
         apart = abs(wide - narrow)
         kink = not np.isfinite(apart) or apart > _AGREE * size + 8 * noise
         # One-sided differences come together in proportion to the step; at a kink they stay apart.

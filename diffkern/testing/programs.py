@@ -15,7 +15,7 @@ import numpy as np
 
 from diffkern.analysis.blocks import is_simt
 from diffkern.ir.nodes import Function
-from diffkern.ir.types import Array, Element, Scalar, Type, scalar_of
+from diffkern.ir.types import Array, Element, Scalar, Type, is_complex, scalar_of
 from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.lang.dtypes import SCALARS
 from diffkern.lang.structs import definition_of
@@ -23,6 +23,7 @@ from diffkern.printing import executor
 from diffkern.runtime.arguments import pack_value
 from diffkern.runtime.array import array, wrap
 from diffkern.runtime.block import header, pack_array, with_partials
+from diffkern.runtime.complexes import parts
 from diffkern.runtime.native import pool
 from diffkern.runtime.native.loader import load_code
 from diffkern.runtime.schedule import check_whole_blocks
@@ -127,11 +128,14 @@ def leaf_values(value: Any, annotation: Any) -> list[Any]:
         return [leaf for name in definition.type.names for leaf in leaf_values(getattr(value, name), None)]
     if isinstance(value, np.ndarray) and isinstance(annotation, ArrayAnnotation) and value.dtype.names is not None:
         value = wrap(value, annotation.dtype)
-    return [np.array(part.numpy()) for part in value._leaves()] if isinstance(value, array) else [value]
+    return [np.array(part._host()) for part in value._leaves()] if isinstance(value, array) else [value]
 
 
 def as_argument(t: Type, value: Any) -> Any:
     """A copy of an argument in the type of a parameter: what :meth:`Program.run` takes."""
+    element = t.dtype if isinstance(t, Array) else t
+    if is_complex(element) and (np.iscomplexobj(value) or np.ndim(value) == 0):
+        value = parts(np.asarray(value, np.complex128))
     if isinstance(t, Array):
         return np.array(value, dtype=_numpy(t.dtype), order="C")
     if isinstance(t, Scalar):

@@ -16,10 +16,12 @@ import numpy as np
 
 from diffkern import pipeline
 from diffkern.ir.nodes import Function
+from diffkern.ir.types import Array, Type, is_complex
 from diffkern.kernel import Kernel
 from diffkern.printing.executor import load_source
 from diffkern.printing.python import function_name, to_python
 from diffkern.runtime.array import array
+from diffkern.runtime.complexes import numbers, parts
 from diffkern.testing.gradcheck import Vjp
 from diffkern.testing.programs import Interpreted
 
@@ -36,6 +38,8 @@ def run_in_python(
     debug: bool = False,
 ) -> dict[str, Any]:
     """Run a kernel in Python, and its adjoint if cotangents are given; the arguments are not changed.
+
+    Where the kernel calls ``breakpoint()``, the forward run enters :mod:`pdb`.
 
     Parameters
     ----------
@@ -61,16 +65,18 @@ def run_in_python(
     IndexError
         If a thread leaves an array.
     """
-    given = [np.array(a.numpy()) if isinstance(a, array) else a for a in (*inputs, *outputs)]
+    given = [np.array(a._host()) if isinstance(a, array) else a for a in (*inputs, *outputs)]
     dims = tuple(dim) if isinstance(dim, Sequence) else (dim,)
-    fn = pipeline.lower_kernel(kernel.func, kernel.argument_types(*inputs, *outputs), kernel.variant)
+    types = kernel.argument_types(*inputs, *outputs)
+    fn = pipeline.lower_kernel(kernel.func, types, kernel.variant, stops=True)
     if cotangents is None:
         fn = pipeline.optimise(fn)
 
         def forward() -> dict[str, Any]:
             copies = [np.array(a) if isinstance(a, np.ndarray) else a for a in given]
             Interpreted(fn).run(dims, copies)
-            return {p.name: a for p, a in zip(fn.params, copies, strict=True) if isinstance(a, np.ndarray)}
+            arrays = ((p, a) for p, a in zip(fn.params, copies, strict=True) if isinstance(a, np.ndarray))
+            return {p.name: _shown(p.type, a) for p, a in arrays}
 
         return _debugged([fn], forward) if debug else forward()
 
@@ -79,12 +85,25 @@ def run_in_python(
     unknown = [name for name in cotangents if name not in names]
     if unknown:
         raise ValueError(f"kernel {kernel.name!r} has no parameter {unknown[0]!r}; it has {', '.join(names)}")
-    seeds = {names.index(name): np.asarray(seed, dtype=np.float64) for name, seed in cotangents.items()}
+    seeds = {names.index(name): _seed(vjp.types[names.index(name)], seed) for name, seed in cotangents.items()}
 
     def backward() -> dict[str, Any]:
-        return {names[i]: gradient for i, gradient in vjp.gradients(dims, given, seeds).items()}
+        gradients = vjp.gradients(dims, given, seeds)
+        return {names[i]: _shown(vjp.types[i], gradient) for i, gradient in gradients.items()}
 
     return _debugged([vjp.adjoint.fn], backward) if debug else backward()
+
+
+def _shown(t: Type, data: Any) -> Any:
+    """What a parameter holds, with complex numbers as NumPy's."""
+    return numbers(data) if is_complex(t.dtype if isinstance(t, Array) else t) else data
+
+
+def _seed(t: Type, seed: Any) -> Any:
+    """A cotangent in double precision, of complex numbers as pairs."""
+    if is_complex(t.dtype if isinstance(t, Array) else t):
+        return parts(np.asarray(seed, dtype=np.complex128))
+    return np.asarray(seed, dtype=np.float64)
 
 
 def _debugged(functions: Sequence[Function], run: Callable[[], dict[str, Any]]) -> dict[str, Any]:

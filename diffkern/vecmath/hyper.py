@@ -7,7 +7,17 @@ the results next to overflow are right.  The inverse functions are log1p of an e
 from __future__ import annotations
 
 from diffkern.vecmath import coefficients as c
-from diffkern.vecmath.emitter import Value, clamp, fast_two_sum, in_float64, polynomial, scale, two_sum
+from diffkern.vecmath.emitter import (
+    Double,
+    Value,
+    clamp,
+    fast_two_sum,
+    in_float64,
+    polynomial,
+    scale,
+    two_product,
+    two_sum,
+)
 from diffkern.vecmath.explog import INFINITY, NAN, exp_parts, log1p_wide
 
 _LN2 = 0.6931471805599453
@@ -60,8 +70,24 @@ def _asinh(x: Value, short: bool) -> Value:
 def _acosh(x: Value, short: bool) -> Value:
     huge = x > 2.0**55
     t = huge.select(1.0, x - 1.0)
-    value = log1p_wide(huge.select(x, t + (t * (t + 2.0)).sqrt()), short)
+    if short:
+        value = log1p_wide(huge.select(x, t + (t * (t + 2.0)).sqrt()), short)
+    else:
+        root, low = _root(t)
+        argument, lost = fast_two_sum(root, t)
+        value = log1p_wide(huge.select(x, argument), short)
+        value = value + huge.select(0.0, (low + lost) / (1.0 + argument))
     return (x >= 1.0).select(huge.select(value + _LN2, value), NAN)
+
+
+def _root(t: Value) -> Double:
+    """The square root of t (t + 2) in two parts."""
+    size, lost = two_sum(t.const(2.0), t)
+    product, error = two_product(t, size)
+    root = product.sqrt()
+    square, low = two_product(root, root)
+    rest = ((product - square) - low) + (error + t * lost)
+    return root, root.eq(0.0).select(0.0, rest / (root + root))
 
 
 def _atanh(x: Value, short: bool) -> Value:

@@ -7,9 +7,11 @@ the target has it and Dekker's splitting elsewhere, with the same exact result.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, Literal
 
+import numpy as np
 from llvmlite import ir
 
 from diffkern.vecmath import tables
@@ -51,6 +53,14 @@ def vector_type(kind: Kind, lanes: int) -> ir.Type:
 def suffix(kind: Kind, lanes: int) -> str:
     """The type as LLVM spells it in the names of intrinsics."""
     return kind if lanes == 1 else f"v{lanes}{kind}"
+
+
+@functools.cache
+def _contents(name: str) -> ir.FormattedConstant:
+    """A table as text, which thousands of numbers become once in a process."""
+    bits = np.asarray(tables.TABLES[name](), np.float64).view(np.uint64).tolist()
+    kind = ir.ArrayType(ir.DoubleType(), len(bits))
+    return ir.FormattedConstant(kind, "[" + ", ".join(f"double 0x{b:016x}" for b in bits) + "]")
 
 
 class LLVMEmitter:
@@ -177,12 +187,11 @@ class LLVMEmitter:
         found = module.globals.get(full)
         if found is not None:
             return found
-        values = tables.TABLES[name]()
-        kind = ir.ArrayType(ir.DoubleType(), len(values))
-        variable = ir.GlobalVariable(module, kind, full)
+        contents = _contents(name)
+        variable = ir.GlobalVariable(module, contents.type, full)
         variable.linkage = "internal"
         variable.global_constant = True
-        variable.initializer = ir.Constant(kind, [ir.Constant(ir.DoubleType(), v) for v in values])
+        variable.initializer = contents
         return variable
 
     def rare(self, condition: ir.Value, name: str, kind: Kind, x: ir.Value, fast: ir.Value) -> ir.Value:

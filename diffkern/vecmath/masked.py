@@ -1,6 +1,6 @@
 """Vector forms of the rare, out-of-line calls: one test for all lanes instead of one branch for each.
 
-In: a scalar function that the loop vectoriser may meet under a condition. Out: functions of a vector and a mask for the
+In: a scalar function that the loop vectoriser may find under a condition. Out: functions of a vector and a mask for the
 numbers of lanes that processors have, and the attribute that tells the vectoriser about them. A vector form tests
 whether any lane is active and calls a slow loop if so; inlined after vectorisation, that test is all that a loop pays.
 

@@ -76,16 +76,22 @@ def _reduce_large(x: Value) -> tuple[Double, Value]:
     return (finite.select(reduced[0], nan), finite.select(reduced[1], nan)), quarter
 
 
-def _sin_cos(rest: Double) -> tuple[Value, Value]:
-    """Sine and cosine of a float64 rest in two parts."""
+def _sin_cos_parts(rest: Double) -> tuple[Double, Double]:
+    """Sine and cosine of a float64 rest in two parts, each as a sum whose second term is small."""
     r, low = rest
     z = r * r
     half = z * 0.5
     # sin(r + low) = r + (z*r*S(z) + low*cos(r)), cos(r) ~ 1 - z/2
-    sine = r + ((r * z).mad(polynomial(z, c.SIN_D), low - low * half))
+    sine = r, (r * z).mad(polynomial(z, c.SIN_D), low - low * half)
     one_less = 1.0 - half
-    cosine = one_less + (((1.0 - one_less) - half) + ((z * z).mad(polynomial(z, c.COS_D), -(r * low))))
+    cosine = one_less, ((1.0 - one_less) - half) + ((z * z).mad(polynomial(z, c.COS_D), -(r * low)))
     return sine, cosine
+
+
+def _sin_cos(rest: Double) -> tuple[Value, Value]:
+    """Sine and cosine of a float64 rest in two parts."""
+    sine, cosine = _sin_cos_parts(rest)
+    return sine[0] + sine[1], cosine[0] + cosine[1]
 
 
 def _odd(quarter: Value, bit: int) -> Value:
@@ -109,9 +115,12 @@ def _cosine_of(reduced: tuple[Double, Value]) -> Value:
 
 def _tangent_of(reduced: tuple[Double, Value], x: Value) -> Value:
     (rest, quarter) = reduced
-    sine, cosine = _sin_cos(rest)
+    sine, cosine = (fast_two_sum(*parts) for parts in _sin_cos_parts(rest))
     odd = _odd(quarter, 1)
-    return x.eq(0.0).select(x, odd.select(-cosine, sine) / odd.select(sine, cosine))
+    top, low = (odd.select(-b, a) for a, b in zip(sine, cosine, strict=True))
+    bottom, bottom_low = (odd.select(a, b) for a, b in zip(sine, cosine, strict=True))
+    ratio = top / bottom
+    return x.eq(0.0).select(x, ratio + (low - ratio * bottom_low) / bottom)
 
 
 def sin_large(x: Value) -> Value:
@@ -155,7 +164,10 @@ def _reduce_f32(x: Value) -> tuple[Value, Value]:
 def _sin_cos_f32(r: Value) -> tuple[Value, Value]:
     z = r * r
     sine = (r * z).mad(polynomial(z, c.SIN_F), r)
-    cosine = (z * z).mad(polynomial(z, c.COS_F), z.mad(-0.5, 1.0))
+    half = z * 0.5
+    one_less = 1.0 - half
+    # What the difference from 1 has lost goes into the small term.
+    cosine = one_less + (z * z).mad(polynomial(z, c.COS_F), (1.0 - one_less) - half)
     return sine, cosine
 
 
@@ -189,10 +201,11 @@ def tan(x: Value) -> Value:
         return x.rare(_is_large(x), "tan_large", _tangent_of(_reduce_medium(x), x))
     r, quarter = _reduce_f32(x)
     z = r * r
-    sine = ((r * z).mad(polynomial(z, c.SIN_S), r)).narrow()
-    cosine = ((z * z).mad(polynomial(z, c.COS_S), z.mad(-0.5, 1.0))).narrow()
+    sine = (r * z).mad(polynomial(z, c.SIN_S), r)
+    cosine = (z * z).mad(polynomial(z, c.COS_S), z.mad(-0.5, 1.0))
     odd = _odd(quarter, 1)
-    return x.rare(_is_large(x), "tan_large", x.eq(0.0).select(x, odd.select(-cosine, sine) / odd.select(sine, cosine)))
+    ratio = (odd.select(-cosine, sine) / odd.select(sine, cosine)).narrow()
+    return x.rare(_is_large(x), "tan_large", x.eq(0.0).select(x, ratio))
 
 
 OUT_OF_LINE: dict[str, Formula] = {"sin_large": sin_large, "cos_large": cos_large, "tan_large": tan_large}

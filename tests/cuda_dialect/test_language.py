@@ -52,10 +52,14 @@ def test_blocks_and_threads_are_numbers_or_tuples(blocks, threads):
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        (4, "a block has 1 to 1024 threads, not 0"),
+        (4, "a launch has blocks and threads, then perhaps a stream and bytes of shared memory, not 4"),
+        ((4,), "a launch has blocks and threads"),
+        ((), "a launch has blocks and threads"),
+        (None, "a launch has blocks and threads"),
+        ((4, 0), "a block has 1 to 1024 threads, not 0"),
         ((4, 2048), "a block has 1 to 1024 threads, not 2048"),
         ((4, (32, 64)), "a block has 1 to 1024 threads, not 2048"),
-        ((4, 8, 0, 0, 1), "a launch has blocks, threads, a stream and bytes"),
+        ((4, 8, 0, 0, 1), "a launch has blocks and threads"),
         (((1, 1, 1, 1), 8), "blocks are one to three numbers"),
         ((4.5, 8), "blocks are one to three numbers"),
         ((-1, 8), "blocks are one to three numbers"),
@@ -63,8 +67,15 @@ def test_blocks_and_threads_are_numbers_or_tuples(blocks, threads):
     ],
 )
 def test_launches_that_are_none(config, message):
-    with pytest.raises(dk.LaunchError, match=message):
+    with pytest.raises(dk.LaunchError, match=message) as caught:
         doubled[config]
+    assert "write doubled[blocks, threads](…)" in str(caught.value)
+
+
+@pytest.mark.parametrize("given", [("all",), (None,), (5.0,), (5, 2.5)])
+def test_numbers_of_tasks_that_are_none(given):
+    with pytest.raises(dk.LaunchError, match="forall takes how many threads to launch"):
+        doubled.forall(*given)
 
 
 def test_a_kernel_is_not_called():
@@ -533,10 +544,9 @@ def test_the_most_registers_of_a_thread():
     def kernel(x):
         x[cuda.grid(1)] = 1.0
 
-    made = dk.compile((kernel[1, 8].kernel, np.zeros(8)), target="sm_90")
-    assert ".maxnreg 40" in made.ptx
-    with pytest.raises(dk.CompileError, match="does not take max_registers"):
-        dk.compile((kernel[1, 8].kernel, np.zeros(8)), target="sm_90", compiler="numba")
+    for compiler in ("llvm", "numba"):
+        made = dk.compile((kernel[1, 8].kernel, np.zeros(8)), target="sm_90", compiler=compiler)
+        assert ".maxnreg 40" in made.ptx
 
 
 def test_names_say_what_they_are():

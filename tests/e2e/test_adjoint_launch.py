@@ -97,7 +97,7 @@ def test_the_gradient_of_a_vector_by_value():
         ([dk.zeros(3), None, None], "'x'.*shape"),
         ([dk.zeros(2, dtype=dk.float64), None, None], "'x'.*float32"),
         ([None, None, dk.zeros(2)], "'a'.*shape"),
-        ([None, None, 1.0], "'a'.*array"),
+        ([None, None, 1.0], "no argument has a gradient"),  # a number for an argument by value has no effect
         ([None, None], "2 entries for 3"),
         ([None, None, None], "no argument has a gradient"),
     ],
@@ -132,7 +132,7 @@ def test_enable_backward_false():
 def test_shared_memory_is_refused():
     x = floats(1, 2, 3, grad=True)
     with pytest.raises(dk.LaunchError, match="'x' and 'z' share memory"):
-        dk.launch(product, 3, [x, floats(1, 1, 1), 1.0], [x], adjoint=True)
+        dk.launch(product, 2, [x[1:], floats(1, 1), 1.0], [x[:2]], adjoint=True)
     with pytest.raises(dk.LaunchError, match="gradient of 'x'"):
         dk.launch(product, 3, [x, floats(1, 1, 1), 1.0], [dk.zeros(3)], adj_inputs=[x, None, None], adjoint=True)
 

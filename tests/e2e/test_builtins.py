@@ -118,8 +118,14 @@ CAST_ROWS = [
         Row(to, f"dk.float64(dk.{to}(a))", lambda a, to=to: a.astype(to), ANY, ("float64",))
         for to in ("float32", "float64", "int32", "int64")
     ),
+    Row("cast", "dk.float64(dk.cast(dk.float32(a), dk.int32))", lambda a: a.astype("float32").view("int32"), ANY,
+        ("float64",)),
+    Row("cast", "dk.cast(dk.cast(a, dk.int32) ^ 4194304, dk.float32)",
+        lambda a: (a.view("int32") ^ 4194304).view("float32"), ANY, ("float32",)),
+    Row("complex", "(dk.complex(a, b) * dk.complex(c)).imag", lambda a, b, c: ((a + 1j * b) * c).imag),
+    Row("complex", "dk.abs(dk.complex(a, b))", lambda a, b: np.abs(a + 1j * b)),
     *(Row(b, f"dk.{b}(a)", lambda a: a.astype(bool), ANY, boolean=True) for b in ("bool", "bool_")),
-]
+]  # fmt: skip
 
 
 def _arguments(row: Row, t: str) -> list[np.ndarray]:
@@ -209,6 +215,12 @@ COMPOSITE_ROWS = [
     _of("identity", "dk.identity(n=3, dtype=dk.{t})", "mat33", lambda d: np.eye(3)),
     _of("matrix_from_rows", "dk.matrix_from_rows(u, v, u)", "mat33", lambda d: np.stack([d.u, d.v, d.u])),
     _of("matrix_from_cols", "dk.matrix_from_cols(u, v, u)", "mat33", lambda d: np.stack([d.u, d.v, d.u], axis=1)),
+    _of("argmin", "dk.{t}(dk.argmin(u))", "", lambda d: np.argmin(d.u)),
+    _of("argmax", "dk.{t}(dk.argmax(u))", "", lambda d: np.argmax(d.u)),
+    _of("vector", "dk.vector(s, u[1], 2.0)", "vec3", lambda d: np.array([d.s, d.u[1], 2.0])),
+    _of("matrix", "dk.matrix(u, v, u, shape=(3, 3))", "mat33", lambda d: np.stack([d.u, d.v, d.u])),
+    _of("quaternion", "dk.quaternion(u, s).w", "", lambda d: d.s),
+    _of("transformation", "dk.transformation(u, dk.quaternion(v, s)).p", "vec3", lambda d: d.u),
     _of("min", "dk.min(u, v)", "vec3", lambda d: np.minimum(d.u, d.v)),
     _of("max", "dk.max(u, v)", "vec3", lambda d: np.maximum(d.u, d.v)),
     _of("min", "dk.min(u)", "", lambda d: np.min(d.u)),
@@ -257,7 +269,7 @@ def test_vectors_and_matrices(number: int, t: str, directory: str) -> None:
 def test_constructors(name: str, directory: str) -> None:
     shape = getattr(dk, name)().shape
     size = math.prod(shape)
-    whole = name[-1] in "iul" and name[-1] != "d"
+    whole = not COMPOSITES[name].ir.dtype.is_float
     numbers = ", ".join(str(k + 1) if whole else f"{k + 1}.0" for k in range(size))
     source = (
         "import diffkern as dk\n\n@dk.kernel\n"

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import diffkern
+from diffkern.build.ship import runnable_targets
 from diffkern.cache.lock import exclusive
 from diffkern.cache.maintenance import artifacts, sweep
 from diffkern.cache.store import LOCK_PREFIX, Store
@@ -233,7 +234,7 @@ print(x.grad.numpy().tolist())
 
 
 def test_a_shipped_directory_needs_no_compiler_and_is_not_written(tmp_path):
-    if not diffkern.build.ship.runnable_targets()[2:]:
+    if not runnable_targets()[2:]:
         pytest.skip("no named target for this machine")
     model = tmp_path / "model.py"
     model.write_text(MODEL)

@@ -12,7 +12,7 @@ import pytest
 from debug_funcs import neighbour
 
 import diffkern as dk
-from diffkern.runtime.checked import CheckedExecutable
+from diffkern.runtime.reporting import ReportingExecutable
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,6 +33,20 @@ def scatter(index: dk.array(dtype=int), y: dk.array(dtype=float)):
 def scatter_add(index: dk.array(dtype=int), y: dk.array(dtype=float)):
     i = dk.tid()
     dk.atomic_add(y, index[i], 1.0)
+
+
+@dk.kernel
+def scatter_remainder(y: dk.array(dtype=float)):
+    i = dk.tid()
+    if i % 1000 == 5:
+        dk.atomic_add(y, i % 1000 + 4, 1.0)
+
+
+@dk.kernel
+def scatter_row(y: dk.array(dtype=float)):
+    i, _j = dk.tid()
+    if i % 1000 == 5:
+        dk.atomic_add(y, i % 1000 + 4, 1.0)
 
 
 @dk.kernel
@@ -173,7 +187,7 @@ def test_read_through_an_index_array_names_place_thread_array_index_and_shape():
     assert caret.index("^") == line.index("x[index")
     assert caret.count("^") == len("x[index[i]]")
     assert remedy == "help: indices of that axis go from -3 to 2"
-    np.testing.assert_array_equal(y.numpy(), [2, 2, 0, 6])  # the other threads have run; negative indices count back
+    np.testing.assert_array_equal(y.numpy(), [2, 2, 0, 0])  # no thread begins after it; negative indices count back
 
 
 def test_negative_index_wraps_once():
@@ -184,15 +198,15 @@ def test_negative_index_wraps_once():
 
 def test_write_outside_is_not_done():
     memory = np.zeros(8, np.float32)
-    text = message(scatter, 3, ints(0, 4, 1), dk.array(memory[2:6], copy=False))
-    assert "thread 1: index 4 is out of bounds for axis 0 of array 'y' with shape (4,)" in text
-    np.testing.assert_array_equal(memory, [0, 0, 0, 2, 0, 0, 0, 0])
+    text = message(scatter, 3, ints(0, 1, 4), dk.array(memory[2:6], copy=False))
+    assert "thread 2: index 4 is out of bounds for axis 0 of array 'y' with shape (4,)" in text
+    np.testing.assert_array_equal(memory, [0, 0, 0, 1, 0, 0, 0, 0])
 
 
 def test_atomic_outside_is_not_done():
     memory = np.zeros(8, np.float32)
-    text = message(scatter_add, 3, ints(0, 4, 1), dk.array(memory[2:6], copy=False))
-    assert "thread 1: index 4 is out of bounds for axis 0 of array 'y' with shape (4,)" in text
+    text = message(scatter_add, 3, ints(0, 1, 4), dk.array(memory[2:6], copy=False))
+    assert "thread 2: index 4 is out of bounds for axis 0 of array 'y' with shape (4,)" in text
     np.testing.assert_array_equal(memory, [0, 0, 1, 1, 0, 0, 0, 0])
 
 
@@ -245,8 +259,13 @@ def test_one_bad_thread_of_a_million():
     x, y = dk.ones(n), dk.zeros(n)
     assert "thread 777777: index 1000000 is out of bounds" in message(gather, n, x, dk.array(index), y)
     result = y.numpy()
-    assert result[777_777] == 0
-    assert result.sum() == 2 * (n - 1)
+    assert result[777_776] == 2
+    assert not result[777_777:777_780].any()  # no thread begins after it
+
+
+def test_a_launch_of_a_thousand_million_threads_ends_at_the_first_error():
+    assert "index 9 is out of bounds" in message(scatter_remainder, 1 << 30, dk.zeros(4))
+    assert "index 9 is out of bounds" in message(scatter_row, (1 << 15, 1 << 15), dk.zeros(4))
 
 
 def test_a_loop_that_waits_for_a_skipped_access_ends():
@@ -303,8 +322,8 @@ def test_integer_division_by_zero():
     q, r = ints(9, 9, 9), ints(9, 9, 9)
     text = message(quotients, 3, ints(7, 7, 7), ints(2, 0, 3), q, r)
     assert f":{line_of(quotients, '//')}: kernel 'quotients', thread 1: an integer is divided by zero" in text
-    np.testing.assert_array_equal(q.numpy(), [3, 0, 2])
-    np.testing.assert_array_equal(r.numpy(), [1, 0, 1])
+    np.testing.assert_array_equal(q.numpy(), [3, 0, 9])
+    np.testing.assert_array_equal(r.numpy(), [1, 0, 9])
 
 
 def test_a_division_that_is_not_reached_is_no_mistake():
@@ -404,7 +423,7 @@ def test_changing_the_mode_changes_the_programs():
         dk.config.mode = mode
         one_axis[2](y)
         (program,) = one_axis.programs.values()
-        assert isinstance(program, CheckedExecutable) is kind
+        assert isinstance(program, ReportingExecutable) is kind
 
 
 def test_release_programs_divide_by_zero_without_a_word():
@@ -415,7 +434,7 @@ def test_release_programs_divide_by_zero_without_a_word():
 
 
 def test_unknown_modes_are_refused():
-    with pytest.raises(ValueError, match="mode is 'release' or 'debug', not 'fast'"):
+    with pytest.raises(ValueError, match="mode is 'release', 'debug' or 'finite', not 'fast'"):
         dk.config.mode = "fast"
     with pytest.raises(ValueError, match="not 'fast'"):
         dk.kernel(mode="fast")(one_axis.func)
@@ -455,4 +474,4 @@ def test_a_wrong_mode_in_the_environment_is_an_error():
         [sys.executable, "-c", "import diffkern"], env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode != 0
-    assert "mode is 'release' or 'debug', not 'slow'" in done.stderr
+    assert "mode is 'release', 'debug' or 'finite', not 'slow'" in done.stderr

@@ -38,6 +38,33 @@ def test_one_winner_per_bin(seed):
     assert not m.grad.numpy().any()
 
 
+@pytest.mark.parametrize("dtype", [dk.float16, dk.bfloat16])
+def test_winners_in_arrays_of_narrow_floats(dtype):
+    @dk.kernel
+    def extremes(x: dk.array(dtype=float), m, v):
+        i = dk.tid()
+        s = x[i] * 1.1 + 0.3
+        dk.atomic_max(m, i % 3, s)
+        dk.atomic_min(v, 0, dk.vec2(s, -s))
+
+    rng = np.random.default_rng(4)
+    x = dk.array(rng.normal(size=60).astype(np.float32), requires_grad=True)
+    m = dk.full(3, -100.0, dtype=dtype, requires_grad=True)
+    v = dk.full(1, 100.0, dtype=dk.types.vector(2, dtype), requires_grad=True)
+    with dk.Tape() as tape:
+        dk.launch(extremes, 60, inputs=[x, m, v])
+    one = dk.ones(3, dtype=dtype)
+    tape.backward(grads={m: one, v: dk.full(1, 2.0, dtype=dk.types.vector(2, dtype))})
+    gradient, s = x.grad.numpy() / np.float32(1.1), x.numpy()
+    wanted = [max(range(k, 60, 3), key=lambda i: s[i]) for k in range(3)]
+    for k in range(3):  # ties of rounded numbers have one winner, of which any is right
+        taken = gradient[k::3][s[k::3] > s[wanted[k]] - 0.05].sum()
+        both = (2.0 if wanted[k] == s.argmin() else 0.0) - (2.0 if wanted[k] == s.argmax() else 0.0)
+        assert taken == pytest.approx(1.0 + both, abs=2e-2)
+    assert gradient.sum() == pytest.approx(3.0 + 2.0 - 2.0, abs=2e-2)
+    assert gradient[s.argmin()] == pytest.approx(2.0, abs=2e-2)
+
+
 PROGRAM = """
 import ctypes, mmap
 import numpy as np

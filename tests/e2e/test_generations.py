@@ -256,3 +256,97 @@ def test_errors_of_an_adjoint_name_the_user_s_line(monkeypatch):
         record.adjoint()
     assert "hard" in str(caught.value)
     assert "test_generations" in str(caught.value) or "needs what 'y' held" in str(caught.value)
+
+
+# -- tables, and methods of structs that are not annotated -------------------------------------------------------------
+
+TABLE = np.array([1.0, 2.0], np.float32)
+TABLES = (np.array([1.0, 2.0], np.float32), 3.0)
+RATE = 1.0
+
+
+class Tables:
+    table = np.array([1.0, 2.0], np.float32)
+
+
+@dk.struct
+class Scaled:
+    a: float
+
+    def scaled(self):
+        return self.a * RATE
+
+
+@dk.kernel
+def by_table(x: dk.array(dtype=float), y: dk.array(dtype=float)):
+    y[0] = x[0] * TABLE[1]
+
+
+@dk.kernel
+def by_table_in_a_tuple(x: dk.array(dtype=float), y: dk.array(dtype=float)):
+    y[0] = x[0] * TABLES[0][1]
+
+
+@dk.kernel
+def by_table_of_a_class(x: dk.array(dtype=float), y: dk.array(dtype=float)):
+    y[0] = x[0] * Tables.table[1]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "table"),
+    [(by_table, TABLE), (by_table_in_a_tuple, TABLES[0]), (by_table_of_a_class, Tables.table)],
+    ids=["name", "tuple", "class"],
+)
+def test_a_table_that_is_changed_in_place(kernel, table):
+    x, y = dk.ones(1, requires_grad=True), dk.zeros(1, requires_grad=True)
+    table[1] = 2.0
+    with dk.Tape() as tape:
+        kernel[1](x, y)
+    table[1] = 7.0
+    tape.backward(grads={y: dk.ones(1)})
+    assert (y.list(), x.grad.list()) == ([2.0], [2.0])
+    kernel[1](x, y)
+    assert y.list() == [7.0]
+
+
+def test_a_table_that_cannot_change_is_not_looked_at(monkeypatch):
+    fixed = np.array([1.0, 2.0], np.float32)
+    fixed.setflags(write=False)
+    monkeypatch.setitem(globals(), "TABLE", fixed)
+    y = dk.zeros(1)
+    by_table[1](dk.ones(1), y)
+    assert y.list() == [2.0]
+    assert any(value is fixed for _, name, value in by_table._captures if name == "TABLE")
+
+
+@dk.kernel
+def of_any_struct(s, y: dk.array(dtype=float)):
+    y[0] = s.scaled()
+
+
+@dk.kernel
+def of_any_array(s, y: dk.array(dtype=float)):
+    y[0] = s[0].scaled()
+
+
+@dk.kernel
+def of_an_annotated_array(s: dk.array(dtype=Scaled), y: dk.array(dtype=float)):
+    y[0] = s[0].scaled()
+
+
+@pytest.mark.parametrize("kernel", [of_any_array, of_an_annotated_array], ids=["any", "annotated"])
+def test_what_a_method_captures(monkeypatch, kernel):
+    one = Scaled()
+    one.a = 2.0
+    s, y = dk.array([one], dtype=Scaled, requires_grad=True), dk.zeros(1, requires_grad=True)
+    with dk.Tape() as tape:
+        kernel[1](s, y)
+    monkeypatch.setitem(globals(), "RATE", 5.0)
+    tape.backward(grads={y: dk.ones(1)})
+    assert (y.list(), s.grad.numpy()["a"].tolist()) == ([2.0], [1.0])
+    kernel[1](s, y)
+    assert y.list() == [10.0]
+    of_any_struct[1](one, y)
+    monkeypatch.setitem(globals(), "RATE", 1.0)
+    of_any_struct[1](one, y)
+    assert y.list() == [2.0]

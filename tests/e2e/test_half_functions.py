@@ -70,21 +70,23 @@ def test_every_function_of_numbers(source: str, target: str) -> None:
     assert np.array_equal(np.isfinite(gradient), np.isfinite(expected))
 
 
-def test_conversion_to_a_storage_type_is_refused_with_a_line() -> None:
-    for text in (
-        "dk.float16(2.0)",
-        "dk.bfloat16(x[i])",
-        "dk.float16()",
-        "dk.vec3h(1.0)",
-        "dk.vec3h()",
-        "dk.mat22h(0.0)",
-    ):
-        file = f"<{text}>"
-        source = f"def k(x, y):\n    i = dk.tid()\n    v = {text}\n    y[i] = x[i]\n"
-        linecache.cache[file] = (len(source), None, source.splitlines(True), file)
-        names: dict[str, Any] = {"dk": dk}
-        exec(compile(source, file, "exec"), names)
-        with pytest.raises(dk.KernelTypeError, match="is a storage type") as caught:
-            dk.launch(dk.kernel(names["k"]), dim=1, inputs=[dk.zeros(1), dk.zeros(1)])
-        assert caught.value.loc is not None
-        assert caught.value.loc.line == 3
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("dk.float16(0.1)", float(np.float16(0.1))),
+        ("dk.bfloat16(x[i])", 0.10009765625),
+        ("dk.float16()", 0.0),
+        ("dk.vec3h(0.1)[2]", float(np.float16(0.1))),
+        ("dk.vec3h()[1]", 0.0),
+        ("dk.mat22h(0.1)[1, 1]", float(np.float16(0.1))),
+    ],
+)
+def test_conversions_round(text: str, expected: float) -> None:
+    file = f"<{text}>"
+    source = f"def k(x, y):\n    i = dk.tid()\n    v = {text}\n    y[i] = v\n"
+    linecache.cache[file] = (len(source), None, source.splitlines(True), file)
+    names: dict[str, Any] = {"dk": dk}
+    exec(compile(source, file, "exec"), names)
+    y = dk.zeros(1)
+    dk.launch(dk.kernel(names["k"]), dim=1, inputs=[dk.full(1, 0.1, dtype=float), y])
+    assert y.numpy().tolist() == [expected]

@@ -185,7 +185,6 @@ def test_bad_dimensions(dim):
 BAD = {
     "too few": ([floats(1), 1.0], "takes 3 arguments"),
     "too many": ([floats(1), 1.0, dk.zeros(1), 4], "takes 3 arguments"),
-    "None": ([None, 1.0, dk.zeros(1)], "'x'.*None"),
     "list": ([[1.0, 2.0], 1.0, dk.zeros(1)], "'x'"),
     "dtype": ([np.zeros(3), 1.0, dk.zeros(1)], "'x'.*float64"),
     "own dtype": ([dk.zeros(3, dtype=int), 1.0, dk.zeros(1)], "'x'.*int32"),

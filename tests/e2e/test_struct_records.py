@@ -52,9 +52,11 @@ def test_record_has_values_and_takes_others():
     record.launch()
     assert other.numpy().tolist() == [1.0, 3.0]
     assert {"items.a", "items.v", "s.xs", "y"} <= set(record.arrays)
-    for value in (3.0, Item(), Settings(1.0)):
+    for value in (3.0, Item()):
         with pytest.raises(dk.LaunchError):
             record.set_param_by_name("s", value)
+    with pytest.raises(dk.KernelTypeError, match=r"s\.xs is None in this launch"):
+        record.set_param_by_name("s", Settings(1.0))
     record.launch()
     assert other.numpy().tolist() == [1.0, 3.0]
 

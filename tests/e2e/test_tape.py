@@ -311,9 +311,7 @@ def test_a_trajectory_in_the_rows_of_one_array():
 
 def test_overlapping_arguments_are_refused_on_a_tape_and_allowed_without():
     x = floats(1, 2, 3)
-    square[3](x, x)
-    with dk.Tape(), pytest.raises(dk.LaunchError, match="'x' and 'y' share memory"):
-        square[3](x, x)
+    square[2](x[:2], x[1:])
     with dk.Tape(), pytest.raises(dk.LaunchError, match="'x' and 'y' share memory"):
         square[2](x[:2], x[1:])
     plain = floats(1, 2, 3, grad=False)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import diffkern as dk
+import diffkern.warp as wp
 
 
 @dk.kernel
@@ -40,13 +41,90 @@ def test_nothing_has_a_gradient_and_there_is_no_seed(way):
         tape.backward()
 
 
-def test_an_array_with_a_gradient_that_has_no_influence():
+def test_a_loss_that_depends_on_no_array_with_a_gradient():
     x, y, z = dk.ones(1, requires_grad=True), dk.ones(1), dk.zeros(1)
     with dk.Tape() as tape:
         scale[1](x, dk.zeros(1))
         scale[1](y, z)
-    tape.backward(z)
+    with pytest.raises(dk.LaunchError, match="depends on no array of this tape that has a gradient") as error:
+        tape.backward(z)
+    assert error.value.remedy == (
+        "make the arrays that you want gradients for with requires_grad=True, before they are first used"
+    )
     assert x.grad.list() == [0.0]
+
+
+def test_a_loss_that_was_overwritten_depends_on_nothing():
+    x, y = dk.ones(1, requires_grad=True), dk.zeros(1)
+    with dk.Tape() as tape:
+        scale[1](x, y)
+        y.zero_()
+    with pytest.raises(dk.LaunchError, match="depends on no array"):
+        tape.backward(y)
+
+
+@dk.kernel
+def add_up(x: dk.array(dtype=float), s: dk.array(dtype=float)):
+    dk.atomic_add(s, 0, x[dk.tid()])
+
+
+def test_only_the_loss_has_a_gradient():
+    x, s = dk.ones(3), dk.zeros(1, requires_grad=True)
+    with dk.Tape() as tape:
+        add_up[3](x, s)
+    with pytest.raises(dk.LaunchError, match="no array on this tape has a gradient to be computed"):
+        tape.backward(s)
+
+
+def test_a_loss_with_a_gradient_that_depends_on_no_other():
+    x, y, s = dk.ones(3, requires_grad=True), dk.ones(3), dk.zeros(1, requires_grad=True)
+    with dk.Tape() as tape:
+        add_up[3](x, dk.zeros(1))
+        add_up[3](y, s)
+    with pytest.raises(dk.LaunchError, match="depends on no array of this tape"):
+        tape.backward(s)
+
+
+def test_what_is_left_of_an_array_with_a_gradient_is_a_result():
+    y = dk.ones(3, requires_grad=True)
+    with dk.Tape() as tape:
+        scale[2](dk.ones(3), y)
+    tape.backward(grads={y: dk.ones(3)})
+    assert y.grad.list() == [0.0, 0.0, 1.0]
+
+
+def test_one_of_several_results_depends_on_an_array_with_a_gradient():
+    x, y, z = dk.ones(1, requires_grad=True), dk.ones(1), dk.zeros(1)
+    with dk.Tape() as tape:
+        scale[1](x, y)
+        scale[1](dk.ones(1), z)
+    tape.backward(grads={y: dk.ones(1), z: dk.ones(1)})
+    assert x.grad.list() == [2.0]
+
+
+def test_an_array_may_be_its_own_result():
+    x = dk.ones(1, requires_grad=True)
+    with dk.Tape() as tape:
+        scale[1](x, dk.zeros(1))
+    tape.backward(x)
+    assert x.grad.list() == [1.0]
+
+
+@wp.kernel
+def scale_in_warp(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = 2.0 * x[i]
+
+
+def test_in_warp_a_loss_that_depends_on_nothing_is_a_warning():
+    x, y, z = wp.ones(1, requires_grad=True), wp.ones(1), wp.zeros(1)
+    with wp.Tape() as tape:
+        wp.launch(scale_in_warp, dim=1, inputs=[x], outputs=[wp.zeros(1)])
+        wp.launch(scale_in_warp, dim=1, inputs=[y], outputs=[z])
+    with pytest.warns(RuntimeWarning, match="depends on no array of this tape that has a gradient, so all") as caught:
+        tape.backward(z)
+    assert caught[0].filename == __file__
+    assert x.grad.numpy().tolist() == [0.0]
 
 
 def test_an_empty_tape():

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import diffkern as dk
+import diffkern.warp as wp
 from diffkern.testing import gradcheck
 
 real = dk.float64
@@ -97,3 +99,81 @@ def test_distances_to_the_nearest_centre():
     squares = ((points[:, None] - centres) ** 2).sum(-1)
     np.testing.assert_allclose(loss, squares.min(axis=1).sum(), rtol=1e-12)
     gradcheck(distortion, dim=9, inputs=[points, centres], outputs=[np.zeros(1)])
+
+
+@wp.kernel
+def halves(a: wp.array2d[wp.float16], x: wp.array[wp.float16], out: wp.array[wp.float16]):
+    i = wp.tid()
+    v = wp.types.vector(length=2, dtype=wp.float16)(x[i], x[i] * wp.float16(2.0))
+    z = wp.untile(wp.tile_matmul(wp.tile_load(a, shape=(2, 2)), wp.tile(v)))
+    out[i] = z[0] + z[1]
+
+
+def test_tiles_of_what_threads_hold_in_half_precision() -> None:
+    a, x = (wp.array(np.float16(v), dtype=wp.float16, requires_grad=True) for v in ([[1, 2], [3, 4]], [1.5, 2.0]))
+    out = wp.zeros(2, dtype=wp.float16, requires_grad=True)
+    tape = wp.Tape()
+    with tape:
+        wp.launch(halves, dim=2, inputs=[a, x], outputs=[out], block_dim=1)
+    assert out.numpy().tolist() == [24.0, 32.0]
+    tape.backward(grads={out: wp.ones(2, dtype=wp.float16)})
+    assert x.grad.numpy().tolist() == [16.0, 16.0]
+
+
+@dk.kernel
+def with_a_row(table: matrices, row: dk.array(dtype=dk.float32), column: vectors, out: matrices):
+    t = dk.tile_load(table, shape=(4, 5))
+    t[1:3] = dk.tile_load(row, shape=5)
+    t[:, 3:] = dk.tile_reshape(dk.tile_load(column, shape=4), shape=(4, 1))
+    dk.tile_store(out, t * t)
+
+
+@dk.kernel
+def every_third(x: matrices, out: matrices):
+    part = dk.tile_load(x[::2], shape=(4, 13))[:, ::3]
+    for k in range(5):
+        dk.tile_store(out[::2, 3 * k], part[:, k] * part[:, k])
+
+
+def test_a_part_takes_a_tile_that_extends_to_it() -> None:
+    table, row, column = random.standard_normal((4, 5)), np.float32([1.5, 2, 3, 4, 5]), random.standard_normal(4)
+    out = np.zeros((4, 5))
+    dk.launch_tiled(with_a_row, dim=1, inputs=[table, row, column], outputs=[out], block_dim=32)
+    wanted = table.copy()
+    wanted[1:3], wanted[:, 3:] = row, column[:, None]
+    np.testing.assert_allclose(out, wanted**2, rtol=1e-12)
+    gradcheck(with_a_row, dim=1, inputs=[table, row, column], outputs=[np.zeros((4, 5))])
+
+
+@dk.kernel
+def of_two_steps(x: matrices, out: matrices, sums: matrices):
+    t = dk.tile_load(x[1:6:2, 1:9:3], shape=(4, 7), offset=(0, 1))
+    dk.tile_store(out[::2, ::3], t * t)
+    dk.tile_atomic_add(sums[::-2, 2::3], t * t, offset=(1, 0))
+
+
+@dk.kernel
+def of_too_many_rows(x: matrices, out: matrices):
+    dk.tile_store(out, dk.tile_load(x[::2, ::2], shape=(65, 65)))
+
+
+def test_two_axes_with_steps() -> None:
+    x, out, sums = random.standard_normal((8, 16)), np.zeros((8, 16)), np.zeros((8, 16))
+    dk.launch_tiled(of_two_steps, dim=1, inputs=[x], outputs=[out, sums], block_dim=32)
+    part, wanted = x[1:6:2, 1:9:3][:, 1:], np.zeros((4, 7))
+    wanted[: part.shape[0], : part.shape[1]] = part**2
+    np.testing.assert_allclose(out[::2, ::3], wanted[:, :6], rtol=1e-12)
+    np.testing.assert_allclose(sums[::-2, 2::3][1:], wanted[:3, :5], rtol=1e-12)
+    assert np.count_nonzero(out) == np.count_nonzero(wanted[:, :6])
+    gradcheck(of_two_steps, dim=1, inputs=[x], outputs=[np.zeros((8, 16))] * 2)
+    with pytest.raises(dk.KernelTypeError, match="more than 64 rows"):
+        dk.launch_tiled(of_too_many_rows, dim=1, inputs=[x], outputs=[out], block_dim=32)
+
+
+def test_two_axes_with_steps_as_the_remedy_says() -> None:
+    x, out = random.standard_normal((8, 16)), np.zeros((8, 16))
+    dk.launch_tiled(every_third, dim=1, inputs=[x], outputs=[out], block_dim=32)
+    wanted = np.zeros((8, 16))
+    wanted[::2, :13:3] = x[::2, :13:3] ** 2
+    np.testing.assert_allclose(out, wanted, rtol=1e-12)
+    gradcheck(every_third, dim=1, inputs=[x], outputs=[np.zeros((8, 16))])

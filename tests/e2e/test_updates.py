@@ -1,9 +1,18 @@
 """``a[i] += v`` and its kin: atomic where threads may meet, plain where the element is one thread's own."""
 
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import diffkern as dk
+from diffkern.runtime import schedule
+from diffkern.runtime.adjoint import AdjointLaunch
+from diffkern.runtime.packed import PackedLaunch
 from diffkern.testing import gradcheck
 
 N = 300_000
@@ -358,3 +367,149 @@ def test_what_one_thread_reads_and_writes():
     y = dk.ones(1)
     doubled_by_one[1000](y)
     assert y.numpy()[0] == 2
+
+
+@dk.kernel
+def into_cells(
+    x: dk.array(dtype=float), cell: dk.array(dtype=int), total: dk.array(dtype=dk.vec2), most: dk.array(dtype=int)
+):
+    i = dk.tid()
+    dk.atomic_add(total, cell[i], dk.vec2(x[i], 1.0))
+    dk.atomic_max(most, cell[i], i)
+
+
+def _cells(n: int) -> None:
+    rng = np.random.default_rng(n)
+    x, cell = rng.integers(0, 9, n).astype(np.float32), rng.integers(0, 11, n).astype(np.int32)
+    total, most = dk.zeros(11, dtype=dk.vec2), dk.full(11, -1, dtype=int)
+    dk.launch(into_cells, dim=n, inputs=[dk.array(x), dk.array(cell)], outputs=[total, most])
+    expected = np.stack([np.bincount(cell, x, 11), np.bincount(cell, minlength=11)], 1)
+    np.testing.assert_array_equal(total.numpy(), expected)  # whole numbers: in any order
+    np.testing.assert_array_equal(most.numpy(), [np.flatnonzero(cell == k).max(initial=-1) for k in range(11)])
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_updates_are_complete_with_any_number_of_threads(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedule, "_CHUNK_WORK", 2000.0)
+    before = dk.config.num_threads
+    dk.config.num_threads = threads
+    try:
+        for n in (1, 7, 1000, 60_000, 200_000, 60_000, 200_000):
+            _cells(n)
+    finally:
+        dk.config.num_threads = before
+
+
+COUNTS_IN_THREADS = """
+import threading
+import numpy as np
+import diffkern as dk
+
+@dk.kernel
+def count(total: dk.array(dtype=float), cell: dk.array(dtype=int)):
+    dk.atomic_add(total, cell[dk.tid()], 1.0)
+
+n, repeats = 20_000, 60
+cell, total = dk.array(np.arange(n, dtype=np.int32) % 3), dk.zeros(3, dtype=float)
+
+def launch():
+    for _ in range(repeats):
+        dk.launch(count, dim=n, inputs=[total, cell])
+
+launch()  # alone
+threads = [threading.Thread(target=launch) for _ in range(3)]
+for thread in threads:
+    thread.start()
+launch()
+for thread in threads:
+    thread.join()
+counts = np.bincount(np.arange(n) % 3) * 5 * repeats
+assert (total.numpy() == counts).all(), (total.numpy(), counts)
+"""
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_launches_of_several_threads_update_the_same_elements(threads: int, tmp_path: Path) -> None:
+    """The first launch of another thread may come while one of the main thread is alone."""
+    environment = {**os.environ, "DIFFKERN_NUM_THREADS": str(threads)}
+    (tmp_path / "counts.py").write_text(COUNTS_IN_THREADS)
+    subprocess.run([sys.executable, tmp_path / "counts.py"], check=True, env=environment, timeout=120)
+
+
+@dk.kernel
+def weigh(
+    x: dk.array(dtype=float),
+    cell: dk.array(dtype=int),
+    sums: dk.array(dtype=dk.vec3d),
+    counts: dk.array(dtype=dk.int64),
+    total: dk.array(dtype=float),
+):
+    i = dk.tid()
+    v = dk.float64(x[i])
+    dk.atomic_add(sums, cell[i], dk.vec3d(v, 2.0 * v, 1.0))
+    dk.atomic_sub(counts, cell[i], dk.int64(i))
+    dk.atomic_add(total, 0, x[i])
+
+
+@pytest.fixture
+def copied_runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Launches are cut finely, and deal out copies as on a machine with 64 processors."""
+    monkeypatch.setattr(schedule, "_CHUNK_WORK", 2000.0)
+    monkeypatch.setattr(schedule, "processors", lambda: 64)
+    before = dk.config.num_threads
+    dk.config.num_threads = 3
+    yield
+    dk.config.num_threads = before
+
+
+@pytest.mark.parametrize("n", [1, 3000, 100_003])
+@pytest.mark.usefixtures("copied_runs")
+def test_chunks_add_to_copies_of_their_own(n: int) -> None:
+    rng = np.random.default_rng(n)
+    x, cell = rng.integers(0, 9, n).astype(np.float32), rng.integers(0, 5, n).astype(np.int32)
+    inputs = [dk.array(x), dk.array(cell)]
+    outputs = [dk.zeros(5, dtype=dk.vec3d), dk.zeros(5, dtype=dk.int64), dk.zeros(1, dtype=float)]
+    record = dk.launch(weigh, dim=n, inputs=inputs, outputs=outputs, record_cmd=True)
+    for launches in range(1, 8):
+        if launches % 2:
+            dk.launch(weigh, dim=n, inputs=inputs, outputs=outputs)
+        else:
+            record.launch()
+        sums, counts, total = (a.numpy() / launches for a in outputs)
+        expected = np.bincount(cell, x, 5)
+        np.testing.assert_array_equal(sums, np.stack([expected, 2 * expected, np.bincount(cell, minlength=5)], 1))
+        np.testing.assert_array_equal(counts, -np.bincount(cell, np.arange(n), 5))
+        assert total[0] == x.sum()
+    (program,) = weigh.programs.values()
+    assert program.manifest.added == (2, 3)
+    if n > 100_000:
+        assert max(g.count for g in program._grouped.values() if g) >= 32
+
+
+@dk.kernel
+def gather(x: dk.array(dtype=dk.vec2), cell: dk.array(dtype=int), y: dk.array(dtype=float)):
+    i = dk.tid()
+    y[i] = x[cell[i]][0] * x[cell[i]][1]
+
+
+@pytest.mark.usefixtures("copied_runs")
+def test_an_adjoint_with_copies_is_native_and_the_same_each_time() -> None:
+    n, rng = 100_003, np.random.default_rng(8)
+    values, cell = rng.random((7, 2)).astype(np.float32), rng.integers(0, 7, n).astype(np.int32)
+    x = dk.array(values, dtype=dk.vec2, requires_grad=True)
+    at, y = dk.array(cell), dk.zeros(n, dtype=float, requires_grad=True)
+    with dk.Tape() as tape:
+        dk.launch(gather, dim=n, inputs=[x, at], outputs=[y])
+    found = []
+    for _ in range(4):  # from the third time on as one native call
+        tape.zero()
+        tape.backward(grads={y: dk.ones(n, dtype=float)})
+        found.append(x.grad.numpy().copy())
+    expected = np.bincount(cell, minlength=7)[:, None] * values[:, ::-1].astype(np.float64)
+    np.testing.assert_allclose(found[0], expected, rtol=1e-4)
+    assert all((other == found[0]).all() for other in found)
+    forward = PackedLaunch(gather, n, [x, at, y])
+    adjoint = AdjointLaunch(forward, {0: dk.zeros_like(x), 2: dk.ones(n, dtype=float)})
+    assert adjoint.sweep.plan.private == (0,)
+    (step,) = adjoint.steps() or ()
+    assert step.copied is not None

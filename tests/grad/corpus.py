@@ -9,6 +9,7 @@ from . import (
     kernels_functions,
     kernels_loops,
     kernels_memory,
+    kernels_own_arrays,
     kernels_tiles,
 )
 from .cases import CASES
@@ -20,6 +21,7 @@ MODULES = (
     kernels_functions,
     kernels_loops,
     kernels_memory,
+    kernels_own_arrays,
     kernels_tiles,
 )
 

@@ -437,3 +437,15 @@ def accumulate_through_views(x: f2, y: f2):
 def half_precision_storage(x: dk.array(dtype=dk.float16), y: f1):
     i = dk.tid()
     y[i] = x[i] * x[i] * y[i]
+
+
+@case(6, x=spread(6, 3), idx=ints(0, 2, 2, 1, 0, 2), y=values(3, 3, lo=-0.05, hi=0.05))
+def scatter_max_of_components(x: dk.array(dtype=dk.vec3), idx: i1, y: dk.array(dtype=dk.vec3)):
+    i = dk.tid()
+    dk.atomic_max(y, idx[i], 2.0 * x[i])
+
+
+@case(6, x=spread(6, 2, 2), idx=ints(0, 2, 2, 1, 0, 2), y=values(3, 2, 2, lo=-0.05, hi=0.05))
+def scatter_min_of_matrices(x: dk.array(dtype=dk.mat22), idx: i1, y: dk.array(dtype=dk.mat22)):
+    i = dk.tid()
+    dk.atomic_min(y, idx[i], x[i] * 1.5)

@@ -4,7 +4,7 @@ import numpy as np
 
 import diffkern as dk
 
-from .cases import as32, case, scalar, signed, values, zeros
+from .cases import as32, case, ints, scalar, signed, values, zeros
 
 f1 = dk.array(dtype=float)
 f2 = dk.array(dtype=float, ndim=2)
@@ -510,3 +510,110 @@ def large_tiles(x: f1, y: f1, z: f1, n: int):
     w = dk.tile_sum(v * v, axis=0)
     dk.tile_store(y, w)
     dk.tile_store(z, dk.tile_sum(v))
+
+
+v2 = dk.array(dtype=dk.vec2, ndim=2)
+
+
+@case(2, x=signed(4, 6), q=ints(1, -1, 1, 3), y=zeros(4, 8), z=zeros(6, 2))
+def by_indices(x: f2, q: i1, y: f2, z: f2):
+    """Elements outside are 0 and left out; two indices are equal where elements are read or added to."""
+    i = dk.tid()
+    rows = dk.tile_load(q, shape=4)
+    t = dk.tile_load_indexed(x, rows, shape=(4, 2), offset=(0, 2 * i))
+    dk.tile_atomic_add_indexed(z, rows, t * t, offset=(2, 0))
+    places = dk.tile_arange(2, dtype=int) * 2
+    dk.tile_store_indexed(y, places, t * t * t, offset=(0, 4 * i), axis=1)
+
+
+@case(2, x=signed(8, 3), q=ints(-1, 0, 0), y=zeros(6, 3), z=zeros(12))
+def slices_by_indices(x: f2, q: i1, y: f2, z: f1):
+    i = dk.tid()
+    t = dk.tile_load(x, shape=(4, 3), offset=(4 * i, 0))
+    chosen = dk.tile_load(q, shape=3)
+    dk.tile_store(y, t[chosen, :] * t[chosen], offset=(3 * i, 0))
+    dk.tile_store(z[::2], dk.tile_load(x[1::3, i], shape=3) * 2.0, offset=3 * i)
+
+
+@case(1, x=apart(9), y=zeros(9), z=zeros(3, 3))
+def running_extrema(x: f1, y: f1, z: f2):
+    t = dk.tile_load(x, shape=9)
+    dk.tile_store(y, dk.tile_scan_max_inclusive(t) * t)
+    dk.tile_store(z, dk.tile_scan_min_inclusive(dk.tile_reshape(t, shape=(3, 3))))
+
+
+@case(1, x=apart(40), y=zeros(40))
+def long_running_extrema(x: f1, y: f1):
+    t = dk.tile_load(x, shape=40)
+    dk.tile_store(y, dk.tile_scan_max_inclusive(t) * dk.tile_scan_min_inclusive(t))
+
+
+@case(1, x=signed(7), y=zeros(4))
+def changed_by_threads(x: f1, y: f1):
+    t = dk.tile_load(x, shape=4) * 2.0
+    for k in range(6):
+        dk.tile_scatter_add(t, k % 4, x[k] * x[k], k != 2)
+    dk.tile_scatter_masked(t, 1, x[6] * x[0], x[0] > 100.0)
+    dk.tile_scatter_masked(t, 3, x[6] * x[1], True)
+    dk.tile_store(y, t * t)
+
+
+@case(1, x=values(2), y=zeros(2, 3), n=5)
+def random_between(x: f1, y: f2, n: int):
+    t = dk.tile_randf((2, 3), dk.rand_init(n), -x[0], x[1])
+    dk.tile_store(y, t * t)
+
+
+@case(2, x=signed(12), y=zeros(8), n=6)
+def items_of_a_stack(x: f1, y: f1, n: int):
+    i = dk.tid()
+    s = dk.tile_stack(4, float)
+    for k in range(n):
+        dk.tile_stack_push(s, x[6 * i + k] * x[6 * i + k], k != 1)
+    for k in range(n):
+        item, place = dk.tile_stack_pop(s)
+        if place >= 0:
+            y[4 * i + place] = item * item
+
+
+@case(1, x=signed(1), y=zeros(2, 3))
+def from_one_thread(x: f1, y: f2):
+    i = dk.tid()
+    dk.tile_store(y, dk.tile_from_thread((2, 3), x[i] * x[i], 0))
+
+
+@case(1, x=signed(2, 6, 2), y=zeros(2, 6, 2), z=zeros(2, 6, 2))
+def fourier_transforms(x: v2, y: v2, z: v2):
+    t = dk.tile_load(x, shape=(2, 6))
+    dk.tile_fft(t)
+    dk.tile_store(y, t)
+    t = t + dk.tile_load(x, shape=(2, 6))
+    dk.tile_ifft(t)
+    dk.tile_store(z, t)
+
+
+@dk.func
+def blended(a: float, b: float):
+    return a * 0.5 + b * b
+
+
+@case(1, x=signed(2, 5, 3), y=zeros(2, 3), z=zeros(2, 5))
+def rows_by_a_function(x: f3, y: f2, z: f2):
+    t = dk.tile_load(x, shape=(2, 5, 3))
+    dk.tile_store(y, dk.tile_reduce(blended, t, axis=1))
+    dk.tile_store(z, dk.tile_reduce(blended, t, axis=-1))
+
+
+@case(1, x=signed(4, 3), y=zeros(4, 3), n=3)
+def changed_through_views(x: f2, y: f2, n: int):
+    """Rows of a tile from outside of a loop, changed in it."""
+    t = dk.tile_load(x, shape=(4, 3))
+    out = dk.tile_zeros(shape=(4, 3), dtype=float)
+    for i in range(n):
+        row = t[i]
+        to = out[i]
+        dk.tile_assign(to, row * row)
+        to += row
+        turned = dk.tile_transpose(out)
+        turned[2, i] = x[i, 0] * x[i, 1]
+    dk.tile_store(y, out)

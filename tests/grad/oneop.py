@@ -10,9 +10,10 @@ import numpy as np
 
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Value
-from diffkern.ir.types import FLOAT64, Array, Element, Mat, Scalar, Vec
+from diffkern.ir.types import FLOAT64, Array, Element, Mat, Scalar, Vec, quaternion
 
 V2, V3, V4 = (Vec(FLOAT64, n) for n in (2, 3, 4))
+Q = quaternion(FLOAT64)
 M2, M3, M4 = (Mat(FLOAT64, n, n) for n in (2, 3, 4))
 
 

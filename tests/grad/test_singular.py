@@ -11,6 +11,7 @@ import pytest
 from support.fuzz import load_module
 
 import diffkern as dk
+import diffkern.warp as wp
 from diffkern.ops.table import all_ops
 from diffkern.testing import gradcheck
 
@@ -90,7 +91,14 @@ OVERFLOWS: list[tuple[str, str, tuple[float, float]]] = [
     ("mul", "dk.log(a) * b", (0.0, 1.0)),
     ("mul", "dk.log(a) * dk.log(a) * b + a", (0.0, -1.0)),
     ("mod", "a % b", (1.0, 0.0)),
+    ("rem", "rest(a, b)", (1.0, 0.0)),
 ]
+
+
+@wp.func
+def rest(a: Any, b: Any):
+    return a % b
+
 
 # How the value comes to have no cotangent.
 CHOICES = {
@@ -105,7 +113,7 @@ def _kernel(lines: list[str]) -> Any:
     text = "\n".join(["def k(x, z, s, y):", "    a = x[0]", "    b = z[0]", "    c = s[0]", *lines, ""])
     file = f"<singular {hash(text)}>"
     linecache.cache[file] = (len(text), None, text.splitlines(True), file)
-    names: dict[str, Any] = {"dk": dk}
+    names: dict[str, Any] = {"dk": dk, "rest": rest}
     exec(compile(text, file, "exec"), names)
     return dk.kernel(names["k"])
 

@@ -16,7 +16,7 @@ from diffkern.analysis import affine
 from diffkern.cache import environment, key, manifest, place
 from diffkern.frontend import library
 from diffkern.opt import cse, promote, ranges
-from diffkern.runtime import captured, copies, form, operation, prepared, schedule, tape
+from diffkern.runtime import captured, copies, form, operation, partition, prepared, tape
 from diffkern.targets.cuda import kernel as cuda_kernel
 from diffkern.targets.cuda import registers, toolchain
 from diffkern.targets.emit import facts, memory, scalars
@@ -41,19 +41,19 @@ TARGETED = [
     # guards of zero cotangents
     Fault("a sum with one positive term is positive",
           edit(singular, "Guards._least", "least(a) if self._not_negative(b, depth) else 0.0", "least(a)"),
-          (f"{_ZERO}[dk.sqrt(1.0 + a) at (-1.0, 1.0)-dtype0]",)),
+          (f"{_ZERO}[dk.sqrt(1.0 + a) at (-1.0, 1.0)-float32]",)),
     Fault("any product is not negative",
           edit(singular, "Guards._not_negative", "op.operands[0] is op.operands[1]", "True"),
-          (f"{_ZERO}[dk.log(a * b + 1.0) at (1.0, -1.0)-dtype0]",)),
+          (f"{_ZERO}[dk.log(a * b + 1.0) at (1.0, -1.0)-float32]",)),
     Fault("a minimum is as far from zero as either number",
           edit(singular, "Guards._least", 'case "max"', 'case "max" | "min"'),
-          (f"{_ZERO}[dk.log(dk.min(a, 0.5)) at (0.0, 1.0)-dtype0]",)),
+          (f"{_ZERO}[dk.log(dk.min(a, 0.5)) at (0.0, 1.0)-float32]",)),
     Fault("what is not negative is far from zero",
           edit(singular, "Guards._least", "max(lookup(name).least or 0.0, 0.0)", "(lookup(name).least is not None)"),
-          (f"{_ZERO}[dk.sqrt(dk.exp(a)) at (-10000.0, 1.0)-dtype0]",)),
+          (f"{_ZERO}[dk.sqrt(dk.exp(a)) at (-10000.0, 1.0)-float32]",)),
     Fault("a literal divides by what it is in the source",
           edit(singular, "Guards._literal", 'rounded(op.attrs["value"], v.type)', 'op.attrs["value"]'),
-          (f"{_ZERO}[a / 1e-60 at (0.0, 1.0)-dtype0]",)),
+          (f"{_ZERO}[a / 1e-60 at (0.0, 1.0)-float32]",)),
     Fault("subnormal numbers are far from zero", edit(singular, "_normal", "2.0**-126", "0.0"), (_OVERFLOW,)),
     Fault("what is bounded away from zero has a finite inverse square",
           constant(singular, "_LARGEST", math.inf), (_OVERFLOW,)),
@@ -93,7 +93,7 @@ TARGETED = [
           ("tests/e2e/test_builtins.py::test_numbers[dk.mod(a, b)-float64]",)),
     # CUDA
     Fault("a component of a vector has the whole element's alignment",
-          edit(memory, "_tag", "math.gcd(array.align, k * scalar_of(array.type.dtype).itemsize)", "array.align"),
+          edit(memory, "tag", "math.gcd(array.align, k * scalar_of(array.type.dtype).itemsize)", "array.align"),
           (f"{_PTX}::test_what_the_corpus_has_too_little_of",)),
     Fault("an array that is written by atomics alone is taken for constant",
           edit(cuda_kernel, "_Kernel.separate", 'op.name in ("store", "atomic", "accumulate")',
@@ -110,7 +110,7 @@ TARGETED = [
           edit(operation, "perform", "operation.touch()\n        stream.enqueue", "stream.enqueue"),
           ("tests/unit/runtime/test_stream_versions.py",)),
     Fault("chunks of two colours are as short as others",
-          edit(schedule, "plan_adjoint", "at_least=distance + 1", "at_least=1"),
+          edit(partition, "partition", "worthwhile, c.add(distance, 1)", "worthwhile, 1"),
           ("tests/unit/runtime/test_schedule.py",)),
     Fault("a private copy is not added",
           edit(copies, "Copies.add_up", "np.add.reduce(self._parts, axis=0)", "np.add.reduce(self._parts[1:], axis=0)"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from diffkern.ad import activity, cotangents, loop_shapes, loops, memory, replay, reverse
+from diffkern.ad import activity, cotangents, extrema, loop_shapes, loops, replay, reverse
 from diffkern.ad.rules import RULES
 from diffkern.ad.rules import composite as composite_rules
 from diffkern.ad.rules import scalar as scalar_rules
@@ -17,8 +17,8 @@ FAULTS = [
     Fault("product rule drops a term", formula("mul", "y", "0")),
     Fault("quotient rule forgets the denominator", formula("div", "1/y", "-r")),
     Fault("power rule keeps the exponent", formula("pow", "y*pow(x, y)", "0 if x == 0 else r*log(x)")),
-    Fault("max gives to the smaller operand", lambda p: p.setitem(RULES, "max", scalar_rules._choice("le"))),
-    Fault("ties go to the second operand", lambda p: p.setitem(RULES, "max", scalar_rules._choice("gt"))),
+    Fault("max gives to the smaller operand", lambda p: p.setitem(RULES, "max", scalar_rules._choice("lt"))),
+    Fault("ties go to the second operand", lambda p: p.setitem(RULES, "max", scalar_rules._choice("ge"))),
     Fault("sub forgets the sign", lambda p: p.setitem(RULES, "sub", lambda b, a: [a.ct, a.ct])),
     Fault("a cast ends the chain", lambda p: p.setitem(RULES, "cast", lambda b, a: [None])),
     Fault("cross product in the wrong order",
@@ -39,23 +39,24 @@ FAULTS = [
           edit(reverse, "_Reverse.load", "[env[v] for v in Access(op).index]",
                "[self.b.i32(0) for v in Access(op).index]")),
     Fault("atomic_sub has the sign of atomic_add", edit(reverse, "_Reverse.atomic", 'kind == "add"', 'kind != "exch"')),
-    Fault("every equal thread wins an atomic maximum", edit(memory, "reverse_extremum", '"ne"', '"eq"')),
+    Fault("every equal thread wins an atomic maximum", edit(extrema, "reverse_extremum", '"ne"', '"eq"')),
     Fault("an overwritten input is read after the launch",
           edit(replay, "Replay.load", "self.context.saved[Access(op).array]", "self.env[Access(op).array]")),
     Fault("a lost value is read all the same",
-          edit(dependence, "_classify", "return LoadFact(Source.UNKNOWN, writes[0])", "return LoadFact(Source.FINAL)")),
+          edit(dependence, "_Classes.of", "return LoadFact(Source.UNKNOWN, writes[0], tuple(checks))",
+               "return LoadFact(Source.FINAL)")),
     Fault("an iteration's store is taken for an earlier one",
           edit(dependence, "_order", "before=d < 0, after=d > 0", "before=d > 0, after=d < 0")),
     # control flow
     Fault("the adjoint of an if takes the other branch",
-          edit(reverse, "_Reverse.branch", "built[0][0], built[1][0]", "built[1][0], built[0][0]")),
+          edit(reverse, "_Reverse.reverse_branch", "built[0][0], built[1][0]", "built[1][0], built[0][0]")),
     Fault("what only one branch contributes is lost",
-          edit(reverse, "_Reverse.branch", "for _, found in built for v in found))",
+          edit(reverse, "_Reverse.reverse_branch", "for _, found in built for v in found))",
                "for _, found in built[1:] for v in found))")),
     Fault("a loop keeps the last contribution to an outer value instead of the sum",
           edit(reverse, "_Reverse.carry_over", "self.b.add(so_far, ct)", "ct")),
     Fault("a loop's initial values get nothing",
-          edit(reverse, "_Reverse.loop", "cts.add(shape.init[k], ct)", "pass")),
+          edit(reverse, "_Reverse.reverse_loop", "cts.add(shape.init[k], ct)", "pass")),
     Fault("the reversed loop counts one iteration too many",
           edit(loop_shapes, "for_shape", "value = index(it)", "value = index(b.add(it, b.const(1, it.type)))")),
     Fault("the reversed loop forgets the last iteration",
@@ -86,7 +87,7 @@ FAULTS = [
     Fault("loads are shared across stores",
           edit(cse, "eliminate_common", "written = written_arrays(fn.body) if loads else set()", "written = set()")),
     Fault("computations stay outside of the branches that use them",
-          edit(sink, "_singular", "any(lookup(op.name).singular for op in cone)", "False")),
+          edit(sink, "_Sinker.sink_into", "if not any(map(self.is_risky, cone)):", "if True:")),
     Fault("the last trip of an unrolled loop is missing",
           edit(unroll, "_Unroller.expand", "for i in trips:", "for i in trips[:-1]:")),
     Fault("an if without live results loses its stores",

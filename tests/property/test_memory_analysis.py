@@ -24,6 +24,8 @@ from diffkern.frontend import lowering
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, walk
 from diffkern.opt.widen import widen
+from diffkern.race_search import needed
+from diffkern.runtime.race_checks import check_races
 from diffkern.testing.gradcheck import KinkWarning, Tolerances, Vjp, check_vjp
 from diffkern.testing.programs import Interpreted, as_argument
 
@@ -132,6 +134,13 @@ def _vjp(source: str, directory: str) -> Vjp:
     return Vjp(widen(lowering.lower(fuzzed.func, fuzzed.argument_types(*arguments))), Interpreted)
 
 
+def _check_launch(vjp: Vjp, seed: int) -> None:
+    """Check what only a launch can say of the pairs of accesses that the adjoint relies on, as a launch does."""
+    races, given = vjp.adjoint.adjoint.races, _arguments(seed)
+    numbers = {(k, axis): given[k] if axis < 0 else given[k].shape[axis] for k, axis in needed(races)}  # type: ignore[attr-defined]
+    check_races("fuzzed", races, vjp.names, (5,), numbers)  # type: ignore[arg-type]
+
+
 def test_gathers_meet_where_the_analysis_says(tmp_path_factory: pytest.TempPathFactory) -> None:
     directory = str(tmp_path_factory.mktemp("gathers"))
     kinds: Counter[str] = Counter()
@@ -168,6 +177,7 @@ def test_updates_are_right_or_refused(
     def run(source: str, seed: int) -> None:
         try:
             vjp = _vjp(source, directory)
+            _check_launch(vjp, seed)
         except AutodiffError:
             outcome["refused"] += 1
             return
@@ -212,6 +222,7 @@ def test_no_two_threads_meet_in_a_plain_update(
             assert not clashes, f"{source}\n" + "\n".join(map(str, clashes[:5]))
         try:
             vjp = Vjp(settled, Interpreted)
+            _check_launch(vjp, seed)
         except AutodiffError:
             outcome["refused"] += 1
             return

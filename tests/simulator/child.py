@@ -6,6 +6,7 @@ if nothing did.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import json
 import sys
@@ -24,7 +25,7 @@ from grad.build import lower, values
 from grad.cases import Case
 from grad.corpus import CASES
 from support.simulated import Simulated
-from thread_tiles import softmax
+from thread_tiles import reversed_by_stack, softmax
 
 import diffkern as dk
 from diffkern.compilation import Compilation
@@ -35,7 +36,7 @@ from diffkern.testing.gradcheck import Vjp
 from diffkern.testing.programs import Compiled, as_double
 
 from .block_fuzz import FUZZ, THREADS, kernel_text
-from .selection import BLOCK_GRADIENTS, CORPUS, OF_THREADS, UPDATES
+from .selection import ALONG, BLOCK_GRADIENTS, CORPUS, OF_THREADS, UPDATES
 
 
 def compare(what: str, found: Any, expected: Any, rtol: float) -> None:
@@ -90,6 +91,12 @@ def check_threads() -> None:
     e = np.exp(x * scale[0] * scale[1]).reshape(-1, THREADS)
     expected = np.where(np.arange(n) % 2, 0.0, (e / e.sum(1, keepdims=True)).reshape(-1))
     compare("the softmax of a block", y, expected, 1e-5)
+    kernel = reversed_by_stack
+    fn = Compilation(kernel.func, kernel.argument_types(), Variant(target="sm_90", block_dim=THREADS)).forward
+    kept, y = (np.arange(n) % 4 != 1).astype(np.float32), np.zeros(n, np.float32)
+    Simulated(fn, blocks=2, block_dim=THREADS).run((n,), [x, kept, y])
+    rows = [x[k : k + THREADS][kept[k : k + THREADS] > 0][::-1] for k in range(0, n, THREADS)]
+    compare("items of a stack", y, np.concatenate([np.pad(r, (0, THREADS - len(r))) for r in rows]), 0.0)
 
 
 def check_updates(element: str) -> None:
@@ -144,9 +151,27 @@ def check_gradient(name: str) -> None:
         compare(f"the gradient of {vjp.names[i]}", gradient, expected[i], 1e-10)
 
 
+def check_along(case: Case) -> None:
+    """Forward mode of one case, in the simulator and on the CPU."""
+    types = Kernel(case.function).argument_types(*values(case))
+    kernel = Kernel(case.function).jvp
+    tangents = tuple(t for t in types if "float" in str(t))
+    rng = np.random.default_rng(6)
+    given = [
+        *values(case),
+        *(rng.normal(size=np.shape(a)).astype(a.dtype) for a in values(case) if a.dtype.kind == "f"),
+    ]
+    found, expected = ([np.copy(a) for a in given] for _ in range(2))
+    for arguments, engine, target in ((found, Simulated, "sm_90"), (expected, Compiled, "native")):
+        variant = dataclasses.replace(kernel.variant, target=target)
+        engine(Compilation(kernel.func, (*types, *tangents), variant).fn).run(case.dim, arguments)
+    for place, (a, b) in enumerate(zip(found, expected, strict=True)):
+        compare(f"argument {place} of the kernel along tangents", a, b, 1e-6)
+
+
 def main(file: str, names: list[str]) -> None:
     verdicts = {}
-    for name in names or [*CORPUS, *sorted(BLOCKS), *FUZZ, OF_THREADS, *UPDATES, *BLOCK_GRADIENTS]:
+    for name in names or [*CORPUS, *sorted(BLOCKS), *FUZZ, OF_THREADS, *UPDATES, *BLOCK_GRADIENTS, *ALONG]:
         try:
             if name == OF_THREADS:
                 check_threads()
@@ -154,6 +179,8 @@ def main(file: str, names: list[str]) -> None:
                 check_fuzz(int(name[5:]))
             elif name.startswith("updates."):
                 check_updates(name[8:])
+            elif name in ALONG:
+                check_along(CASES[name[6:]])
             elif name.startswith("gradient."):
                 check_gradient(name[9:])
             elif name in BLOCKS:

@@ -18,3 +18,6 @@ BLOCK_GRADIENTS = ["gradient.one_loss", "gradient.running_products", "gradient.s
 
 UPDATES = [f"updates.{element}" for element in ELEMENTS]
 """Atomic updates of elements of these types."""
+
+ALONG = ["along.memory.scatter_max_of_components"]
+"""Kernels whose forward mode runs there: threads that hold elements while others wait."""

@@ -35,7 +35,7 @@ class Simulated:
     Parameters
     ----------
     fn
-        The function; it is not changed. The modes of an adjoint's accumulations must be settled for a GPU.
+        The function; it is not changed. The modes of an adjoint's accumulations must be final for a GPU.
     blocks, block_dim
         The grid. It need not cover the launch: threads stride over it.
     """

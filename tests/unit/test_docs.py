@@ -26,6 +26,7 @@ NEEDS = {
     "numba_inside": ("numba_cuda",),
     "jax": ("jax",),
     "torch": ("torch",),
+    "coming_from": ("jax", "torch"),
     "dlpack": ("jax", "torch"),
 }
 SNIPPETS = ROOT / "docs" / "snippets"
@@ -114,6 +115,8 @@ def programs_of(page: Path) -> str:
     return "\n".join(textwrap.dedent(block) for block in BLOCK.findall(page.read_text(encoding="utf-8")))
 
 
+# PyTorch scripts its own decompositions, and says of itself that it should not.
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
 @pytest.mark.parametrize(
     "page", [page for page in sorted((ROOT / "docs").glob("*.rst")) if programs_of(page)], ids=lambda page: page.stem
 )

@@ -166,7 +166,7 @@ def test_a_dispatcher_of_numba_names_the_function_in_it() -> None:
 def test_a_record_made_by_hand(name: str) -> None:
     error = _own(lambda: dk.Launch(VALUES[name]))
     assert isinstance(error, MisuseError)
-    assert "record_cmd=True" in str(error)
+    assert "is no kernel, so it cannot be launched" in str(error)
 
 
 @pytest.mark.parametrize("name", VALUES)

@@ -51,7 +51,7 @@ def test_the_documentation_has_the_options() -> None:
         assert ("dk.compile" in where) == (name != "enable_backward")
 
 
-@pytest.mark.parametrize("options", [{"blockdim": 64}, {"fast_math": True}, {"may_alias": False}])
+@pytest.mark.parametrize("options", [{"blockdim": 64}, {"lineinfo": True}, {"may_alias": False}])
 def test_no_other_options(options: dict[str, object]) -> None:
     with pytest.raises(TypeError, match=r"a kernel has no option .*; it has enable_backward, "):
         dk.kernel(**options)(body)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import diffkern
-from diffkern.lang import public_names
+from diffkern.lang import COMPOSITES, public_names
 from diffkern.lang.intrinsics import INTRINSICS
 
 ROOT = Path(__file__).parents[2]
@@ -62,7 +62,7 @@ def test_readme_commands_can_be_extracted(readme_marker):
 
 def functions() -> dict[str, Callable[..., object]]:
     """The public functions and classes that are no built-ins or types of the kernel language."""
-    language = {*public_names(), *INTRINSICS}
+    language = {*public_names(), *COMPOSITES, *INTRINSICS}
     found = {name: getattr(diffkern, name) for name in diffkern.__all__ if name not in language}
     return {name: value for name, value in found.items() if callable(value) and value.__module__ != "builtins"}
 

@@ -128,6 +128,19 @@ def _vecmat(b: Builder, a: RuleArguments) -> Cotangents:
     ]
 
 
+def _conjugate(b: Builder, q: Value) -> Value:
+    x, y, z, w = b.components(q)
+    return b.construct(q.type, [b.neg(x), b.neg(y), b.neg(z), w])
+
+
+def _quat_mul(b: Builder, a: RuleArguments) -> Cotangents:
+    x, y = a.x
+    return [
+        b.one("quat_mul", a.ct, _conjugate(b, y)) if a.want[0] else None,
+        b.one("quat_mul", _conjugate(b, x), a.ct) if a.want[1] else None,
+    ]
+
+
 def _outer(b: Builder, a: RuleArguments) -> Cotangents:
     v, w = a.x
     return [
@@ -158,28 +171,14 @@ def _determinant(b: Builder, a: RuleArguments) -> Cotangents:
 
 
 def _cofactor(b: Builder, m: list[list[Value]], row: int, col: int) -> Value:
-    minor = [[v for c, v in enumerate(line) if c != col] for r, line in enumerate(m) if r != row]
-    value = _laplace(b, minor, m[0][0].type)
-    return b.neg(value) if (row + col) % 2 else value
-
-
-def _laplace(b: Builder, m: list[list[Value]], t: object) -> Value:
-    """Determinant by expansion along the first row; the empty determinant is 1."""
-    if not m:
-        assert isinstance(t, Scalar)
+    t = m[0][0].type
+    assert isinstance(t, Scalar)
+    n = len(m) - 1
+    if n == 0:
         return b.const(1.0, t)
-    if len(m) == 1:
-        return m[0][0]
-    total: Value | None = None
-    for c, entry in enumerate(m[0]):
-        minor = [[v for k, v in enumerate(line) if k != c] for line in m[1:]]
-        term = b.mul(entry, _laplace(b, minor, t))
-        if total is None:
-            total = term
-        else:
-            total = b.sub(total, term) if c % 2 else b.add(total, term)
-    assert total is not None
-    return total
+    minor = [v for r, line in enumerate(m) for c, v in enumerate(line) if r != row and c != col]
+    value = minor[0] if n == 1 else b.one("determinant", b.construct(Mat(t, n, n), minor))
+    return b.neg(value) if (row + col) % 2 else value
 
 
 def _inverse(b: Builder, a: RuleArguments) -> Cotangents:
@@ -204,6 +203,7 @@ COMPOSITE_RULES: dict[str, Rule] = {
     "matmul": _matmul,
     "matvec": _matvec,
     "vecmat": _vecmat,
+    "quat_mul": _quat_mul,
     "outer": _outer,
     "transpose": _transpose,
     "trace": _trace,

@@ -64,12 +64,13 @@ def _neg(b: Builder, a: RuleArguments) -> Sequence[Value | None]:
 
 
 def _choice(comparison: str) -> Rule:
-    """min and max: the cotangent goes to the operand that was chosen, the first one in a tie."""
+    """min and max: the cotangent goes to the operand that was chosen, the first one in a tie, a NaN before a number."""
 
     def rule(b: Builder, a: RuleArguments) -> Sequence[Value | None]:
-        first = b.one(comparison, a.x[0], a.x[1])
+        x, y = a.x
+        second = b.one("or", b.one(comparison, y, x), b.one("isnan", y))
         zero = b.zero(a.ct.type)
-        return [b.select(first, a.ct, zero), b.select(first, zero, a.ct)]
+        return [b.select(second, zero, a.ct), b.select(second, a.ct, zero)]
 
     return rule
 
@@ -80,10 +81,11 @@ def _select(b: Builder, a: RuleArguments) -> Sequence[Value | None]:
 
 
 def _copysign(b: Builder, a: RuleArguments) -> Sequence[Value | None]:
-    """The sign of the first operand is exchanged for that of the second; 0 at 0, as for ``abs``."""
+    """The sign bit of the first operand is exchanged for that of the second: 1 if they are the same, else -1."""
     x, y = a.x
     assert isinstance(a.r.type, Scalar)
-    factor = b.mul(b.one("sign", x), b.one("copysign", b.const(1.0, a.r.type), y))
+    one = b.const(1.0, a.r.type)
+    factor = b.mul(b.one("copysign", one, x), b.one("copysign", one, y))
     return [b.mul(a.ct, factor) if a.want[0] else None, None]
 
 
@@ -94,14 +96,20 @@ def _cast(b: Builder, a: RuleArguments) -> Sequence[Value | None]:
     return [b.one("cast", a.ct, to=source)]
 
 
+def _rounded(b: Builder, a: RuleArguments) -> Sequence[Value | None]:
+    return [a.ct]
+
+
 SCALAR_RULES: dict[str, Rule] = {
     **{name: _formula_rule(tuple(map(Formula, row.partials))) for name, row in all_ops().items() if row.partials},
     "add": _add,
     "sub": _sub,
     "neg": _neg,
-    "min": _choice("le"),
-    "max": _choice("ge"),
+    "min": _choice("lt"),
+    "max": _choice("gt"),
     "select": _select,
     "cast": _cast,
+    "round_float16": _rounded,
+    "round_bfloat16": _rounded,
     "copysign": _copysign,
 }

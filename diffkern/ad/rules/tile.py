@@ -31,7 +31,7 @@ def total(b: Builder, ct: Value) -> Value:
     Where each thread of a block holds the number that is wanted, it gets the sum of its share of the elements: the
     threads' cotangents of one number add up to the whole.
     """
-    if b.threads:
+    if b.threads and not _type(ct).own:
         part = b.one("tile_reduce", ct, kind="add", axis=None, share=True)
         return b.one("tile_extract", part, b.i32(0), share=True)
     return b.one("tile_extract", b.one("tile_reduce", ct, kind="add", axis=None), b.i32(0))
@@ -96,15 +96,28 @@ def _reshape(b: Builder, a: RuleArguments) -> Cotangents:
     return [_shaped(b, a.ct, _type(a.x[0]).shape)]
 
 
+def _read_back(b: Builder, a: RuleArguments) -> Value | None:
+    """The cotangent of what was written to an element: of the first thread, or of each one that has written."""
+    each = "threads" in a.op.attrs or "each" in a.op.attrs
+    first: dict[str, Any] = {"first": True} if b.threads and not (_type(a.ct).own or each) else {}
+    return b.one("tile_extract", a.ct, *a.x[2:], **first) if a.want[1] else None
+
+
 def _replace(b: Builder, a: RuleArguments) -> Cotangents:
-    index = a.x[2:]
-    first: dict[str, Any] = {"first": True} if b.threads else {}
-    return [
-        b.one("tile_replace", a.ct, b.zero(a.x[1].type), *index) if a.want[0] else None,
-        # Of what several threads hold, the first one's is written.
-        b.one("tile_extract", a.ct, *index, **first) if a.want[1] else None,
-        *(None for _ in index),
-    ]
+    kept = b.one("tile_replace", a.ct, b.zero(a.x[1].type), *a.x[2:], **a.op.attrs) if a.want[0] else None
+    return [kept, _read_back(b, a), *(None for _ in a.x[2:])]
+
+
+def _add_at(b: Builder, a: RuleArguments) -> Cotangents:
+    return [a.ct, _read_back(b, a), *(None for _ in a.x[2:])]
+
+
+def _take(b: Builder, a: RuleArguments) -> Cotangents:
+    return [b.one("tile_add_along", b.zero(a.x[0].type), a.ct, a.x[1], axis=a.op.attrs["axis"]), None]
+
+
+def _add_along(b: Builder, a: RuleArguments) -> Cotangents:
+    return [a.ct, b.one("tile_take", a.ct, a.x[2], axis=a.op.attrs["axis"]) if a.want[1] else None, None]
 
 
 def _expanded(b: Builder, v: Value, t: Tile, axis: int | None) -> Value:
@@ -131,9 +144,36 @@ def _reduce(b: Builder, a: RuleArguments) -> Cotangents:
     return [indexed(b, t.shape, (ct, _expanded(b, at, t, axis)), body)]
 
 
+def _running(b: Builder, a: RuleArguments) -> Value:
+    """Each running extremum passes its cotangent to the element that it is, the first one of equals."""
+    t = _type(a.r)
+    assert isinstance(t.dtype, Scalar)
+    flat = _shaped(b, a.r, (t.size,))
+    before = b.one("tile_view", flat, b.i32(-1), shape=(t.size,), steps=(1,))
+    element = value_type(t.dtype)
+    body = Region((Value(INT32), Value(element), Value(element)))
+    with b.into(body):
+        k, now, last = body.params
+        changes = b.one("ne", now, last)
+        if t.dtype.is_float:
+            changes = b.one("and", changes, b.one("not", b.one("isnan", last)))
+        changes = b.one("or", changes, b.one("eq", k, b.i32(0)))
+        body.yields = (b.select(changes, k, b.i32(0)),)
+    begins = b.one("tile_map", flat, before, shape=(t.size,), dtypes=(INT32,), body=body, indexed=True)
+    winner = b.one("tile_scan", begins, exclusive=False, backwards=False, kind="max")
+    back = b.one("tile_add_along", b.zero(flat.type), _shaped(b, a.ct, (t.size,)), winner, axis=0)
+    return _shaped(b, back, t.shape)
+
+
 def _scan(b: Builder, a: RuleArguments) -> Cotangents:
+    if "kind" in a.op.attrs:
+        return [_running(b, a)]
     exclusive, backwards = a.op.attrs["exclusive"], a.op.attrs["backwards"]
     return [b.one("tile_scan", a.ct, exclusive=exclusive, backwards=not backwards)]
+
+
+def _fft(b: Builder, a: RuleArguments) -> Cotangents:
+    return [b.one("tile_fft", a.ct, inverse=not a.op.attrs["inverse"])]
 
 
 def _product(
@@ -218,8 +258,12 @@ TILE_RULES: dict[str, Rule] = {
     "tile_broadcast": _broadcast,
     "tile_reshape": _reshape,
     "tile_replace": _replace,
+    "tile_add_at": _add_at,
+    "tile_take": _take,
+    "tile_add_along": _add_along,
     "tile_reduce": _reduce,
     "tile_scan": _scan,
+    "tile_fft": _fft,
     "tile_matmul": _matmul,
     "tile_cholesky": _cholesky,
     "tile_triangular_solve": _triangular_solve,

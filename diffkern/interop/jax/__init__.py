@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from diffkern.callers import brief
 from diffkern.kernel import Kernel
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ __all__ = ["jax_callable", "jax_kernel", "register"]
 _OLDEST = (0, 5, 0)
 
 
+@brief
 def jax_kernel(
     kernel: Kernel,
     num_outputs: int = 1,
@@ -34,8 +36,9 @@ def jax_kernel(
     """Make a differentiable JAX function of a kernel.
 
     The function takes the kernel's inputs and in-out arguments and returns a tuple: the in-out arguments, then the
-    outputs. It works under ``jax.jit``, ``grad``, ``vjp``, ``vmap``, ``lax.scan``, ``checkpoint``, ``shard_map`` and
-    ``jax.export``. Numbers by value are operands as well, and have gradients.
+    outputs. It works under ``jax.jit``, ``grad``, ``vjp``, ``jvp``, ``linearize``, ``hessian``, ``vmap``, ``lax.scan``,
+    ``checkpoint``, ``shard_map`` and ``jax.export``, and derivatives of any order are taken in both modes. Numbers by
+    value are operands as well, and have derivatives.
 
     Parameters
     ----------
@@ -48,7 +51,8 @@ def jax_kernel(
         The launch's dims; by default the shape of the first array (without the components of its elements). A callable
         gets the arguments.
     output_dims : int, tuple of int or dict, optional
-        Shape of the outputs, or a shape for each by name; the launch dims by default.
+        Shape of the outputs, or a shape for each by name, with or without the components of elements; by default the
+        launch dims.
     in_out_argnames : sequence of str, optional
         Arrays that the kernel changes: they are passed and returned, and the caller's array stays as it was.
     vmap_method : str, optional
@@ -75,6 +79,7 @@ def jax_kernel(
     return JaxKernel(kernel, num_outputs, launch_dims, output_dims, in_out_argnames, vmap_method, enable_backward)
 
 
+@brief
 def jax_callable(
     func: Callable[..., Any],
     num_outputs: int = 1,
@@ -98,7 +103,8 @@ def jax_callable(
     num_outputs : int, optional
         How many arrays are returned, in-out arguments included.
     output_dims : int, tuple of int or dict, optional
-        Shape of the outputs, or a shape for each by name; that of the first array by default.
+        Shape of the outputs, or a shape for each by name, with or without the components of elements; that of the first
+        array by default.
     in_out_argnames : sequence of str, optional
         Arrays that the function changes: they are passed and returned.
     vmap_method, enable_backward : optional

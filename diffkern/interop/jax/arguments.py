@@ -8,7 +8,7 @@ parameter.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -17,16 +17,17 @@ import numpy as np
 
 from diffkern import abi
 from diffkern.errors import LaunchError
-from diffkern.interop.spec import Callee, CallSpec, Shape
+from diffkern.interop.spec import ONLY_INPUTS, Callee, CallSpec, Shape
 from diffkern.ir.structs import Struct
-from diffkern.ir.types import SCALARS, Array, Element, Mat, Scalar, Vec, scalar_of
+from diffkern.ir.types import SCALARS, Array, Element, Mat, Scalar, Vec, is_complex, scalar_of
 from diffkern.lang.annotations import ArrayAnnotation
-from diffkern.runtime.arguments import NO_DEFAULT, Parameter
-from diffkern.runtime.type_keys import key_of_long, register_type
+from diffkern.runtime.arguments import NO_DEFAULT, Parameter, wrong_count
+from diffkern.runtime.type_keys import key_of_long, register_type, type_of_key
 
 __all__ = [
-    "Argument", "Signature", "jax_type", "outputs_of", "passed", "refuse_foreign", "shape_of", "signature_of",
-    "static_form",
+    "Argument", "Signature", "check_numbers", "jax_type", "outputs_of", "passed", "refuse_foreign", "returned",
+    "shape_of",
+    "signature_of", "static_form",
 ]  # fmt: skip
 
 
@@ -56,7 +57,7 @@ class Argument:
     dtype
         Its type in JAX.
     value
-        What is passed; None for an output.
+        What is passed; None for an output. In the description of a call, True where something is passed.
     is_result : bool
         Whether it is returned.
     """
@@ -78,6 +79,10 @@ class Argument:
     def is_passed(self) -> bool:
         """Whether the caller passes it."""
         return self.value is not None
+
+    def without_value(self, passed: bool | None = None) -> Argument:
+        """Return its description, which says whether it is passed; as it is by default."""
+        return replace(self, value=True if (self.is_passed if passed is None else passed) else None)
 
     @property
     def extents(self) -> Shape:
@@ -136,11 +141,7 @@ def passed(signature: Signature, args: Sequence[Any]) -> list[Argument]:
     given = list(args)
     given += [p.default for p in wanted[len(given) :] if p.default is not NO_DEFAULT]
     if len(given) != len(wanted):
-        names = ", ".join(p.name for p in wanted)
-        raise LaunchError(
-            f"kernel {signature.kernel!r} takes {len(wanted)} arguments ({names}), not {len(args)}",
-            remedy="pass the inputs and in-out arguments; the outputs are returned",
-        )
+        raise wrong_count(signature.kernel, wanted, len(args), ONLY_INPUTS)
     out = []
     for p, value in zip(wanted, given, strict=True):
         x, t = _array(p, value) if p.is_array else _value(p, value)
@@ -151,7 +152,9 @@ def passed(signature: Signature, args: Sequence[Any]) -> list[Argument]:
 def _array(p: Parameter, value: Any) -> tuple[Any, Array]:
     annotation = p.annotation
     assert isinstance(annotation, ArrayAnnotation)
-    x = _as_jax(p, value)
+    if value is None:
+        return _null(p, annotation)
+    x = _as_pairs(annotation.dtype, _as_jax(p, value))
     element = annotation.dtype if annotation.dtype is not None else _scalar(p, x.dtype)
     assert not isinstance(element, Struct)
     scalar, inner = scalar_of(element), _components(element)
@@ -167,8 +170,17 @@ def _array(p: Parameter, value: Any) -> tuple[Any, Array]:
     return x, Array(element, annotation.ndim)
 
 
+def _null(p: Parameter, annotation: ArrayAnnotation) -> tuple[Any, Array]:
+    """None in the place of an array: for JAX it has no elements."""
+    t = type_of_key(p.convert_leaves(None)[0])
+    if not isinstance(t, Array):
+        raise p.error("JAX has no arrays of structs", "pass the fields as arrays")
+    inner = _components(t.dtype)
+    return jnp.zeros((0,) * annotation.ndim + inner, jax_type(scalar_of(t.dtype), p)), t
+
+
 def _value(p: Parameter, value: Any) -> tuple[Any, Array | Element]:
-    x = _as_jax(p, value)
+    x = _as_pairs(p.annotation, _as_jax(p, value))
     element = p.annotation
     if element is None:
         element = _scalar(p, x.dtype)
@@ -177,24 +189,43 @@ def _value(p: Parameter, value: Any) -> tuple[Any, Array | Element]:
     assert not isinstance(element, (Struct, ArrayAnnotation))
     if tuple(x.shape) != _components(element):
         shape = f"of shape {_components(element)}" if _components(element) else "without axes"
-        raise p.error(f"takes {element} by value, which is JAX's array {shape}, not {tuple(x.shape)}")
+        raise p.error(
+            f"takes {element} by value, which is JAX's array {shape}, not {tuple(x.shape)}",
+            "reshape it, or annotate the parameter as an array",
+        )
     passed = abi.passed_type(element)
     target = jax_type(scalar_of(passed), p)
     number = scalar_of(element)
     if jnp.issubdtype(x.dtype, jnp.floating) and not number.is_float:
         raise p.error(f"takes an integer ({element}), not JAX's {x.dtype}", "convert it with astype")
     if np.dtype(x.dtype) == np.bool_ and number.name != "bool":
-        raise p.error(f"takes a number ({element}), not a bool")
+        raise p.error(f"takes a number ({element}), not a bool", "convert it with astype")
     return x.astype(target), element
 
 
 def _as_jax(p: Parameter, value: Any) -> Any:
     if value is None or isinstance(value, (str, bytes)):
-        raise p.error(f"takes JAX arrays and numbers, not {value!r}")
+        raise _refusal(p, value)
     try:
         return jnp.asarray(value)
     except TypeError as error:
         raise p.error(str(error), "pass a JAX array, or a number") from None
+
+
+def _as_pairs(element: Any, x: Any) -> Any:
+    """Return complex numbers as pairs: JAX differentiates this step itself, by its own convention."""
+    return jnp.stack((jnp.real(x), jnp.imag(x)), axis=-1) if is_complex(element) else x
+
+
+def returned(signature: Signature, results: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the results of a launch as the caller has them: pairs as complex numbers."""
+    pairs = signature.spec.complex_parameters()
+    if not pairs:
+        return tuple(results)
+    return tuple(
+        jax.lax.complex(x[..., 0], x[..., 1]) if k in pairs else x
+        for k, x in zip(signature.spec.results, results, strict=True)
+    )
 
 
 def refuse_foreign(signature: Signature, args: Sequence[Any]) -> None:
@@ -212,13 +243,33 @@ def refuse_foreign(signature: Signature, args: Sequence[Any]) -> None:
                     f"takes JAX arrays and numbers, not a {kind}",
                     "pass jax.dlpack.from_dlpack(x), which shares its memory, or a copy, jax.numpy.array(x.numpy())",
                 ) from None
-            raise p.error(f"takes JAX arrays and numbers, not {leaf!r}") from None
+            raise _refusal(p, leaf) from None
+
+
+def _refusal(p: Parameter, value: Any) -> LaunchError:
+    """Return the error for what is no JAX value: the one that a launch raises, where it raises one."""
+    remedy = "pass a JAX array, or a number for a parameter by value"
+    try:
+        p.convert_leaves(value)
+    except LaunchError as error:
+        return LaunchError(error.message, remedy=remedy)
+    return p.error(f"takes JAX arrays and numbers, not {value!r}", remedy)
+
+
+def check_numbers(signature: Signature, args: Sequence[Any]) -> None:
+    """Raise what a launch raises for a number of Python's that its parameter does not take; JAX would round it."""
+    for index, value in zip(signature.spec.inputs, args):  # noqa: B905 - their number is checked elsewhere
+        p = signature.parameters[index]
+        if p.value_key and (type(value) is float or type(value) is int):
+            p.convert(value)
 
 
 def _scalar(p: Parameter, dtype: Any) -> Scalar:
     found = SCALARS.get(np.dtype(dtype).name)
     if found is None:
-        raise p.error(f"kernels have no type for JAX's {dtype}", "convert it with astype")
+        complexes = np.dtype(dtype).kind == "c"
+        remedy = f"annotate it as dk.array(dtype=dk.{np.dtype(dtype)})" if complexes else "convert it with astype"
+        raise p.error(f"kernels have no type for JAX's {dtype} without an annotation", remedy)
     return found
 
 

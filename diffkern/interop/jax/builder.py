@@ -7,8 +7,8 @@ all built here. Buffers are numbered: operands first, so all of them are given b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import jax
@@ -55,8 +55,11 @@ Operand: TypeAlias = Place | Number | Constant
 @dataclass(frozen=True)
 class _Launched:
     programs: Programs
-    axes: int
-    operand: Callable[[Parameter], Operand]
+    dims: tuple[Any, ...]
+    operands: Mapping[tuple[str, int], Operand]
+
+    def operand(self, p: Parameter) -> Operand:
+        return self.operands[p.role, p.of]
 
     def on(self, gpu: cuda.Gpu | None) -> tuple[Program, ...]:
         """The programs for one platform."""
@@ -68,7 +71,31 @@ class _Launched:
     def step(self, gpu: cuda.Gpu | None) -> Launch:
         plain, *atomic = self.on(gpu)
         params = tuple(_bound(parse_type(p.type), self.operand(p)) for p in plain.manifest.params)
-        return Launch(plain.identity, atomic[0].identity if atomic else "", self.axes, params)
+        return Launch(plain.identity, atomic[0].identity if atomic else "", len(self.dims), params)
+
+    def examples(self, size: int, buffers: Sequence[int]) -> _Launched | None:
+        """Return the launch for a batch, in which these buffers have an axis of examples; None if there is none."""
+        wider = {slot: o for slot, o in self.operands.items() if not isinstance(o, Constant) and o.buffer in buffers}
+        arguments = self.differing(buffers)
+        # Parts of arrays that are contiguous in one example are not in several.
+        if arguments is None or any(isinstance(o, Place) and not o.is_whole for o in wider.values()):
+            return None
+        found = self.programs.batched(self.dims, size, arguments)
+        if found is None:
+            return None
+        operands: dict[tuple[str, int], Operand] = {**self.operands}
+        operands.update((slot, Place(o.buffer)) for slot, o in wider.items())
+        return _Launched(*found, operands)
+
+    def differing(self, buffers: Sequence[int]) -> tuple[int, ...] | None:
+        """Return the arguments that have an axis of examples where these buffers have it; None if they cannot."""
+        held = {k for (_, k), o in self.operands.items() if not isinstance(o, Constant) and o.buffer in buffers}
+        return self.programs.differing(held)
+
+    def buffers_of(self, arguments: Collection[int]) -> set[int]:
+        """Return the buffers that arguments are in."""
+        found = (o for (_, k), o in self.operands.items() if k in arguments)
+        return {o.buffer for o in found if not isinstance(o, Constant)}
 
 
 class CallBuilder:
@@ -82,7 +109,6 @@ class CallBuilder:
         self._shapes: list[Any] = []
         self._aliases: list[tuple[int, int]] = []
         self._steps: list[Copy | Clear | _Launched] = []
-        self._dims: list[tuple[Any, ...]] = []
 
     def operand(self, value: Any, t: Array | Element) -> int:
         """Add an operand; return its number."""
@@ -112,22 +138,99 @@ class CallBuilder:
 
     def launch(self, programs: Programs, dims: tuple[Any, ...], operand: Callable[[Parameter], Operand]) -> None:
         """Launch programs, with the operand that each parameter of theirs is."""
-        self._steps.append(_Launched(programs, len(dims), operand))
-        self._dims.append(dims)
+        held: dict[tuple[str, int], Operand] = {(p.role, p.of): operand(p) for p in programs.plain.manifest.params}
+        self._steps.append(_Launched(programs, dims, held))
 
-    def run(self, vmap_method: str, around: Callable[[CustomCall], Any] = lambda call: call) -> tuple[Any, ...]:
-        """Return the results; `around` makes a function of the custom call."""
+    def run(self, vmap_method: str) -> tuple[Any, ...]:
+        """Return the results."""
+        return self._described().call(vmap_method)(*self._values)
+
+    def _described(self) -> CallBuilder:
+        """Return it without the values, which belong to one trace."""
+        made = CallBuilder(self._name)
+        vars(made).update(vars(self), _values=[jax.ShapeDtypeStruct(x.shape, x.dtype) for x in self._values])
+        return made
+
+    def call(self, vmap_method: str) -> CustomCall:
+        """Return the custom call."""
         gpu = cuda.present()
         on_gpu = "" if gpu is None else self._entered(gpu)
-        shapes, dims, aliases = tuple(self._shapes), tuple(self._dims), tuple(self._aliases)
-        call = CustomCall(self._entered(None), shapes, dims, aliases, vmap_method, on_gpu)
-        return tuple(around(call)(*self._values))
+        dims = tuple(s.dims for s in self._steps if isinstance(s, _Launched))
+        shapes, aliases = tuple(self._shapes), tuple(self._aliases)
+
+        def examples(size: int, mask: Sequence[bool]) -> tuple[CustomCall, tuple[bool, ...]] | None:
+            found = self.examples(size, mask)
+            return None if found is None else (found[0].call(vmap_method), found[1])
+
+        return CustomCall(self._entered(None), shapes, dims, aliases, vmap_method, on_gpu, examples)
+
+    def examples(self, size: int, mask: Sequence[bool]) -> tuple[CallBuilder, tuple[bool, ...]] | None:
+        """Return the call for a batch, with an axis of examples in each launch.
+
+        Parameters
+        ----------
+        size : int
+            How many examples there are.
+        mask : sequence of bool
+            Which operands have an axis of examples in front; all results have.
+
+        Returns
+        -------
+        tuple or None
+            The call, and which of its operands have that axis; None where a launch has no such form.
+        """
+        wider = self._wider(mask)
+        if wider is None:
+            return None
+        made = CallBuilder(self._name)
+        count = len(self._operands)
+        made._values = [_longer(x, size) if k in wider else x for k, x in enumerate(self._values)]
+        made._operands = [replace(b, rank=b.rank + (k in wider)) for k, b in enumerate(self._operands)]
+        made._results = [replace(b, rank=b.rank + 1) for b in self._results]
+        made._shapes, made._aliases = [_longer(x, size) for x in self._shapes], self._aliases
+        places = sorted(wider)
+        launches: list[tuple[_Launched, _Launched]] = []
+        for step in self._steps:
+            if isinstance(step, _Launched):
+                found = step.examples(size, places)
+                if found is None:
+                    return None
+                launches.append((step, found))
+                made._steps.append(found)
+            else:
+                made._steps.append(step)
+        whole = [after.dims == (size, *before.dims) for before, after in launches]
+        made._steps = [
+            replace(s, axes=s.axes + 1 if s.axes and whole[s.launch] else 0) if isinstance(s, Clear) else s
+            for s in made._steps
+        ]
+        return made, tuple(k in wider for k in range(count))
+
+    def _wider(self, mask: Sequence[bool]) -> set[int] | None:
+        """Return the buffers with an axis of examples: what a launch has in several of them, has it in all."""
+        count = len(self._operands)
+        wider = {k for k in range(count) if mask[k]} | set(range(count, count + len(self._results)))
+        wider |= {s.source for s in self._steps if isinstance(s, Copy)}
+        before = 0
+        while len(wider) > before:
+            before = len(wider)
+            for step in self._steps:
+                if isinstance(step, _Launched):
+                    arguments = step.differing(sorted(wider))
+                    if arguments is None:
+                        return None
+                    wider |= step.buffers_of(arguments)
+        return wider
 
     def _entered(self, gpu: cuda.Gpu | None) -> str:
         """Enter the call for one platform; return its key."""
         used = {p.identity: p for s in self._steps if isinstance(s, _Launched) for p in s.on(gpu)}
         steps = tuple(s.step(gpu) if isinstance(s, _Launched) else s for s in self._steps)
         return programs.keep(Call(self._name, tuple(self._operands), tuple(self._results), steps), used, gpu)
+
+
+def _longer(x: Any, size: int) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct((size, *x.shape), x.dtype)
 
 
 def _bound(t: Array | Element, operand: Operand) -> Bound:

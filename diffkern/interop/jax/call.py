@@ -66,7 +66,7 @@ class Copy:
     """The contents of one buffer for those of a result; nothing happens where XLA gave them the same memory."""
 
     source: int
-    goal: int
+    target: int
 
 
 @dataclass(frozen=True)

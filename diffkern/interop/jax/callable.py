@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -20,13 +19,15 @@ from diffkern import abi
 from diffkern.errors import AutodiffError, LaunchError, MisuseError
 from diffkern.frontend.signature import signature as read_signature
 from diffkern.interop.jax import cuda
-from diffkern.interop.jax.arguments import Argument, jax_type, outputs_of, passed, shape_of, signature_of
+from diffkern.interop.jax.arguments import Argument, jax_type, outputs_of, passed, returned, shape_of, signature_of
 from diffkern.interop.jax.builder import Constant, Operand, Place
-from diffkern.interop.jax.derivative import LaunchFunction
+from diffkern.interop.jax.derivative import Run, Whole
 from diffkern.interop.jax.dispatch import is_static
 from diffkern.interop.jax.forward import as_jax, forward
 from diffkern.interop.jax.function import UNSET, JaxFunction
+from diffkern.interop.jax.launch import LaunchFunction
 from diffkern.interop.jax.manual import agree
+from diffkern.interop.jax.primitive import apply
 from diffkern.interop.jax.recording import Filled, Launched, Recording, record
 from diffkern.ir.types import Array, Mat, Scalar, Vec, scalar_of
 from diffkern.kernel import Kernel
@@ -59,7 +60,10 @@ class JaxCallable(JaxFunction):
         enable_backward: bool,
     ) -> None:
         if isinstance(function, Kernel) or not hasattr(function, "__code__"):
-            raise MisuseError(f"dk.jax_callable takes a Python function, not {function!r}")
+            raise MisuseError(
+                f"dk.jax_callable takes a Python function, not {function!r}",
+                remedy="write a function that launches kernels, or take dk.jax_kernel(kernel)",
+            )
         self._given = function, num_outputs, output_dims, in_out_argnames, vmap_method, enable_backward
         self.function = function
         name = function.__name__
@@ -101,19 +105,16 @@ class JaxCallable(JaxFunction):
                 f"{self.name!r}: what a function launches is known for fixed shapes alone, not for symbolic ones",
                 remedy="export functions made by dk.jax_kernel, or give the shapes",
             )
-        recording = record(self.name, self.function, arguments)
+        recording = record(self.name, self.function, [a.without_value() for a in arguments])
         self._meant.update({s.kernel: s.generation for s in recording.steps if isinstance(s, Launched)})
         steps = _StepByStep(recording, vmap_method)
         # The handler for a GPU cannot put numbers into argument blocks; there every launch is a call.
         on_cpu = cuda.present() is None
         together: Callable[..., tuple[Any, ...]] = (lambda *x: forward(recording, x, vmap_method)) if on_cpu else steps
-        values = agree([a.value for a in given])
+        values = [a.value for a in given]
         if not self.enable_backward:
-            return together(*values)
-        run = jax.custom_vjp(together)
-        run.defvjp(lambda *x: jax.vjp(steps, *x), lambda pull, cts: pull(cts))
-        out: tuple[Any, ...] = run(*values)
-        return out
+            return returned(self.signature, together(*agree(values)))
+        return returned(self.signature, apply(Whole(recording.results, together, steps), values))
 
 
 def _surroundings(function: Callable[..., Any]) -> list[Any]:
@@ -156,16 +157,30 @@ class _StepByStep:
         self._check_whole([o for o in step.operands if isinstance(o, Place)], step.kernel.name)
         if not step.writes:
             return
+        self._check_apart(step)
         arguments = [
             _argument(k, p.name, key, o, state, k in step.writes)
             for k, (p, key, o) in enumerate(zip(step.kernel.parameters, step.keys, step.operands, strict=True))
         ]
         enabled = step.kernel.enable_backward
         run = LaunchFunction(step.kernel, step.generation, arguments, step.dims, self._vmap_method, enabled)
-        for k, new in zip(sorted(step.writes), run(), strict=True):
+        for k, new in zip(sorted(step.writes), apply(Run(run), [a.value for a in arguments]), strict=True):
             goal = step.operands[k]
             assert isinstance(goal, Place)
             state[goal.buffer] = new
+
+    def _check_apart(self, step: Launched) -> None:
+        """Refuse an array that a launch writes and also has as another parameter: here they are two."""
+        places = {k: o.buffer for k, o in enumerate(step.operands) if isinstance(o, Place)}
+        for k in step.writes:
+            same = [other for other, buffer in places.items() if other != k and buffer == places[k]]
+            if same:
+                one, two = (step.kernel.parameters[i].name for i in sorted((k, same[0])))
+                raise AutodiffError(
+                    f"{self._recording.name!r} launches {step.kernel.name!r} with one array as {one!r} and "
+                    f"{two!r}, and it is written to; its gradient is made for arrays that are apart",
+                    remedy="pass a copy of it as one of them (dk.clone), or write a kernel that takes it once",
+                )
 
     def _check_whole(self, places: Sequence[Place], label: str) -> None:
         if not all(p.is_whole for p in places):

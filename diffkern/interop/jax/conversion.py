@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from diffkern.ir.types import BFLOAT16, SCALARS, scalar_of
+from diffkern.lang.dtypes import COMPOSITES, CompositeType, DType, dtype_to_numpy, resolve_dtype
 from diffkern.lang.dtypes import SCALARS as NAMED
-from diffkern.lang.dtypes import DType, resolve_dtype
 from diffkern.runtime.array import array
 from diffkern.runtime.device import Device, get_device
 from diffkern.runtime.foreign import adopt_dlpack
@@ -31,18 +31,17 @@ def to_jax(a: array) -> Any:
     return jnp.from_dlpack(a)
 
 
-def dtype_from_jax(jax_dtype: Any) -> DType:
+def dtype_from_jax(jax_dtype: Any) -> DType | CompositeType:
     """Return the scalar type that a type of JAX is."""
     name = np.dtype(jax_dtype).name
-    if name not in SCALARS:
+    if name not in SCALARS and name not in COMPOSITES:
         raise TypeError(f"diffkern has no type for {name}; convert the array with .astype()")
-    return NAMED[name]
+    return NAMED[name] if name in SCALARS else COMPOSITES[name]
 
 
 def dtype_to_jax(dtype: Any) -> Any:
     """Return JAX's type of an element type."""
-    scalar = scalar_of(resolve_dtype(dtype))
-    return jnp.bfloat16 if scalar == BFLOAT16 else np.dtype(scalar.name)
+    return jnp.bfloat16 if scalar_of(resolve_dtype(dtype)) == BFLOAT16 else dtype_to_numpy(dtype)
 
 
 def device_from_jax(jax_device: Any) -> Device:

@@ -1,8 +1,8 @@
-"""Private copies of cotangents in a handler: what threads of different chunks add to one element, they add apart.
+"""Private copies of cotangents in a handler: chunks that would race in an element accumulate separately.
 
-In: the launch of an adjoint in which threads may meet anywhere, its buffers, how many threads there are. Out: how many
+In: the launch of an adjoint in which threads may race anywhere, its buffers, how many threads there are. Out: how many
 groups of chunks work on copies of their own, their argument blocks, and afterwards the sum of the copies, in order, so
-that a gradient is the same number each time. Tapes decide in the same way (:mod:`diffkern.runtime.schedule`).
+that a gradient is the same number each time. :mod:`diffkern.runtime.partition` decides on them, as it does for tapes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import Any
 from diffkern.interop.jax import layout
 from diffkern.interop.jax.frame import DESCRIPTION, FrameModule
 from diffkern.runtime.native.builder import DOUBLE, FLOAT, I64, VOID, Code, Variable, Word
-from diffkern.runtime.schedule import MAX_GROUPS
 
 __all__ = ["CopiesModule", "Decision"]
 
@@ -32,11 +31,13 @@ class Decision:
     program, chunk, colours
         What runs, in chunks of what length, in how many colours.
     everywhere
-        Whether threads meet in all cotangents, because several have one index.
+        Whether threads race in all cotangents, because several have one index.
     copies
         Where the copies are; 0 without.
     size
         Bytes of all the copies of one group.
+    groups
+        How many groups of threads there are, each but the first with copies; 0 without.
     """
 
     program: Variable
@@ -45,10 +46,11 @@ class Decision:
     everywhere: Variable
     copies: Variable
     size: Variable
+    groups: Variable
 
 
 class CopiesModule(FrameModule):
-    """The part of the module for the CPU that keeps chunks apart."""
+    """The part of the module for the CPU that gives chunks private copies."""
 
     add_up: Any
 
@@ -57,13 +59,13 @@ class CopiesModule(FrameModule):
         """Address and bytes of a buffer's element of the batch, and the buffer."""
 
     def adding(self) -> Any:
-        """``add_up(goal, source, bytes, item)``: add numbers of 4 or 8 bytes to others."""
+        """``add_up(target, source, bytes, item)``: add numbers of 4 or 8 bytes to others."""
         made, c = self.function("add_up", VOID, [I64] * 4)
-        goal, source, size, item = made.args
+        target, source, size, item = made.args
         with c.either(c.compare("==", item, 4)) as (single, double):
             for context, kind, width in ((single, FLOAT, 4), (double, DOUBLE, 8)):
                 with context, c.loop(size, 0, width) as at:
-                    c.add_number(c.add(goal, at), c.add(source, at), kind, width)
+                    c.add_number(c.add(target, at), c.add(source, at), kind, width)
         c.b.ret_void()
         return made
 
@@ -71,18 +73,18 @@ class CopiesModule(FrameModule):
     def shared(
         self, c: Code, context: Word, step: Word, element: Word, everywhere: Word
     ) -> Iterator[tuple[Word, Word, Word, Word]]:
-        """Around what is done for each cotangent in which threads may meet: its entry, address, bytes, and rounded."""
+        """Around what is done for each cotangent in which threads may race: its entry, address, bytes, and rounded."""
         entries = c.add(step, c.load(step, layout.LAUNCH_COPIES))
         with c.loop(c.load(step, layout.LAUNCH_COTANGENTS)) as k:
             entry = c.add(entries, c.mul(k, layout.COPY_BYTES))
-            flags = c.b.and_(c.load(entry, layout.COPY_FLAGS), c.word(layout.MEETS))
+            flags = c.b.and_(c.load(entry, layout.COPY_FLAGS), c.word(layout.RACES))
             with c.when(c.compare("!=", c.b.or_(flags, everywhere), 0)):
                 index = c.load(entry, layout.COPY_BUFFER)
                 address, size, _ = self.place(c, context, c.load(context, DESCRIPTION), index, element)
                 yield entry, address, size, c.mul(c.ceil_div(size, _LINE), _LINE)
 
-    def apart(self, c: Code, context: Word, step: Word, element: Word, n: Word, distance: Word, d: Decision) -> None:
-        """Make copies, if they are worth it; `d.chunk` is the length of a chunk without them."""
+    def price(self, c: Code, context: Word, step: Word, element: Word, d: Decision) -> tuple[Word, Word]:
+        """How many scalars the copies would have, and whether they may stand in; `d.size` becomes their bytes."""
         able, copied = c.variable(1), c.variable(0)
         d.size.set(0)
         with self.shared(c, context, step, element, d.everywhere.get()) as (entry, _, size, rounded):
@@ -90,26 +92,12 @@ class CopiesModule(FrameModule):
             able.set(c.choose(c.compare("!=", allowed, 0), able.get(), 0))
             copied.set(c.add(copied.get(), c.div(size, c.load(entry, layout.COPY_ITEM))))
             d.size.set(c.add(d.size.get(), rounded))
-        work = c.mul(n, c.load(step, layout.LAUNCH_COST))
-        groups = c.variable(MAX_GROUPS)
-        with c.forever() as stop:
-            # Clearing and adding up the copies may cost an eighth of the work; two groups may cost a quarter.
-            part = c.choose(c.compare("==", groups.get(), 2), 4, 8)
-            price = c.mul(c.mul(c.mul(groups.get(), copied.get()), part), 2 * layout.COST_UNIT)
-            stop(c.b.or_(c.compare("<", groups.get(), 2), c.compare("<=", price, work)))
-            groups.set(c.div(groups.get(), 2))
-        groups.set(c.min(groups.get(), c.ceil_div(n, d.chunk.get())))
-        worth = c.b.and_(c.compare(">", groups.get(), 1), c.compare("!=", able.get(), 0))
-        with c.when(worth):
-            d.copies.set(c.invoke("calloc", c.sub(groups.get(), 1), d.size.get()))
-            with c.when(c.compare("!=", d.copies.get(), 0)):
-                d.chunk.set(c.max(c.ceil_div(n, groups.get()), c.add(distance, 1)))
-                d.colours.set(c.choose(c.compare(">", distance, 0), 2, 1))
+        return copied.get(), able.get()
 
     def blocks(
         self, c: Code, context: Word, step: Word, element: Word, block: Word, count: Word, d: Decision
     ) -> tuple[Word, Word]:
-        """Return the chunks' argument blocks, and how far they are apart: one for all where there are no copies."""
+        """Return the chunks' argument blocks, and their distance in bytes: one for all where there are no copies."""
         first, stride = c.variable(block), c.variable(0)
         with c.when(c.compare("!=", d.copies.get(), 0)):
             size = c.load(step, layout.LAUNCH_BLOCK)

@@ -1,219 +1,292 @@
-"""One launch as a differentiable JAX function.
+"""How JAX differentiates calls: one primitive, whose acts are a launch, its derivatives, and theirs.
 
-In: a launch, and the types and shapes of its arguments. Out: a function of those that are passed, whose forward and
-whose derivative are a custom call each. What the adjoint needs of the forward are its residuals: the inputs and outputs
-that it reads, and the entry contents of inputs that the kernel overwrites.
+In: a launch, and JAX values. Out: its results, as an operation that JAX differentiates in both modes to any order. An
+act is a function of arrays with a derivative, and perhaps a transpose, made of acts:
+
+========  =========================================  ==============================================================
+act       computes                                   comes from
+========  =========================================  ==============================================================
+Run       y = F(x)                                   the kernel
+Along     J t, linear in tangents t                  the kernel with tangents
+Joint     y and J t, of x and t                      one run of the kernel with tangents; Run and Along in one
+Pulled    J' w, linear in cotangents w               the adjoint; the transpose of Along
+Bent      the change of J' w as x and w change       the adjoint of the kernel with tangents
+Whole     what a function of several launches does   one call; its derivative is that of the launches one by one
+========  =========================================  ==============================================================
+
+The kernel with tangents is a kernel, so derivatives of any order are made of the first four. Acts after the first take
+the results y besides, since they need no more than what the launch has left; they are functions of x all the same. An
+operand that turns out not to be needed is left out of the custom call, so that XLA drops it.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 
-from diffkern.errors import AutodiffError
-from diffkern.interop.jax import programs
-from diffkern.interop.jax.arguments import Argument, jax_type
-from diffkern.interop.jax.builder import CallBuilder, Number, Operand, Place
-from diffkern.interop.jax.dispatch import CustomCall
-from diffkern.interop.jax.forward import forward
-from diffkern.interop.jax.manual import agree, spread, varying_axes
-from diffkern.interop.jax.recording import Launched, Recording
-from diffkern.ir.types import Array, parse_type, scalar_of
-from diffkern.kernel import Kernel
-from diffkern.manifest import Parameter
-from diffkern.runtime.generation import Generation
+from diffkern.interop.jax.arguments import Argument
+from diffkern.interop.jax.launch import LaunchFunction
+from diffkern.interop.jax.primitive import Act, Parts, apply
 
-__all__ = ["LaunchFunction"]
+__all__ = ["Run", "Whole"]
 
-_MARKS = 16  # inputs that one empty array tells of
+Values = Mapping[int, Any]
+"""Arrays by the parameter that they belong to."""
 
-Slot = tuple[str, int]
-"""A parameter of an adjoint: its role, and the kernel's parameter that it belongs to."""
+# -- acts --------------------------------------------------------------------------------------------------------------
 
 
-class LaunchFunction:
-    """One launch, as a differentiable function of the arguments that are passed.
+@dataclass(frozen=True, eq=False)
+class Run(Act):
+    """A launch: the results, for the inputs."""
 
-    Parameters
-    ----------
-    kernel, generation
-        The kernel, and what it meant; the derivative may be traced much later, and is that of this program.
-    arguments : sequence of Argument
-        All parameters in order.
-    dims : tuple
-        The launch's dims.
-    vmap_method : str
-        As for ``jax.ffi.ffi_call``.
-    enable_backward : bool
-        Whether it may be differentiated.
+    launch: LaunchFunction
+
+    @property
+    def made(self) -> list[Argument]:
+        return self.launch.results
+
+    def evaluate(self, *operands: Any) -> Sequence[Any]:
+        return self.launch.run(*operands)
+
+    def jvp(self, operands: Sequence[Any], tangents: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+        self.launch.check_differentiable()
+        t = _present(self.launch.inputs, tangents)
+        if not self.launch.smooth or not t:
+            return apply(self, operands), [None] * len(self.launch.results)
+        launch = self.launch.repeatable
+        found = apply(Joint(launch, tuple(t)), [*operands, *t.values()])
+        out = found[: len(launch.results)]
+        changes = dict(zip(launch.smooth, found[len(out) :], strict=True))
+        return out, [changes.get(a.index) for a in launch.results]
+
+
+@dataclass(frozen=True, eq=False)
+class _Derivative(Act):
+    """What is made of a launch: a function of its inputs and results, and of what is named by parameters."""
+
+    launch: LaunchFunction
+
+    def _parted(self, operands: Sequence[Any], *names: Sequence[int]) -> list[dict[int, Any]]:
+        """Return inputs, results and the other operands, by parameters."""
+        given = iter(operands)
+        groups = ([a.index for a in self.launch.inputs], [a.index for a in self.launch.results], *names)
+        return [{k: next(given) for k in group} for group in groups]
+
+
+@dataclass(frozen=True, eq=False)
+class Along(_Derivative):
+    """The tangents of the smooth results, for inputs, results, and tangents of the inputs ``along``."""
+
+    along: tuple[int, ...]
+
+    @property
+    def made(self) -> list[Argument]:
+        return [self.launch.arguments[k] for k in self.launch.smooth]
+
+    def evaluate(self, *operands: Any) -> Sequence[Any]:
+        x, _, t = self._parted(operands, self.along)
+        found = self.launch.along(frozenset(self.along))
+        return found.changes(found.launch.run(*found.operands(x, t)))
+
+    def jvp(self, operands: Sequence[Any], tangents: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+        x, y, t = self._parted(operands, self.along)
+        dx, _, dt = map(_without_zeros, self._parted(tangents, self.along))
+        if not dx:
+            # The results are functions of the inputs, so that they do not change either.
+            changes = _changes(self.launch, [*x.values()], [*y.values()], dt)
+            return apply(self, operands), [changes.get(k) for k in self.launch.smooth]
+        found = self.launch.along(frozenset(self.along))
+        out, changed = Run(found.launch).jvp(found.operands(x, t), found.inputs(dx, dt))
+        return found.changes(out), found.changes(changed)
+
+    def transpose(self, operands: Sequence[Any], cotangents: Sequence[Any]) -> Sequence[Any]:
+        x, y, t = self._parted(operands, self.along)
+        wanted = tuple(k for k, given in t.items() if given is None)
+        self.launch.adjoint(wanted)  # which tells why there is none, if so, while the gradient is traced
+        w = _without_zeros(dict(zip(self.launch.smooth, cotangents, strict=True)))
+        return apply(Pulled(self.launch, wanted, tuple(w)), [*x.values(), *y.values(), *w.values()])
+
+
+@dataclass(frozen=True, eq=False)
+class Joint(Act):
+    """The results, and the tangents of the smooth ones, for inputs, and tangents of the inputs ``along``."""
+
+    launch: LaunchFunction
+    along: tuple[int, ...]
+
+    @property
+    def made(self) -> list[Argument]:
+        return [*Run(self.launch).made, *Along(self.launch, self.along).made]
+
+    @functools.cached_property
+    def parts(self) -> Parts:
+        launch = self.launch
+        return Parts(Run(launch), Along(launch, self.along), len(launch.inputs), len(launch.results))
+
+    def _parted(self, operands: Sequence[Any]) -> tuple[dict[int, Any], dict[int, Any]]:
+        count = len(self.launch.inputs)
+        own = (a.index for a in self.launch.inputs)
+        return dict(zip(own, operands[:count], strict=True)), dict(zip(self.along, operands[count:], strict=True))
+
+    def evaluate(self, *operands: Any) -> Sequence[Any]:
+        found = self.launch.along(frozenset(self.along))
+        out = found.launch.run(*found.operands(*self._parted(operands)))
+        return [*found.own(out), *found.changes(out)]
+
+    def jvp(self, operands: Sequence[Any], tangents: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+        x, t = self._parted(operands)
+        dx, dt = map(_without_zeros, self._parted(tangents))
+        if not dx:
+            made, count = apply(self, operands), self.parts.results
+            changes = _changes(self.launch, [*x.values()], made[:count], dt)
+            return made, [*[None] * count, *(changes.get(k) for k in self.launch.smooth)]
+        found = self.launch.along(frozenset(self.along))
+        out, changed = Run(found.launch).jvp(found.operands(x, t), found.inputs(dx, dt))
+        return [*found.own(out), *found.changes(out)], [*found.own(changed), *found.changes(changed)]
+
+    def transpose(self, operands: Sequence[Any], cotangents: Sequence[Any]) -> Sequence[Any]:
+        own, t = operands[: self.parts.operands], operands[self.parts.operands :]
+        along = [*own, *apply(self.parts.first, own), *t]
+        return self.parts.second.transpose(along, cotangents[self.parts.results :])
+
+
+@dataclass(frozen=True, eq=False)
+class Pulled(_Derivative):
+    """The cotangents of the inputs ``wanted``, for inputs, results, and the cotangents of the results ``given``."""
+
+    wanted: tuple[int, ...]
+    given: tuple[int, ...]
+
+    @property
+    def made(self) -> list[Argument]:
+        return [self.launch.arguments[k] for k in self.wanted]
+
+    def evaluate(self, *operands: Any) -> Sequence[Any]:
+        return self.launch.pulled(self.wanted, *self._parted(operands, self.given))
+
+    def jvp(self, operands: Sequence[Any], tangents: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+        x, y, w = self._parted(operands, self.given)
+        dx, _, dw = map(_without_zeros, self._parted(tangents, self.given))
+        own = [*x.values(), *y.values()]
+        if dx:
+            bent = Bent(self.launch, self.wanted, self.given, tuple(dx), tuple(dw))
+            return apply(self, operands), apply(bent, [*own, *w.values(), *dx.values(), *dw.values()])
+        if not dw:
+            return apply(self, operands), [None] * len(self.wanted)
+        return apply(self, operands), apply(Pulled(self.launch, self.wanted, tuple(dw)), [*own, *dw.values()])
+
+    def transpose(self, operands: Sequence[Any], cotangents: Sequence[Any]) -> Sequence[Any]:
+        x, y, w = self._parted(operands, self.given)
+        t = _without_zeros(dict(zip(self.wanted, cotangents, strict=True)))
+        changes = _changes(self.launch, [*x.values()], [*y.values()], t)
+        return [changes[k] for k, given in w.items() if given is None]
+
+
+@dataclass(frozen=True, eq=False)
+class Bent(_Derivative):
+    """The change of pulled cotangents, linear in the changes of the inputs ``along`` and of the cotangents ``changed``.
+
+    Second derivatives are symmetric: the change of J' w along dx is the gradient of <w, J dx>. So one run of the
+    adjoint of the kernel with tangents dx, for the cotangent w of the tangents and dw of the results, is all of it.
     """
 
-    def __init__(
-        self,
-        kernel: Kernel,
-        generation: Generation,
-        arguments: Sequence[Argument],
-        dims: tuple[Any, ...],
-        vmap_method: str,
-        enable_backward: bool,
-    ) -> None:
-        self.kernel, self.dims, self.vmap_method, self.enable_backward = kernel, dims, vmap_method, enable_backward
-        self.generation, self.keys = generation, tuple(a.key for a in arguments)
-        operands = tuple(Place(a.index) if a.is_array else Number(a.index) for a in arguments)
-        writes = tuple(a.index for a in arguments if a.is_result)
-        launch = Launched(kernel, generation, self.keys, dims, operands, writes)
-        self.recording = Recording(kernel.name, [*arguments], len(arguments), [launch])
-        self.arguments = self.recording.buffers
-        self.inputs, self.results = self.recording.passed, self.recording.results
+    wanted: tuple[int, ...]
+    given: tuple[int, ...]
+    along: tuple[int, ...]
+    changed: tuple[int, ...]
 
-    def __call__(self) -> tuple[Any, ...]:
-        """Return the results for the arguments' values."""
+    @property
+    def made(self) -> list[Argument]:
+        return [self.launch.arguments[k] for k in self.wanted]
 
-        def primal(*given: Any) -> tuple[Any, ...]:
-            return forward(self.recording, given, self.vmap_method)
+    def evaluate(self, *operands: Any) -> Sequence[Any]:
+        x, y, w, dx, dw = self._parted(operands, self.given, self.along, self.changed)
+        found = self.launch.along(frozenset(self.along))
+        results = found.results(y, _changes(self.launch, [*x.values()], [*y.values()], dx))
+        seeds = {found.place(k): v for k, v in dw.items()} | {found.place(k, True): v for k, v in w.items()}
+        pulled = Pulled(found.launch, tuple(map(found.place, self.wanted)), tuple(seeds))
+        return apply(pulled, [*found.operands(x, dx), *results, *seeds.values()])
 
-        def fwd(*given: Any) -> tuple[Any, Any]:
-            perturbed = tuple(a.index for a, x in zip(self.inputs, given, strict=True) if x.perturbed)
-            plain = tuple(x.value for x in given)
-            self.check_differentiable()
-            # The function itself, so that a second derivative meets the adjoint rather than a bare custom call.
-            out = run(*plain)
-            return out, self.residuals(perturbed, plain, out)
+    def jvp(self, operands: Sequence[Any], tangents: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+        moving = [k for k, t in enumerate(tangents) if t is not None]
+        linear = len(operands) - len(self.along) - len(self.changed)
+        if moving and moving[0] >= linear:
+            *own, _, _ = self._parted(operands, self.given, self.along, self.changed)
+            *_, dx, dw = map(_without_zeros, self._parted(tangents, self.given, self.along, self.changed))
+            return apply(self, operands), _bent(self, own, dx, dw)
+        return _differentiated(self.evaluate, operands, tangents)
 
-        run = jax.custom_vjp(primal)
-        run.defvjp(fwd, self.backward, symbolic_zeros=True)
-        out: tuple[Any, ...] = run(*agree([a.value for a in self.inputs]))
-        return out
-
-    def check_differentiable(self) -> None:
-        if not self.enable_backward:
-            raise AutodiffError(
-                f"kernel {self.kernel.name!r} is not differentiated: it was made with enable_backward=False",
-                remedy="leave that option out, or stop the gradient with jax.lax.stop_gradient",
-            )
-
-    def adjoint(self, perturbed: Sequence[int]) -> programs.Programs:
-        """The adjoint's programs; cotangents have the inputs that are differentiated for, and the outputs."""
-        active = frozenset(a.index for a in self.results if a.is_smooth).union(perturbed)
-        return programs.reverse(self.kernel, self.generation, self.keys, active, len(self.dims))
-
-    # -- residuals -----------------------------------------------------------------------------------------------------
-
-    def needed(self, perturbed: Sequence[int]) -> set[Slot]:
-        """What the adjoint needs of the forward: arrays by role and parameter."""
-        if not perturbed:
-            return set()
-        made = self.adjoint(perturbed)
-        plan, passed = made.derivative, {a.index for a in self.inputs}
-        names: set[Slot] = set()
-        for param in made.plain.manifest.params:
-            role, of = param.role, param.of
-            # Of an array that is not read the shape is needed all the same; its cotangent has the same one.
-            is_array = isinstance(parse_type(param.type), Array)
-            kept = role == "param" and (of in plan.after or of not in plan.active or not is_array)
-            if kept or (role == "saved" and of in passed):
-                names.add((role, of))
-        return names
-
-    def slots(self) -> list[Slot]:
-        """All that any adjoint could need."""
-        used = [a.index for a in self.arguments if a.is_passed or a.is_result]
-        return [*(("param", i) for i in used), *(("saved", a.index) for a in self.inputs)]
-
-    def residuals(self, perturbed: tuple[int, ...], given: Sequence[Any], out: Sequence[Any]) -> tuple[Any, ...]:
-        """What the forward leaves for the adjoint: a tuple of the same length for all sets of perturbed inputs.
-
-        JAX keeps the forward's trace for each set of perturbed inputs, but the structure of the residuals for the
-        last one only. So the structure must not say anything: which inputs are perturbed is in shapes of empty arrays.
-        """
-        entry = {a.index: x for a, x in zip(self.inputs, given, strict=True)}
-        after = {**entry, **{a.index: y for a, y in zip(self.results, out, strict=True)}}
-        needed = self.needed(perturbed)
-        kept = [
-            (entry if slot[0] == "saved" else after)[slot[1]] if slot in needed else jnp.zeros(0, np.int8)
-            for slot in self.slots()
-        ]
-        marks = [a.index in perturbed for a in self.inputs]
-        groups = [marks[k : k + _MARKS] for k in range(0, len(marks), _MARKS)]
-        return (*kept, *(jnp.zeros((0, *(1 + m for m in group)), np.int8) for group in groups))
-
-    # -- backward ------------------------------------------------------------------------------------------------------
-
-    def backward(self, residuals: tuple[Any, ...], cotangents: Any) -> tuple[Any, ...]:
-        """Return the cotangents of the inputs."""
-        slots = self.slots()
-        marks = [extent == 2 for x in residuals[len(slots) :] for extent in x.shape[1:]]
-        perturbed = tuple(a.index for a, mark in zip(self.inputs, marks, strict=True) if mark)
-        if not perturbed:
-            return (None,) * len(self.inputs)
-        needed = self.needed(perturbed)
-        kept = {slot: x for slot, x in zip(slots, residuals, strict=False) if slot in needed}
-        given = {
-            a.index: jnp.zeros(a.shape, a.dtype) if isinstance(ct, jax.custom_derivatives.SymbolicZero) else ct
-            for a, ct in zip(self.results, cotangents, strict=True)
-            if a.is_smooth
-        }
-        out = self.run_adjoint(self.adjoint(perturbed), kept, given)
-        axes = varying_axes([a.value for a in self.inputs])
-
-        def cotangent(a: Argument) -> Any:
-            # Zeros rather than None, which JAX 0.5 does not take in one transposition and not in the next.
-            if a.index in out:
-                return out[a.index].reshape(a.shape).astype(a.dtype)
-            return spread(jnp.zeros(a.shape, a.dtype), axes) if a.is_smooth else None
-
-        return tuple(map(cotangent, self.inputs))
-
-    def run_adjoint(
-        self, made: programs.Programs, residuals: Mapping[Slot, Any], given: Mapping[int, Any]
-    ) -> dict[int, Any]:
-        """Run the adjoint in one custom call; return all cotangents, those of values with a leading axis of one."""
-        call = CallBuilder(f"adjoint of {self.kernel.name}")
-        types = {(p.role, p.of): parse_type(p.type) for p in made.plain.manifest.params}
-        held = dict(residuals)
-        for k in made.derivative.zeros({a.index for a in self.arguments if not a.is_passed}):
-            held["saved", k] = jnp.zeros(self.arguments[k].shape, self.arguments[k].dtype)
-        where = {slot: call.operand(x, types[slot]) for slot, x in sorted(held.items(), key=lambda kept: kept[0])}
-        sources = {k: call.operand(ct, types["cotangent", k]) for k, ct in given.items()}
-        owned = [of for role, of in types if role == "cotangent"]
-        for k in owned:
-            goal = where["cotangent", k] = self.begin(call, k, types["cotangent", k])
-            if k in sources:
-                call.take_over(sources[k], goal)
-            else:
-                call.clear(goal)
-
-        def operand(p: Parameter) -> Operand:
-            slot = p.role, p.of
-            is_value = slot[0] == "param" and not self.arguments[slot[1]].is_array
-            return Number(where[slot]) if is_value else Place(where.get(slot, where.get(("cotangent", slot[1]), -1)))
-
-        call.launch(made, self.dims, operand)
-        return dict(
-            zip(owned, call.run(self.vmap_method, functools.partial(_first_order, self.kernel.name)), strict=True)
-        )
-
-    def begin(self, call: CallBuilder, k: int, t: Any) -> int:
-        """Add a cotangent to the results: of the shape of its array, or of one element."""
-        a = self.arguments[k]
-        return call.result(t, a.shape if a.is_array else (1, *a.shape), jax_type(scalar_of(t)))
+    def transpose(self, operands: Sequence[Any], cotangents: Sequence[Any]) -> Sequence[Any]:
+        x, y, w, dx, dw = self._parted(operands, self.given, self.along, self.changed)
+        t = _without_zeros(dict(zip(self.wanted, cotangents, strict=True)))
+        changes = _changes(self.launch, [*x.values()], [*y.values()], t)
+        wanted = tuple(k for k, given in dx.items() if given is None)
+        turned = Bent(self.launch, wanted, self.given, tuple(t), ())
+        found = _bent(turned, (x, y, w), t, {}) if wanted else []
+        return [*found, *(changes[k] for k, given in dw.items() if given is None)]
 
 
-def _first_order(name: str, run: CustomCall) -> Callable[..., Any]:
-    """Return the adjoint as a function that says why it has no derivative of its own."""
+@dataclass(frozen=True, eq=False)
+class Whole(Act):
+    """What a function of several launches does; ``steps`` is the same as a chain of acts."""
 
-    def refuse(primals: Any, tangents: Any) -> Any:
-        raise AutodiffError(
-            f"the gradient of kernel {name!r} cannot be differentiated again: diffkern has no second derivatives",
-            remedy="take differences of the gradient, or keep it out of what is differentiated with stop_gradient",
-        )
+    results: Sequence[Argument]
+    together: Callable[..., Sequence[Any]]
+    steps: Callable[..., Sequence[Any]]
 
-    adjoint = jax.custom_jvp(run.__call__)
-    adjoint.defjvp(refuse)
-    once: Callable[..., Any] = adjoint
-    return once
+    @property
+    def made(self) -> list[Argument]:
+        return list(self.results)
+
+    def evaluate(self, *operands: Any) -> Sequence[Any]:
+        return self.together(*operands)
+
+    def jvp(self, operands: Sequence[Any], tangents: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+        out, changes = _differentiated(self.steps, operands, tangents)
+        return out, [t if a.is_smooth else None for a, t in zip(self.results, changes, strict=True)]
+
+
+def _changes(launch: LaunchFunction, x: Sequence[Any], y: Sequence[Any], t: Values) -> dict[int, Any]:
+    """Return the tangents of the smooth results for tangents of inputs."""
+    if not launch.smooth or not t:
+        return {}
+    along = Along(launch, tuple(t))
+    return dict(zip(launch.smooth, apply(along, [*x, *y, *t.values()]), strict=True))
+
+
+def _bent(bent: Bent, own: Iterable[Values], dx: Values, dw: Values) -> list[Any]:
+    """Return the change of what is pulled, for changes of some inputs and cotangents."""
+    x, y, w = own
+    if not dx:
+        return apply(Pulled(bent.launch, bent.wanted, tuple(dw)), [*x.values(), *y.values(), *dw.values()])
+    made = Bent(bent.launch, bent.wanted, bent.given, tuple(dx), tuple(dw))
+    return apply(made, [v for group in (x, y, w, dx, dw) for v in group.values()])
+
+
+def _differentiated(
+    function: Callable[..., Sequence[Any]], operands: Sequence[Any], tangents: Sequence[Any]
+) -> tuple[Sequence[Any], Sequence[Any]]:
+    """Return the results of a function made of acts, and their tangents."""
+    moving = [k for k, t in enumerate(tangents) if t is not None]
+
+    def of_moving(*given: Any) -> Sequence[Any]:
+        every = list(operands)
+        for k, x in zip(moving, given, strict=True):
+            every[k] = x
+        return function(*every)
+
+    out, changes = jax.jvp(of_moving, [operands[k] for k in moving], [tangents[k] for k in moving])
+    return out, changes
+
+
+def _present(arguments: Sequence[Argument], given: Sequence[Any]) -> dict[int, Any]:
+    return {a.index: t for a, t in zip(arguments, given, strict=True) if t is not None}
+
+
+def _without_zeros(given: Values) -> dict[int, Any]:
+    return {k: t for k, t in given.items() if t is not None}

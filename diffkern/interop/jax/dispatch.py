@@ -1,8 +1,8 @@
 """From a call to JAX operations: the custom call itself, what ``vmap`` makes of it, and why it has no derivative.
 
-In: a call's key, operands, launch dims. Out: results as JAX values. A batch is carried to the native handler, which
-loops over its elements with the shapes and dims of a call without the batch: that is right for every kernel, whatever
-it reads. Batches of batches are one batch.
+In: a call's key, operands, launch dims. Out: results as JAX values. A batch is a call of its own, whose launches have
+an axis of examples. Where there is none, the batch is carried to the native handler, which loops over its elements
+with the shapes and dims of a call without the batch. Batches of batches are one batch.
 """
 
 from __future__ import annotations
@@ -59,6 +59,9 @@ class CustomCall:
         One of :data:`VMAP_METHODS`.
     cuda_key : str
         The key of the same call on a GPU, if there is one in this process.
+    examples : callable or None
+        Returns the call for a batch, of a size, in which some operands have an axis of examples: one launch in place
+        of one for each; and which operands that call has with the axis. None where there is no such call.
     """
 
     key: str
@@ -67,6 +70,7 @@ class CustomCall:
     aliases: tuple[tuple[int, int], ...]
     vmap_method: str
     cuda_key: str = ""
+    examples: Callable[[int, Sequence[bool]], tuple[CustomCall, tuple[bool, ...]] | None] | None = None
 
     def __call__(self, *operands: Any) -> tuple[Any, ...]:
         """Return the results."""
@@ -87,6 +91,12 @@ class CustomCall:
         run = custom_vmap(call)
         run.def_vmap(rule)
         return tuple(run(*operands))
+
+    def _together(self, size: Any, mask: tuple[bool, ...]) -> tuple[CustomCall, tuple[bool, ...]] | None:
+        """Return the call that runs a batch in one launch, and which operands have its axis there."""
+        if size is None or self.examples is None or not is_static((size, *(d for dims in self.dims for d in dims))):
+            return None
+        return self.examples(int(size), mask)
 
     def _merge(
         self, outer: Any, inner: Any, mask: tuple[bool, ...], batched: tuple[bool, ...], operands: Sequence[Any]
@@ -114,6 +124,14 @@ class CustomCall:
         return tuple(y.reshape((outer, inner, *y.shape[1:])) for y in out)
 
     def _bind(self, size: Any, mask: tuple[bool, ...], operands: Sequence[Any]) -> tuple[Any, ...]:
+        together = self._together(size, mask)
+        if together is not None:
+            call, wider = together
+            given = [
+                jnp.broadcast_to(x, (size, *x.shape)) if is_wider and not has_axis else x
+                for x, has_axis, is_wider in zip(operands, mask, wider, strict=True)
+            ]
+            return call._bind(None, (False,) * len(given), given)
         flags = 0
         results = self.results
         if size is not None:

@@ -40,6 +40,10 @@ class _Forward:
         self.place = {a.index: self.call.operand(x, a.type) for a, x in zip(recording.passed, values, strict=True)}
         made = recording.buffers[recording.parameters :]
         sources = {a.index: self.call.operand(as_jax(a, a.value), a.type) for a in made if a.value is not None}
+        # Null, or zero: what a kernel with tangents has none of.
+        for a in recording.buffers[: recording.parameters]:
+            if not a.is_passed and not a.is_result:
+                self.place[a.index] = self.call.operand(jnp.zeros(a.shape, a.dtype), a.type)
         self.filled = {k: self.constant(step) for k, step in enumerate(recording.steps) if isinstance(step, Filled)}
         for a in recording.results:
             self.result(a, self.place.get(a.index), is_shared=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 import jax
 
-from diffkern.interop.jax.arguments import Signature, refuse_foreign, static_form
+from diffkern.interop.jax.arguments import Signature, check_numbers, refuse_foreign, static_form
 from diffkern.interop.jax.dispatch import checked_method
 
 __all__ = ["UNSET", "JaxFunction"]
@@ -46,6 +46,7 @@ class JaxFunction(ABC):
         """Return the outputs, with other values for this call than the function was made with where any are given."""
         launch_dims = self._launch_dims if launch_dims is UNSET else launch_dims
         output_dims = self._output_dims if output_dims is UNSET else output_dims
+        check_numbers(self.signature, args)
         method = self._vmap_method if vmap_method is UNSET else checked_method(vmap_method)
         if self._has_changed():
             self._compiled = {}

@@ -3,7 +3,7 @@
 In: nothing but where the registry's address will stand. Out: a module that exports ``dk_xla_handler``, an
 ``XLA_FFI_Handler`` for the CPU. A call runs no Python and takes no lock; all that it needs stands on its stack, so any
 number of threads may run calls at once. The threads of a launch are cut into chunks as a launch from Python cuts them,
-and run on diffkern's own pool, in which the calling thread takes part: it never waits for work that nobody has begun.
+and run on diffkern's own pool, in which the calling thread takes part: it never waits for work that has not begun.
 
 A batch is a loop over its elements around all steps; the elements run side by side, and each sees the shapes and the
 launch dims of a call without the batch.
@@ -11,6 +11,7 @@ launch dims of a call without the batch.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from diffkern import abi
@@ -28,11 +29,10 @@ from diffkern.interop.jax.frame import (
     STRIDE,
 )  # fmt: skip
 from diffkern.runtime.native.builder import I32, I64, VOID, Code, Word
+from diffkern.runtime.partition import MAX_CHUNKS, chunk_of, distance_of, partition
 
 __all__ = ["CpuModule", "handler_ir"]
 
-_MAX_CHUNKS = 256
-_ROUNDING = 64
 _RECORD = abi.RECORD_STAMPS * 8
 
 
@@ -84,6 +84,9 @@ class CpuModule(CopiesModule):
         dims, n = self.dims(c, context, description, c.load(step, layout.LAUNCH_INDEX))
         with c.when(c.compare("==", n, 0)):
             c.b.ret_void()
+        # Where threads of a block work together, blocks are counted, and the last extent is how many threads they have.
+        together = c.load(step, layout.LAUNCH_THREADS)
+        n = c.div(n, c.max(together, 1))
         decision = self.cut(c, context, step, element, dims, n)
         program, chunk, colours = decision.program.get(), decision.chunk.get(), decision.colours.get()
         count = c.ceil_div(n, chunk)
@@ -91,6 +94,8 @@ class CpuModule(CopiesModule):
         self.pack(c, context, step, element, block)
         for axis in range(abi.MAX_DIMS):
             c.store(c.load(dims, 8 * axis), block, abi.DIMS + 8 * axis)
+        with c.when(c.compare("!=", together, 0)):
+            c.store(together, block, abi.DIMS + 8 * (abi.MAX_DIMS - 1))
         c.store(chunk, block, abi.CHUNK)
         sums = c.load(program, layout.PROGRAM_SUMS)
         partials = c.variable(0)
@@ -134,53 +139,44 @@ class CpuModule(CopiesModule):
         return c.add(c.load(context, BUFFERS), c.mul(index, 8 * BUFFER_WORDS))
 
     def cut(self, c: Code, context: Word, step: Word, element: Word, dims: Word, n: Word) -> Decision:
-        """How a launch runs: the same decision as :func:`diffkern.runtime.schedule.plan_adjoint` makes."""
+        """How a launch runs: decided by :mod:`diffkern.runtime.partition`, as for a launch from Python."""
         plain, atomic = c.add(step, layout.LAUNCH_PLAIN), c.add(step, layout.LAUNCH_ATOMIC)
-        program = c.variable(plain)
-        chunk = c.variable(self.chunk_of(c, plain, n, c.word(1)))
-        colours, repeated = c.variable(1), c.variable(0)
-        decision = Decision(program, chunk, colours, repeated, c.variable(0), c.variable(0))
+        worthwhile = c.load(plain, layout.PROGRAM_CHUNK)
+        decision = Decision(*map(c.variable, (plain, chunk_of(c, n, worthwhile, c.word(1)), 1, 0, 0, 0, 0)))
         flags = c.load(step, layout.LAUNCH_FLAGS)
-        adjoint = c.compare("!=", c.b.and_(flags, c.word(layout.IS_ADJOINT)), 0)
-        several = c.compare("<", chunk.get(), n)
-        with c.when(c.b.and_(adjoint, several)):
-            general = c.variable(c.b.and_(flags, c.word(layout.IS_GENERAL)))
-            distance, stride = c.variable(0), c.variable(1)
-            arity = c.load(step, layout.LAUNCH_ARITY)
-            for axis in reversed(range(abi.MAX_DIMS)):
-                extent = c.load(dims, 8 * axis)
-                own = c.compare("<", c.word(axis), arity)
+        is_adjoint = c.compare("!=", c.b.and_(flags, c.word(layout.IS_ADJOINT)), 0)
+        with c.when(c.all(is_adjoint, c.compare("<", decision.chunk.get(), n))):
+            extents = [c.load(dims, 8 * axis) for axis in range(abi.MAX_DIMS)]
+            for axis, extent in enumerate(extents):
                 # Several threads have one index where the launch has more axes than the kernel asks about.
-                apart = c.b.or_(own, c.compare("<=", extent, 1))
-                repeated.set(c.choose(apart, repeated.get(), 1))
-                reach = c.min(c.load(step, layout.LAUNCH_REACH + 8 * axis), c.sub(extent, 1))
-                distance.set(c.add(distance.get(), c.choose(own, c.mul(reach, stride.get()), 0)))
-                stride.set(c.mul(stride.get(), extent))
-            general.set(c.b.or_(general.get(), repeated.get()))
-            distance.set(c.choose(c.compare("!=", repeated.get(), 0), 0, distance.get()))
-            with c.either(c.compare("!=", general.get(), 0)) as (anywhere, near):
-                with anywhere:
-                    self.apart(c, context, step, element, n, distance.get(), decision)
-                with near, c.when(c.compare(">", distance.get(), 0)):
-                    chunk.set(self.chunk_of(c, plain, n, c.add(distance.get(), 1)))
-                    colours.set(2)
-            without = c.compare("==", decision.copies.get(), 0)
-            with c.when(c.b.and_(c.compare("!=", general.get(), 0), without)):
-                has = c.compare("!=", c.load(atomic, layout.PROGRAM_FUNCTION), 0)
-                with c.either(has) as (there, missing):
-                    with there:
-                        program.set(atomic)
-                        chunk.set(self.chunk_of(c, atomic, n, c.word(1)))
-                    with missing:
-                        chunk.set(n)
+                own = c.compare("<", c.word(axis), c.load(step, layout.LAUNCH_ARITY))
+                is_single = c.any(own, c.compare("<=", extent, 1))
+                decision.everywhere.set(c.choose(is_single, decision.everywhere.get(), 1))
+            reach = [c.load(step, layout.LAUNCH_REACH + 8 * axis) for axis in range(abi.MAX_DIMS)]
+            is_bounded = c.compare("==", decision.everywhere.get(), 0)
+            distance = c.choose(is_bounded, distance_of(c, extents, reach), 0)
+            general = c.b.or_(c.b.and_(flags, c.word(layout.IS_GENERAL)), decision.everywhere.get())
+            copied, copyable = self.price(c, context, step, element, decision)
+            work = c.mul(n, c.load(step, layout.LAUNCH_COST))
+            spare = c.choose(c.compare("!=", c.load(atomic, layout.PROGRAM_FUNCTION), 0), 1, 0)
+            facts = n, worthwhile, work, distance, general, copied
+            cores = c.load(plain, layout.PROGRAM_CORES)
+            self.decide(c, decision, plain, atomic, (*facts, copyable, spare, cores))
+            with c.when(c.compare(">", decision.groups.get(), 0)):
+                decision.copies.set(c.invoke("calloc", c.sub(decision.groups.get(), 1), decision.size.get()))
+                with c.when(c.compare("==", decision.copies.get(), 0)):
+                    self.decide(c, decision, plain, atomic, (*facts, c.word(0), spare, cores))
         return decision
 
-    def chunk_of(self, c: Code, program: Word, n: Word, least: Word) -> Word:
-        """The length of a chunk, as :func:`diffkern.runtime.schedule.cut` has it."""
-        chunk = c.max(c.max(c.ceil_div(n, _MAX_CHUNKS), c.load(program, layout.PROGRAM_CHUNK)), least)
-        rounded = c.mul(c.ceil_div(chunk, _ROUNDING), _ROUNDING)
-        chunk = c.choose(c.compare(">", chunk, _ROUNDING), rounded, chunk)
-        return c.max(c.min(chunk, c.max(n, least)), 1)
+    def decide(self, c: Code, d: Decision, plain: Word, atomic: Word, facts: Sequence[Word]) -> None:
+        """Choose program, chunk and colours, and how many groups have copies."""
+        how = partition(c, *facts)
+        is_atomic = c.compare("!=", how.is_atomic, 0)
+        d.program.set(c.choose(is_atomic, atomic, plain))
+        n, worthwhile = facts[0], c.load(atomic, layout.PROGRAM_CHUNK)
+        d.chunk.set(c.choose(is_atomic, chunk_of(c, n, worthwhile, c.word(1)), how.chunk))
+        d.colours.set(how.colours)
+        d.groups.set(how.groups)
 
     def pack(self, c: Code, context: Word, step: Word, element: Word, block: Word) -> None:
         """Write the parameters into the argument block."""
@@ -298,9 +294,9 @@ class CpuModule(CopiesModule):
 
     def copy(self, c: Code, context: Word, description: Word, step: Word, element: Word) -> None:
         source, _, _ = self.place(c, context, description, c.load(step, layout.COPY_FROM), element)
-        goal, size, _ = self.place(c, context, description, c.load(step, layout.COPY_TO), element)
-        with c.when(c.compare("!=", source, goal)):
-            self.copy_buffer(c, context, goal, source, size)
+        target, size, _ = self.place(c, context, description, c.load(step, layout.COPY_TO), element)
+        with c.when(c.compare("!=", source, target)):
+            self.copy_buffer(c, context, target, source, size)
 
     def clear(self, c: Code, context: Word, description: Word, step: Word, element: Word) -> None:
         at, size, held = self.place(c, context, description, c.load(step, layout.CLEAR_BUFFER), element)
@@ -317,7 +313,7 @@ class CpuModule(CopiesModule):
     def run(self, c: Code, context: Word, description: Word, elements: Any, count: Word) -> None:
         """Run all elements of the batch."""
         pool = c.load(description, layout.POOL)
-        chunk = c.max(c.ceil_div(count, _MAX_CHUNKS), 1)
+        chunk = c.max(c.ceil_div(count, MAX_CHUNKS), 1)
         side_by_side = c.b.and_(c.compare(">", count, 1), c.compare("!=", pool, 0))
         run = c.address_of(elements)
         with c.either(side_by_side) as (pooled, alone):

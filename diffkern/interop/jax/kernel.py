@@ -8,14 +8,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from diffkern.callers import brief
 from diffkern.errors import LaunchError, MisuseError
 from diffkern.interop.jax import programs
-from diffkern.interop.jax.arguments import outputs_of, passed, signature_of
-from diffkern.interop.jax.derivative import LaunchFunction
+from diffkern.interop.jax.arguments import outputs_of, passed, returned, signature_of
+from diffkern.interop.jax.derivative import Run
 from diffkern.interop.jax.dispatch import is_static
 from diffkern.interop.jax.function import UNSET, JaxFunction
+from diffkern.interop.jax.launch import LaunchFunction
+from diffkern.interop.jax.primitive import apply
 from diffkern.kernel import Kernel
+from diffkern.manifest import Manifest
 from diffkern.runtime.grid_checks import check_alone, check_axes, check_extents, named
+from diffkern.runtime.schedule import check_whole_blocks
 
 __all__ = ["JaxKernel"]
 
@@ -34,7 +39,10 @@ class JaxKernel(JaxFunction):
         enable_backward: bool,
     ) -> None:
         if not isinstance(kernel, Kernel):
-            raise MisuseError(f"dk.jax_kernel takes a kernel made by @dk.kernel, not {kernel!r}")
+            raise MisuseError(
+                f"dk.jax_kernel takes a kernel made by @dk.kernel, not {kernel!r}",
+                remedy="decorate the function with @dk.kernel, or take dk.jax_callable(function)",
+            )
         self._given = kernel, num_outputs, launch_dims, output_dims, in_out_argnames, vmap_method, enable_backward
         self.kernel = kernel
         signature = signature_of("dk.jax_kernel", kernel, num_outputs, in_out_argnames)
@@ -49,6 +57,7 @@ class JaxKernel(JaxFunction):
     def __repr__(self) -> str:
         return f"<dk.jax_kernel of {self.kernel.name}>"
 
+    @brief
     def __call__(
         self, *args: Any, launch_dims: Any = UNSET, output_dims: Any = UNSET, vmap_method: Any = UNSET
     ) -> tuple[Any, ...]:
@@ -68,12 +77,14 @@ class JaxKernel(JaxFunction):
         return before is not self._meant
 
     def _trace(self, launch_dims: Any, output_dims: Any, vmap_method: str, *args: Any) -> tuple[Any, ...]:
-        run = self.launch(args, launch_dims, output_dims, vmap_method)
+        run, values = self.launch(args, launch_dims, output_dims, vmap_method)
         self._check(run)
-        return run()
+        return returned(self.signature, apply(Run(run), values))
 
-    def launch(self, args: Sequence[Any], launch_dims: Any, output_dims: Any, vmap_method: str) -> LaunchFunction:
-        """Return the launch for these arguments."""
+    def launch(
+        self, args: Sequence[Any], launch_dims: Any, output_dims: Any, vmap_method: str
+    ) -> tuple[LaunchFunction, list[Any]]:
+        """Return the launch for these arguments, and the values of its inputs."""
         kernel, spec = self.kernel, self.signature.spec
         given = passed(self.signature, args)
         if callable(launch_dims):
@@ -81,7 +92,8 @@ class JaxKernel(JaxFunction):
         shapes = {a.index: a.extents for a in given if a.is_array}
         dims = spec.dims(shapes, None if launch_dims is None else spec.checked_dims(launch_dims, "launch_dims"))
         arguments = [*given, *outputs_of(self.signature, dims, output_dims)]
-        return LaunchFunction(kernel, kernel.current(), arguments, dims, vmap_method, self.enable_backward)
+        run = LaunchFunction(kernel, kernel.current(), arguments, dims, vmap_method, self.enable_backward)
+        return run, [a.value for a in given]
 
     def _check(self, run: LaunchFunction) -> None:
         """Refuse a launch whose dims do not fit the kernel and its arrays, as far as they are known."""
@@ -89,7 +101,10 @@ class JaxKernel(JaxFunction):
         shapes = {a.index: a.extents for a in run.arguments if a.is_array}
         names = [p.name for p in self.signature.parameters]
         try:
+            _check_writes(manifest, run, names)
             check_axes(manifest.tid_arity, run.dims)
+            if manifest.blockwise:
+                _check_blocks(manifest, run.dims, self.kernel.block_dim)
             if is_static(run.dims):
                 check_alone(manifest, run.dims)
                 known = {k for k, shape in shapes.items() if is_static(shape)}
@@ -97,3 +112,29 @@ class JaxKernel(JaxFunction):
                 check_extents(entries, names, run.dims, shapes)
         except LaunchError as error:
             raise named(self.kernel.name, error) from None
+
+
+def _check_writes(manifest: Manifest, run: LaunchFunction, names: Sequence[str]) -> None:
+    """Refuse a kernel that writes to an array which JAX takes for unchanged."""
+    returned = {a.index for a in run.results}
+    lost = [names[k] for k in manifest.writes if k not in returned]
+    if lost:
+        raise LaunchError(
+            f"it writes to {lost[0]!r}, which is passed and not returned, and JAX's arrays do not change",
+            remedy="name it in in_out_argnames, and count it in num_outputs; it is returned then",
+        )
+
+
+def _check_blocks(manifest: Manifest, dims: Sequence[Any], block_dim: int) -> None:
+    """Refuse a launch of threads that work together in blocks, and that is not whole blocks."""
+    if not is_static(dims):
+        raise LaunchError(
+            "its threads work together in blocks, and whether symbolic launch dims are whole blocks is not known",
+            remedy="give the launch dims as numbers",
+        )
+    try:
+        check_whole_blocks(tuple(dims), manifest.tid_arity, block_dim)
+    except ValueError as error:
+        raise LaunchError(
+            str(error), remedy="give the kernel another block_dim, or launch_dims of whole blocks"
+        ) from None

@@ -65,11 +65,11 @@ LAUNCH_BLOCK: Final = 160  # bytes of the argument block
 LAUNCH_MESSAGES: Final = 168  # address of the messages of a debug program, 0 in release
 LAUNCH_SITES: Final = 176
 LAUNCH_STAMPS: Final = 184  # number of stamps; their parameters follow the parameters
-LAUNCH_COST: Final = 192  # rough operations of a thread, in parts of which COST_UNIT make one
-LAUNCH_COTANGENTS: Final = 200  # number of cotangents in which threads might meet
+LAUNCH_COST: Final = 192  # rough operations of a thread, in units of partition.COST_UNIT
+LAUNCH_COTANGENTS: Final = 200  # number of cotangents in which threads might race
 LAUNCH_COPIES: Final = 208  # distance from the beginning of the step to their entries, which follow the stamps
-LAUNCH_BYTES: Final = 216
-COST_UNIT: Final = 64
+LAUNCH_THREADS: Final = 216  # threads of a block where these work together, else 0
+LAUNCH_BYTES: Final = 224
 IS_ADJOINT: Final = 1
 IS_GENERAL: Final = 2
 
@@ -78,6 +78,7 @@ PROGRAM_FUNCTION: Final = 0
 PROGRAM_FINISH: Final = 8
 PROGRAM_SUMS: Final = 16
 PROGRAM_CHUNK: Final = 24  # threads that are worth a chunk
+PROGRAM_CORES: Final = 32  # processors that the process may use
 # A program on a GPU has other facts in the same places.
 DEVICE_KERNEL: Final = 0  # a CUkernel, which is good for every device
 DEVICE_BLOCKS: Final = 8  # most blocks of a grid
@@ -101,13 +102,13 @@ PARAM_START: Final = 40  # where a view begins in the buffer, in bytes
 PARAM_BYTES: Final = 48
 ARRAY, VALUE, VIEW, CONSTANT = 0, 1, 2, 3
 
-# A cotangent in which threads might meet.
+# A cotangent in which threads might race.
 COPY_BUFFER: Final = 0
 COPY_OFFSET: Final = 8  # where the argument block has its address
 COPY_ITEM: Final = 16  # bytes of a scalar
 COPY_FLAGS: Final = 24
 COPY_BYTES: Final = 32
-MEETS: Final = 1  # they do if each has an index of its own
+RACES: Final = 1  # they do if each has an index of its own
 COPYABLE: Final = 2  # a copy may stand in for it
 
 # A message of a debug program: address of a format with up to twelve numbers, then which of the sixteen they are.

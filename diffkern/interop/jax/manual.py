@@ -10,8 +10,22 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+from jax.sharding import NamedSharding, PartitionSpec
 
-__all__ = ["agree", "spread", "varying_axes"]
+__all__ = ["agree", "like", "spread", "type_of", "varying_axes"]
+
+
+def type_of(x: Any) -> Any:
+    """Return JAX's type of a value."""
+    return jax.typeof(x) if hasattr(jax, "typeof") else getattr(x, "aval", None)
+
+
+def like(t: Any, shape: Sequence[Any], dtype: Any) -> Any:
+    """Return the type of an array that varies over the same axes as one of type `t`, and is not divided otherwise."""
+    sharding = getattr(t, "sharding", None)
+    if sharding is not None:
+        sharding = NamedSharding(sharding.mesh, PartitionSpec())
+    return t.update(shape=tuple(shape), dtype=dtype, weak_type=False, sharding=sharding)
 
 
 def varying_axes(values: Sequence[Any]) -> tuple[str, ...]:
@@ -36,7 +50,7 @@ def spread(x: Any, axes: Sequence[str]) -> Any:
 
 
 def _axes(x: Any) -> frozenset[str]:
-    t = jax.typeof(x) if hasattr(jax, "typeof") else getattr(x, "aval", None)
+    t = type_of(x)
     manual = getattr(t, "mat", None)
     found = getattr(t, "vma", frozenset()) if manual is None else manual.varying
     return frozenset(found)

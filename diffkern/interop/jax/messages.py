@@ -29,7 +29,7 @@ def messages(manifest: Manifest, dims: int) -> Iterator[tuple[str, list[int]]]:
     """
     checks = manifest.checks
     assert checks is not None
-    for code in (abi.OUT_OF_BOUNDS, abi.ZERO_DIVISION, abi.ZERO_STEP, abi.TWO_WRITERS):
+    for code in (abi.OUT_OF_BOUNDS, abi.ZERO_DIVISION, abi.ZERO_STEP, abi.TWO_WRITERS, abi.ASSERTION):
         for site in checks.sites or (Site(None, None),):
             yield _message(manifest, checks, dims, code, site)
 
@@ -44,6 +44,9 @@ def _message(manifest: Manifest, checks: Checks, dims: int, code: int, site: Sit
         return f"{text}an integer is divided by zero", order
     if code == abi.ZERO_STEP:
         return f"{text}the step of range is zero", order
+    if code == abi.ASSERTION and site.assertion is not None:
+        fails = "" if site.number else "the assertion fails: "
+        return f"{text}{fails}{site.assertion.replace('%', '%%')}", order
     if site.array is None:
         return f"{text}an error without a place", order
     entry = manifest.params[site.array]

@@ -6,34 +6,37 @@ machine; entries in the cache that tell a process which never traced what to loa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+from diffkern.batched_kernel import batched_launch
 from diffkern.build.specialize import Specialization, artifact_key, is_for_this_machine, load_entry, load_stored
 from diffkern.build.stores import current_store
 from diffkern.cache.key import key
 from diffkern.cache.maintenance import artifacts
 from diffkern.cache.manifest import Entry
 from diffkern.cache.store import Store
-from diffkern.errors import LaunchError
+from diffkern.errors import KernelError, LaunchError
 from diffkern.interop.jax import cuda
 from diffkern.interop.jax.call import Call
 from diffkern.interop.jax.registry import CPU
 from diffkern.interop.jax.table import Code
 from diffkern.kernel import Kernel
-from diffkern.manifest import Manifest
+from diffkern.manifest import Log, Manifest
 from diffkern.platforms import NATIVE
 from diffkern.runtime.derivative import DerivativePlan
 from diffkern.runtime.generation import Generation
 from diffkern.runtime.program import Executable
 from diffkern.runtime.type_keys import type_of_key
 
-__all__ = ["Program", "Programs", "enter_stored", "forward", "keep", "reverse"]
+__all__ = ["Origin", "Program", "Programs", "enter_stored", "forward", "keep", "logged", "reverse"]
 
 _WHAT = "JAX call"
 _STATIC_SHARED = 48 << 10  # what a block has without being asked for more
+_WORTH_ALONE = 8  # threads of an example that are worth a launch of their own, where that saves atomics
 _REGISTERS = 1 << 16  # what the threads of a block share
 
 
@@ -52,18 +55,80 @@ class Program:
 
 
 @dataclass(frozen=True)
+class Origin:
+    """Where the programs of a launch come from.
+
+    Attributes
+    ----------
+    kernel, generation, keys
+        The kernel, what it meant, and the types of its arguments.
+    active : frozenset of int or None
+        Of an adjoint the active parameters.
+    """
+
+    kernel: Kernel
+    generation: Generation
+    keys: tuple[str, ...]
+    active: frozenset[int] | None = None
+
+    @property
+    def manifest(self) -> Manifest:
+        """The facts of the kernel's forward program."""
+        return self.kernel.forward(self.keys, of=self.generation).manifest
+
+
+@dataclass(frozen=True)
 class Programs:
-    """What runs in a launch: on the CPU, there where accumulation has to be atomic, and on a GPU."""
+    """What runs in a launch: on the CPU, there where accumulation has to be atomic, and on a GPU.
+
+    ``origin`` is None where a log ties the programs to one launch.
+    """
 
     plain: Program
     atomic: Program | None
     on_gpu: Program | None
+    origin: Origin | None = None
 
     @property
     def derivative(self) -> DerivativePlan:
         """What they read and accumulate into, of an adjoint."""
         assert isinstance(self.plain.code, Executable)
         return self.plain.code.derivative
+
+    def differing(self, given: Collection[int]) -> tuple[int, ...] | None:
+        """Return the arguments that have an axis of examples where `given` do; None if they cannot have one."""
+        return None if self.origin is None else tuple(sorted({*given, *self.origin.manifest.writes}))
+
+    def batched(
+        self, dims: tuple[Any, ...], size: int, arguments: tuple[int, ...]
+    ) -> tuple[Programs, tuple[int, ...]] | None:
+        """Return the programs for a batch whose examples differ in some arguments, and the dims of their launch.
+
+        None stands for what has to be launched for each example.
+        """
+        assert self.origin is not None
+        kernel, of, keys, active = self.origin.kernel, self.origin.generation, self.origin.keys, self.origin.active
+        launch = batched_launch(kernel, keys, self.origin.manifest, dims, size, arguments)
+        # One by one, examples on a processor add up in registers and without atomics.
+        alone = self.on_gpu is None and math.prod(dims) >= _WORTH_ALONE
+        if launch is None or of.variant.is_debug or (alone and self._adds_up):
+            return None
+        generation = launch.kernel.meant(of)
+        try:
+            if active is None:
+                return forward(launch.kernel, generation, launch.keys), launch.dims
+            found = reverse(launch.kernel, generation, launch.keys, active, len(launch.dims))
+        except KernelError:
+            return None
+        # What the gradient rests on would have to be looked at again.
+        if found.plain.manifest.races or found.origin is None or (alone and found._adds_up):
+            return None
+        return found, launch.dims
+
+    @property
+    def _adds_up(self) -> bool:
+        """Whether threads add to the same numbers."""
+        return self.atomic is not None or (isinstance(self.plain.code, Executable) and self.plain.code.sites > 0)
 
 
 def forward(kernel: Kernel, of: Generation, keys: tuple[str, ...]) -> Programs:
@@ -74,7 +139,18 @@ def forward(kernel: Kernel, of: Generation, keys: tuple[str, ...]) -> Programs:
     gpu = cuda.present()
     on_gpu = None if gpu is None else _on_gpu(gpu, kernel, of, _meant(kernel, of, keys, gpu))
     code = kernel.forward(keys, of=of)
-    return Programs(_program(code, _meant(kernel, of, keys)), None, on_gpu)
+    return Programs(_program(code, _meant(kernel, of, keys)), None, on_gpu, Origin(kernel, of, keys))
+
+
+def logged(kernel: Kernel, of: Generation, keys: tuple[str, ...], log: Log) -> Programs:
+    """Return the forward programs that write a log; as :func:`forward`."""
+    code, gpu = kernel.logged(keys, "written", log.active, of=of), cuda.present()
+    active = None if log.active is None else frozenset(log.active)
+    plain = _program(code, _meant(kernel, of, keys).with_variant(log="written", log_for=active))
+    if gpu is None:
+        return Programs(plain, None, None)
+    specialization = _meant(kernel, of, keys, gpu).with_variant(log="written", log_for=active)
+    return Programs(plain, None, _on_gpu(gpu, kernel, of, specialization))
 
 
 def reverse(kernel: Kernel, of: Generation, keys: tuple[str, ...], active: frozenset[int], axes: int) -> Programs:
@@ -86,7 +162,10 @@ def reverse(kernel: Kernel, of: Generation, keys: tuple[str, ...], active: froze
 
     plain, gpu = made("plain"), cuda.present()
     found = Programs(plain, None, None)
-    atomic = made("atomic") if found.derivative.may_race(axes) else None
+    if found.derivative.log is None:
+        found = replace(found, origin=Origin(kernel, of, keys, active))
+    apart = plain.manifest.blockwise or not found.derivative.may_race(axes)
+    atomic = None if apart else made("atomic")
     if gpu is None:
         return replace(found, atomic=atomic)
     # There it accumulates atomically wherever threads may race, so that only the axes of the launch matter.
@@ -105,31 +184,37 @@ def _meant(kernel: Kernel, of: Generation, keys: tuple[str, ...], gpu: cuda.Gpu 
 
 
 def _program(code: Code, specialization: Specialization) -> Program:
-    _check_blocks(code.manifest, specialization)
+    _check_kernel(code.manifest, specialization)
     fields = specialization.fields()
     return Program(key(fields), artifact_key(fields, NATIVE), code)
 
 
 def _on_gpu(gpu: cuda.Gpu, kernel: Kernel, of: Generation, specialization: Specialization) -> Program:
-    specialization = specialization.for_block(kernel.block_dim, of.library, gpu.target)
+    # What a call writes are results of it, which XLA keeps apart from one another and from what the call still reads.
+    specialization = specialization.for_block(kernel.block_dim, of.library, gpu.target).for_arrays_apart()
     fields = specialization.fields()
     entry = load_entry(specialization, gpu.target)
-    _check_blocks(entry.manifest, specialization)
+    _check_kernel(entry.manifest, specialization)
     _check_device(entry.manifest, specialization)
     return Program(key(fields), artifact_key(fields, gpu.target), gpu.code(entry))
 
 
-def _check_blocks(manifest: Manifest, specialization: Specialization) -> None:
-    if manifest.blockwise:
+def _check_kernel(manifest: Manifest, specialization: Specialization) -> None:
+    if manifest.outputs:
         raise LaunchError(
-            f"{specialization.pyfunc.__qualname__!r} works in blocks of threads, which calls from JAX do not have yet",
-            remedy="launch it with dk.launch, or write it without blocks",
+            f"{specialization.pyfunc.__qualname__!r} prints, which calls from JAX cannot do",
+            remedy="launch it with dk.launch, or print its results with jax.debug.print",
         )
 
 
 def _check_device(manifest: Manifest, specialization: Specialization) -> None:
     """Refuse what the driver would, while the function is traced and not when it runs."""
     name, threads = specialization.pyfunc.__qualname__, manifest.block_dim
+    if manifest.blockwise:
+        raise LaunchError(
+            f"{name!r} works in blocks of threads, which calls from JAX have on the CPU alone",
+            remedy="launch it with dk.launch, write it without blocks, or compute with JAX on the CPU",
+        )
     needed, registers = manifest.resources.shared_bytes, manifest.resources.registers
     if needed > _STATIC_SHARED:
         raise LaunchError(

@@ -198,6 +198,7 @@ def _compare(name: str, arguments: Sequence[Argument], first: _Run, second: _Run
                     places[address] = len(arguments) + len(made)
                     made.append((_root(x), _root(y)))
         out.steps.append(_recorded(name, arguments, (a, b), places))
+    _refuse_changes(name, out)
     for held, twin in made:
         if held._memory.address in foreign:
             _refuse_writes(name, operations, held._memory.address)
@@ -241,8 +242,17 @@ def _recorded(
     if isinstance(a, PackedLaunch):
         if a.dims != b.dims or a.keys != b.keys or a.kernel is not b.kernel:
             raise _depends(name)
+        if a.executable.blockwise and a.blocks.block_dim not in (None, a.kernel.block_dim):
+            raise LaunchError(
+                f"{name!r} launches {a.kernel.name!r}, whose threads work together, with "
+                f"block_dim={a.blocks.block_dim}; calls from JAX have the kernel's own",
+                remedy="make the kernel with that block_dim, and leave it out of the launch",
+            )
         if len(a.parts) != len(a.keys):
-            raise LaunchError(f"{name!r} launches {a.kernel.name!r} with a struct; JAX has no structs")
+            raise LaunchError(
+                f"{name!r} launches {a.kernel.name!r} with a struct; JAX has no structs",
+                remedy="pass the fields that the kernel needs as parameters of their own",
+            )
         operands = [
             _place(held, places) if held is not None else _number(name, arguments, a.keys[k], a.parts[k], b.parts[k])
             for k, held in enumerate(a.arrays)
@@ -284,6 +294,20 @@ def _depends(name: str) -> LaunchError:
         f"what {name!r} launches depends on a number that it is given",
         remedy="make one function for each case, or pass the number as a default argument",
     )
+
+
+def _refuse_changes(name: str, recording: Recording) -> None:
+    """Refuse writes to arguments that JAX takes for unchanged."""
+    for step in recording.steps:
+        written = [step.operands[k] for k in step.writes] if isinstance(step, Launched) else [step.goal]
+        for place in written:
+            assert isinstance(place, Place)
+            a = recording.buffers[place.buffer] if place.buffer < recording.parameters else None
+            if a is not None and not a.is_result:
+                raise LaunchError(
+                    f"{name!r} writes to {a.name!r}, which is passed and not returned, and JAX's arrays do not change",
+                    remedy="name it in in_out_argnames, and count it in num_outputs; it is returned then",
+                )
 
 
 def _refuse_writes(name: str, operations: Sequence[Any], address: int) -> None:

@@ -20,7 +20,7 @@ from diffkern.interop.jax import layout
 from diffkern.interop.jax.call import Call
 from diffkern.interop.jax.layout import HANDLER, REGISTRY
 from diffkern.interop.jax.table import Code, Description
-from diffkern.runtime import schedule
+from diffkern.runtime import partition
 from diffkern.runtime.native import pool
 from diffkern.runtime.native.assemble import load_native
 from diffkern.runtime.native.signatures import EXTERNAL_NAMES
@@ -126,7 +126,7 @@ def load_handler(make: Callable[[], str], symbols: tuple[str, ...]) -> dict[str,
     """Load a handler's code, made by a function of this package; from the cache if it is there."""
     folder = Path(__file__).parent
     parts = ("cuda_handler", "handler", "copies", "frame", "layout", "ffi_api")
-    sources = [folder / f"{part}.py" for part in parts] + [Path(abi.__file__), Path(schedule.__file__)]
+    sources = [folder / f"{part}.py" for part in parts] + [Path(abi.__file__), Path(partition.__file__)]
     return load_native(make, sources, symbols, EXTERNAL_NAMES | {"snprintf"}, level=2)
 
 

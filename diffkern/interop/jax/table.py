@@ -20,8 +20,9 @@ from diffkern.ir.types import parse_array_type, scalar_of
 from diffkern.manifest import Manifest
 from diffkern.runtime.block import Layout
 from diffkern.runtime.derivative import DerivativePlan
+from diffkern.runtime.native.processors import processors
 from diffkern.runtime.program import Executable
-from diffkern.runtime.schedule import chunk_work
+from diffkern.runtime.schedule import chunk_work, cost_units
 
 __all__ = ["Code", "Description", "DeviceCode"]
 
@@ -67,7 +68,7 @@ class Description:
                 steps.extend((layout.CLEAR, 40, step.buffer, step.axes, step.launch))
             else:
                 assert isinstance(step, Copy)
-                steps.extend((layout.COPY, 32, step.source, step.goal))
+                steps.extend((layout.COPY, 32, step.source, step.target))
         buffers = words("q")
         for b in (*call.operands, *call.results):
             buffers.extend((ffi_api.DATA_TYPES[b.dtype], b.rank, b.item))
@@ -87,7 +88,8 @@ class Description:
     def _launch(self, launch: Launch, programs: Mapping[str, Code], index: int) -> words[int]:
         plain = programs[launch.plain]
         manifest = plain.manifest
-        adjoint = manifest.is_adjoint
+        # Blocks whose threads work together are cut like a forward: threads that race there add atomically.
+        adjoint = manifest.is_adjoint and not manifest.blockwise
         flags = 0
         reach: tuple[int, ...] = (0,) * abi.MAX_DIMS
         if adjoint:
@@ -102,7 +104,7 @@ class Description:
         out.extend(_program(programs[launch.atomic]) if launch.atomic else (0,) * 5)
         cotangents = _cotangents(launch, manifest, fields) if adjoint and isinstance(plain, Executable) else []
         out.extend((manifest.tid_arity, flags, *reach, len(launch.params), size, texts, sites, len(stamps)))
-        out.extend((round(max(manifest.cost, 1.0) * layout.COST_UNIT), len(cotangents), 0))
+        out.extend((cost_units(manifest.cost), len(cotangents), 0, _block_of(plain)))
         for bound in launch.params:
             out.extend(self._param(bound))
         out.extend(stamps)
@@ -140,13 +142,13 @@ class Description:
 
 
 def _cotangents(launch: Launch, manifest: Manifest, fields: Sequence[Any]) -> list[tuple[int, ...]]:
-    """The cotangents: buffer, place in the argument block, bytes of a scalar, and whether threads meet there."""
+    """The cotangents: buffer, place in the argument block, bytes of a scalar, and whether threads race there."""
     found: list[tuple[int, ...]] = []
     for param, bound, field in zip(manifest.params, launch.params, fields, strict=True):
         if param.conflict is not None:
             scalar = scalar_of(parse_array_type(param.type))
             copyable = param.conflict.private and scalar.bits >= 32  # narrower sums round at each step
-            flags = (layout.MEETS if param.conflict.kind == "general" else 0) | (layout.COPYABLE if copyable else 0)
+            flags = (layout.RACES if param.conflict.kind == "general" else 0) | (layout.COPYABLE if copyable else 0)
             found.append((bound.buffer, field.offset, scalar.itemsize, flags))
     return found
 
@@ -155,4 +157,15 @@ def _program(program: Code) -> tuple[int, ...]:
     if isinstance(program, DeviceCode):
         share = 1 if program.manifest.tiled else program.threads
         return program.kernel, program.blocks, program.shared, program.threads, share
-    return program.address, program.finish, program.sites, chunk_work(program.cost), 0
+    return (
+        program.address,
+        program.finish,
+        program.sites,
+        chunk_work(program.cost * (_block_of(program) or 1)),
+        processors(),
+    )
+
+
+def _block_of(program: Code) -> int:
+    """How many threads of a block work together, on the CPU; 0 where each is on its own."""
+    return program.block_dim if isinstance(program, Executable) and program.blockwise else 0

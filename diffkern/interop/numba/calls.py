@@ -260,7 +260,10 @@ def _check_written(called: Called, made: DeviceFunction, given: Sequence[Any]) -
     for position, t in zip(made.arguments, given, strict=True):
         if position is not None and position in made.written and not t.mutable:
             name = made.fn.params[position].name
-            raise KernelTypeError(f"{called.name} writes to {name}, and {t} is read-only in numba")
+            raise KernelTypeError(
+                f"{called.name} writes to {name}, and {t} is read-only in numba",
+                remedy="pass an array that may be written, such as a copy",
+            )
 
 
 def _result(types: Any, made: DeviceFunction, returns: Structure) -> Any:

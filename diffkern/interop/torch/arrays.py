@@ -17,8 +17,8 @@ from diffkern.interop.torch.place import gpu_of, order_around_launch, order_befo
 from diffkern.interop.torch.types import same_bits, scalar_from_torch, torch_of
 from diffkern.interop.torch.versions import TensorVersion
 from diffkern.ir.structs import Stored, Struct
-from diffkern.ir.types import Element, scalar_of
-from diffkern.lang.dtypes import SCALARS, resolve_dtype
+from diffkern.ir.types import Element, is_complex, scalar_of
+from diffkern.lang.dtypes import COMPOSITES, SCALARS, resolve_dtype
 from diffkern.runtime.array import _make, array
 from diffkern.runtime.block import pack_address, tail_of
 from diffkern.runtime.convert import MAX_NDIM, component_shape
@@ -26,7 +26,7 @@ from diffkern.runtime.cuda.memory import DeviceMemory, View
 from diffkern.runtime.device import CPU
 from diffkern.runtime.memory import HostMemory, Memory
 from diffkern.runtime.state import current
-from diffkern.runtime.stream import settle
+from diffkern.runtime.stream import drain
 
 if TYPE_CHECKING:
     from diffkern.runtime.cuda.context import CudaDevice
@@ -50,6 +50,11 @@ class TensorMemory(TensorVersion, HostMemory):
     def __init__(self, address: int, nbytes: int, tensor: torch.Tensor) -> None:
         self._tensor = tensor
         super().__init__(address, nbytes, foreign=True)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether others may write to it unseen: ``tensor.data`` and ``tensor.numpy()`` count nothing."""
+        return True
 
 
 def _cuda_memory(gpu: CudaDevice, address: int, nbytes: int, tensor: torch.Tensor) -> Memory:
@@ -202,6 +207,8 @@ def as_array(t: torch.Tensor, element: Stored | None = None) -> array:
         If kernels cannot work on this memory.
     """
     _check_dense(t)
+    if t.is_complex():
+        element, t = _as_pairs(t, element)
     key = t.dtype, t.shape, t.stride(), t.device, element
     layout = _layouts.get(key)
     if layout is not None and (layout.gpu is None or not layout.gpu.closed):
@@ -210,6 +217,17 @@ def as_array(t: torch.Tensor, element: Stored | None = None) -> array:
     if made._data.size:
         _remember(key, made, t)
     return made
+
+
+def _as_pairs(t: torch.Tensor, element: Stored | None) -> tuple[Stored, torch.Tensor]:
+    """Return the type of complex elements, and the tensor as pairs in the same memory."""
+    known = COMPOSITES.get(str(t.dtype).partition(".")[2])
+    if known is None:
+        raise TypeError(f"{t.dtype} is not any type of diffkern; convert the tensor with .to(torch.complex64)")
+    own = known.ir
+    if element is not None and element != own:
+        raise TypeError(f"{t.dtype} is not {getattr(element, 'name', str(element))}; convert the tensor with .to()")
+    return own, torch.view_as_real(t.detach())
 
 
 def _first(t: torch.Tensor, element: Stored | None) -> array:
@@ -311,7 +329,7 @@ def to_torch(a: array, requires_grad: bool | None = None) -> torch.Tensor:
         raise TypeError(f"PyTorch has no tensors of structs such as {element.name}; convert the fields, as in a.field")
     if not a._writable:
         raise TypeError(f"{a!r} is read-only, which PyTorch's tensors cannot be; convert a clone()")
-    settle()
+    drain()
     made = _tensor_over(a, element)
     grad = a.grad
     if a.requires_grad if requires_grad is None else requires_grad:
@@ -326,7 +344,9 @@ def _tensor_over(a: array, element: Element) -> torch.Tensor:
         raise TypeError(f"{a!r} runs backwards through memory, which PyTorch's tensors cannot; convert a clone()")
     if not a._memory.is_host:
         return tensor_over(a)
-    dtype = torch_of(scalar_of(element))
     data = a.numpy()  # PyTorch keeps it, and it keeps the memory
+    if is_complex(element):
+        return torch.from_numpy(data)
+    dtype = torch_of(scalar_of(element))
     made = torch.from_numpy(data.view(np.int16) if dtype == torch.bfloat16 else data)
     return made.view(dtype) if made.dtype != dtype else made

@@ -14,19 +14,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from diffkern.errors import LaunchError
+from diffkern.errors import AutodiffError, LaunchError
 from diffkern.interop.spec import CallSpec, Shape
 from diffkern.interop.torch.arrays import as_array
+from diffkern.interop.torch.logged import LoggedLaunch
 from diffkern.interop.torch.place import default_device, gpu_of, guarded, on_current_stream
 from diffkern.interop.torch.types import torch_of
-from diffkern.ir.structs import Struct, carries_gradient
-from diffkern.ir.types import Array, Element, Mat, Scalar, Vec, scalar_of
+from diffkern.ir.structs import Struct, carries_gradient, is_null
+from diffkern.ir.types import UINT64, Array, Element, Mat, Scalar, Vec, scalar_of
 from diffkern.lang.annotations import ArrayAnnotation
+from diffkern.manifest import Log, Turn
 from diffkern.runtime.arguments import Parameter, pack_value
 from diffkern.runtime.array import array
 from diffkern.runtime.block import pack_address, tail_of
-from diffkern.runtime.convert import component_shape
+from diffkern.runtime.convert import component_shape, stored_type
 from diffkern.runtime.generation import Generation
+from diffkern.runtime.operation import Operation, perform
 from diffkern.runtime.packed import Accumulate, PackedLaunch
 from diffkern.runtime.program import Executable
 from diffkern.runtime.sweep import choose
@@ -35,7 +38,7 @@ from diffkern.runtime.type_keys import type_of_key
 if TYPE_CHECKING:
     from diffkern.kernel import Kernel
 
-__all__ = ["Backward", "Forward", "home_of", "is_value", "result_type"]
+__all__ = ["Backward", "Forward", "another_run", "home_of", "is_value", "result_type"]
 
 _NOWHERE = pack_address(0)
 
@@ -73,6 +76,8 @@ class Forward:
         Where it runs.
     generation : Generation
         What the kernel meant at the time of the call.
+    of_ids : bool
+        Whether ids of objects may be among the elements of arrays.
     """
 
     def __init__(self, kernel: Kernel, spec: CallSpec, args: Sequence[Any], generation: Generation) -> None:
@@ -83,7 +88,7 @@ class Forward:
         try:
             self.gpu = gpu_of(self.device)
         except (TypeError, ValueError) as error:
-            raise LaunchError(f"kernel {kernel.name!r}: {error}") from None
+            raise LaunchError(f"kernel {kernel.name!r}: {error}", remedy="pass tensors on the CPU or a GPU") from None
         guarded(self.gpu, lambda: self._bind(args))
 
     def _bind(self, args: Sequence[Any]) -> None:
@@ -104,7 +109,10 @@ class Forward:
             bound.append(as_array(torch.empty((*shape, *inner), dtype=dtype, device=self.device), spec.element(k)))
         launch = PackedLaunch(kernel, dims if len(dims) > 1 else dims[0], bound, of=self.generation)
         if len(launch.parts) != len(launch.keys):
-            raise LaunchError(f"kernel {kernel.name!r}: a function of tensors takes tensors and numbers, no structs")
+            raise LaunchError(
+                f"kernel {kernel.name!r}: a function of tensors takes tensors and numbers, no structs",
+                remedy="pass the fields that the kernel needs as parameters of their own",
+            )
         self._check_writes(launch)
         self.keys = launch.keys
         self.executable: Executable = launch.executable
@@ -114,9 +122,14 @@ class Forward:
         self.tails = [
             b"" if held is None else tail_of(part) for part, held in zip(launch.parts, launch.arrays, strict=True)
         ]
+        self.logged = LoggedLaunch(launch, self.tails)
         self.is_array = [held is not None for held in launch.arrays]
         self.types = [type_of_key(key) for key in self.keys]
-        self._values = [(k, self._element(k)) for k in spec.inputs if not self.is_array[k]]
+        self._values = [
+            (k, self._element(k)) for k in spec.inputs if not self.is_array[k] and not is_null(self.types[k])
+        ]
+        # None in the place of an array: all of what stands for it in the block.
+        self.nulls = {k: launch.parts[k] for k in spec.inputs if is_null(self.types[k])}
         self.homes = {k: args[k].device for k, _ in self._values if isinstance(args[k], torch.Tensor)}
         params = self.executable.manifest.params
         self._empty = frozenset(
@@ -126,21 +139,29 @@ class Forward:
         self.in_outs = spec.in_outs
         self._inputs = [k for k in spec.inputs if self.is_array[k] and k not in spec.in_outs]
         self._backward: dict[tuple[bool, ...], Backward | None] = {}
+        self.of_ids = any(isinstance(t, Array) and t.dtype == UINT64 for t in self.types)
 
     def _bound(self, parameter: Parameter, given: Any) -> Any:
         if is_value(parameter, given):
             return value_of(parameter, given)
+        if given is None:
+            return None
         if not isinstance(given, torch.Tensor):
-            takes = parameter.annotation or "a tensor or a number"
-            raise parameter.error(f"takes {takes} as a tensor, not {type(given).__name__}", "use torch.as_tensor()")
+            raise _refusal(parameter, given)
         annotation = parameter.annotation
         element = annotation.dtype if isinstance(annotation, ArrayAnnotation) else None
+        if given.is_complex():
+            takes = annotation or "numbers without an annotation"
+            raise parameter.error(f"takes {takes}, not a tensor of {given.dtype}", "annotate it as an array of them")
         try:
-            return as_array(given.detach(), element)
+            made = as_array(given.detach(), element)
         except (TypeError, ValueError) as error:
             shape = tuple(given.shape)
             takes = annotation or "an array"
-            raise parameter.error(f"takes {takes}, not a tensor of {given.dtype} with shape {shape}: {error}") from None
+            text = f"takes {takes}, not a tensor of {given.dtype} with shape {shape}: {error}"
+            raise parameter.error(text, "convert it with .to(dtype), or reshape it") from None
+        parameter.check_type(made._type)
+        return made
 
     def _check_writes(self, launch: PackedLaunch) -> None:
         for k in launch.executable.writes:
@@ -160,30 +181,47 @@ class Forward:
 
     def run(self, args: Sequence[Any]) -> tuple[tuple[torch.Tensor, ...], dict[int, bytes]]:
         """Return the results, and the bytes of what was passed by value."""
+        results, values, parts = self._placed(args)
+        block = b"".join(parts)
+        on_current_stream(self.gpu, lambda: self.executable.run(self._grid, block))
+        return tuple(results.values()), values
+
+    def run_logged(
+        self, args: Sequence[Any], log: Log
+    ) -> tuple[tuple[torch.Tensor, ...], dict[int, bytes], tuple[array, ...]]:
+        """Return the results, the bytes of what was passed by value, and the arrays of a log."""
+        results, values, _ = self._placed(args)
+        tensors = {k: args[k] for k in self._inputs} | results
+        logs: list[tuple[array, ...]] = []
+        on_current_stream(self.gpu, lambda: logs.append(self.logged.run(log, tensors, values)))
+        return tuple(results.values()), values, logs[0]
+
+    def _placed(self, args: Sequence[Any]) -> tuple[dict[int, torch.Tensor], dict[int, bytes], list[bytes]]:
+        """Return the tensors of the results as they are before the launch, the bytes of values, and of all."""
         parts: list[bytes] = [*self.tails]
-        results: list[torch.Tensor] = []
+        results: dict[int, torch.Tensor] = {}
         values: dict[int, bytes] = {}
         device = self.device
         for k in self._inputs:
             parts[k] = pack_address(args[k].data_ptr()) + parts[k]
+        for k, null in self.nulls.items():
+            parts[k] = values[k] = null
         for k, element in self._values:
             parts[k] = values[k] = self._packed(k, element, args[k])
         for k in self.in_outs:
             changed = args[k].detach().clone(memory_format=torch.contiguous_format)
             parts[k] = pack_address(changed.data_ptr()) + parts[k]
-            results.append(changed)
+            results[k] = changed
         for k, shape, dtype in self.made:
             make = torch.empty if k in self._empty else torch.zeros
             made = make(shape, dtype=dtype, device=device)
             parts[k] = pack_address(made.data_ptr()) + parts[k]
-            results.append(made)
-        block = b"".join(parts)
-        on_current_stream(self.gpu, lambda: self.executable.run(self._grid, block))
-        return tuple(results), values
+            results[k] = made
+        return results, values, parts
 
     def values_of(self, args: Sequence[Any]) -> dict[int, bytes]:
         """Return the bytes of what is passed by value."""
-        return {k: self._packed(k, element, args[k]) for k, element in self._values}
+        return self.nulls | {k: self._packed(k, element, args[k]) for k, element in self._values}
 
     def _packed(self, k: int, element: Element, given: Any) -> bytes:
         parameter: Parameter = self.kernel.parameters[k]
@@ -196,7 +234,20 @@ class Forward:
         try:
             return pack_value(element, value_of(parameter, given))
         except (TypeError, ValueError, OverflowError) as error:
-            raise parameter.error(str(error)) from None
+            raise parameter.error(str(error), "pass a number that its type holds") from None
+
+    def dtype_of(self, k: int) -> torch.dtype:
+        """Return the type of tensors for a parameter."""
+        t = self.types[k]
+        element = t.dtype if isinstance(t, Array) else self._element(k)
+        return result_type(element)[0]
+
+    def stand_in(self, k: int, shape: torch.Size, values: Mapping[int, bytes]) -> Any:
+        """Return what to pass for a tensor of which the values are known, or do not matter."""
+        if self.is_array[k]:
+            return torch.ones(shape, dtype=self.dtype_of(k), device=self.device)
+        number = np.frombuffer(values[k], stored_type(scalar_of(self._element(k))), count=shape.numel())
+        return number.reshape(shape)[()]
 
     def backward(self, needs: tuple[bool, ...]) -> Backward | None:
         """Return the adjoint for the arguments that need gradients, or None if none of them can have one."""
@@ -226,6 +277,8 @@ class Backward:
     ----------
     kept_inputs, kept_results : tuple of int
         Parameters whose tensors it reads: as they were passed, and as they were returned.
+    of_call : Log or None
+        What the call itself has to log for it.
     """
 
     def __init__(self, forward: Forward, active: frozenset[int], needs: tuple[bool, ...]) -> None:
@@ -240,11 +293,20 @@ class Backward:
         spec = forward.spec
         self._plain: Executable = forward.adjoint(active)
         derivative = self._plain.derivative
+        self._log = derivative.log
+        self.of_call = self._log if self._log is not None and self._log.active is None else None
         post, outputs = set(derivative.after), spec.outputs
         returned = {k: place for place, k in enumerate(spec.results)}
         before = {k for k in derivative.before if k not in outputs}
-        self.kept_inputs = tuple(sorted(before.union(k for k in post if k not in returned)))
+        if self._log is not None and self.of_call is None:
+            before.update(k for k in spec.inputs if forward.is_array[k])
         self.kept_results = tuple(k for k in spec.results if k in post)
+        # Second derivatives launch the kernel's forward mode. It goes the kernel's ways, so it needs what steers it;
+        # where the adjoint reads a result in place of what that was computed from, it needs all inputs.
+        numbers = {k for k, needed in enumerate(self._needs) if needed and not forward.is_array[k]}
+        steering = forward.executable.reads if self.kept_results else derivative.steering
+        others = numbers.union(steering).intersection(spec.inputs)
+        self.kept_inputs = tuple(sorted(before.union(others, (k for k in post if k not in returned))))
         self._post = post
         self._began_as_zeros = derivative.zeros(outputs)
         shapes = {k: forward.shapes.get(k, (1,)) for k in sorted(active)}
@@ -268,6 +330,16 @@ class Backward:
         self._sweep = choose(self._plain, atomic, forward.dims, shapes, sizes)
         self._places = returned
 
+    def perform(self, operations: Sequence[Operation]) -> None:
+        """Do something where the adjoint runs."""
+
+        def work() -> None:
+            for operation in operations:
+                perform(operation)
+
+        if operations:
+            on_current_stream(self._forward.gpu, work)
+
     def _zeros(self, k: int) -> torch.Tensor:
         return torch.zeros(self._shapes[k], dtype=self._dtypes[k], device=self._device)
 
@@ -276,7 +348,8 @@ class Backward:
         kept: Mapping[tuple[bool, int], torch.Tensor],
         values: Mapping[int, bytes],
         grads: Sequence[torch.Tensor | None],
-        like: Sequence[tuple[int, ...] | None],
+        like: Sequence[Any],
+        log: tuple[array, ...] = (),
     ) -> list[torch.Tensor | None]:
         """Return the gradient of each argument, None for those without.
 
@@ -288,8 +361,10 @@ class Backward:
             Bytes of what was passed by value.
         grads : sequence of tensor or None
             Gradients of the results.
-        like : sequence of tuple of int or None
-            Shapes of the arguments that need gradients.
+        like : sequence
+            Shapes of the arguments that need gradients, in the places of all.
+        log : tuple of array
+            What the call has logged.
         """
         cotangents: dict[int, torch.Tensor] = {}
         for k in self._dtypes:
@@ -300,6 +375,9 @@ class Backward:
             else:
                 # The adjoint takes it and leaves zeros; what PyTorch passed belongs to others as well.
                 cotangents[k] = given.detach().clone(memory_format=torch.contiguous_format)
+        if self._plain.races is not None:
+            tails, name = self._forward.tails, self._forward.kernel.name
+            self._plain.races.check(name, self._forward.dims, lambda k: values.get(k) or _NOWHERE + tails[k])
         if self._sweep.grid.n:
             # What the forward launch changed was a contiguous copy, and so is what it began with.
             kept = {key: t.contiguous() if key[1] in self._places else t for key, t in kept.items()}
@@ -307,9 +385,10 @@ class Backward:
 
             def execute() -> None:
                 copied = {k: as_array(cotangents[k], self._elements[k]) for k in self._sweep.plan.private}
+                read = log or self._logged(kept, values)
 
                 def pack(own: Mapping[int, bytes]) -> bytes:
-                    return self._pack(kept, zeros, values, cotangents, own)
+                    return self._pack(kept, zeros, values, cotangents, own, read)
 
                 self._sweep.run(copied, pack)
 
@@ -320,8 +399,17 @@ class Backward:
             shape, home = like[k], self._forward.homes.get(k)
             if ct is not None and home is not None and home != self._device:
                 ct = ct.to(home)  # a number, passed as a tensor of another device
-            found.append(ct if ct is None or shape is None or ct.shape == shape else ct.reshape(shape))
+            found.append(ct if ct is None or ct.shape == shape else ct.reshape(shape))
         return found
+
+    def _logged(self, kept: Mapping[tuple[bool, int], torch.Tensor], values: Mapping[int, bytes]) -> tuple[array, ...]:
+        """Return the log of overwritten values that the adjoint reads, if it does."""
+        if self._log is None:
+            return ()
+        forward = self._forward
+        entry = {k: kept[False, k] for k in forward.spec.inputs if forward.is_array[k]}
+        made = {k: torch.zeros(shape, dtype=dtype, device=self._device) for k, shape, dtype in forward.made}
+        return forward.logged.again(self._log, entry | made, values)
 
     def _pack(
         self,
@@ -330,12 +418,15 @@ class Backward:
         values: Mapping[int, bytes],
         cotangents: Mapping[int, torch.Tensor],
         own: Mapping[int, bytes],
+        log: Sequence[array],
     ) -> bytes:
         """Return the argument block behind the header; `own` stands for some of the cotangents."""
         forward, parts = self._forward, []
         for role, k in self._sweep.executable.layout.entries:
             if role == "cotangent":
                 parts.append(own.get(k) or pack_address(cotangents[k].data_ptr()) + self._tails[k])
+            elif role == "log":
+                parts.append(log[k - len(forward.keys)]._packed)
             elif role == "saved":
                 began = zeros.get(k)
                 held = kept[False, k] if began is None else began
@@ -349,6 +440,27 @@ class Backward:
         return b"".join(parts)
 
 
+def another_run(kernel: str, log: Log | Turn) -> AutodiffError:
+    """Return the error of a derivative for which another launch would have to get what a call got."""
+    return AutodiffError(
+        f"dk.torch_function({kernel}) uses {log.what}, which the threads of another launch may get in another order, "
+        "and this derivative needs one",
+        loc=log.loc,
+        remedy="take first derivatives with backward() outside of torch.compile, torch.func and checkpoints, or launch "
+        "the kernel under a dk.Tape",
+    )
+
+
+def _refusal(parameter: Parameter, given: Any) -> LaunchError:
+    """Return the error for what is no tensor: the one that a launch raises, where it raises one."""
+    try:
+        parameter.convert_leaves(given)
+    except LaunchError as error:
+        return LaunchError(error.message, remedy="use torch.as_tensor()")
+    takes = parameter.annotation or "a tensor or a number"
+    return parameter.error(f"takes {takes} as a tensor, not {type(given).__name__}", "use torch.as_tensor()")
+
+
 def value_of(parameter: Parameter, given: Any) -> Any:
     """Return what an argument by value is as a number or NumPy array."""
     if not isinstance(given, torch.Tensor):
@@ -358,7 +470,10 @@ def value_of(parameter: Parameter, given: Any) -> Any:
         () if annotation is None or isinstance(annotation, (ArrayAnnotation, Struct)) else component_shape(annotation)
     )
     if tuple(given.shape) != inner:
-        raise parameter.error(f"takes {annotation} by value, not a tensor of shape {tuple(given.shape)}")
+        raise parameter.error(
+            f"takes {annotation} by value, not a tensor of shape {tuple(given.shape)}",
+            "reshape it, or annotate the parameter as an array",
+        )
     if given.dtype in (torch.bfloat16, torch.float16):
         given = given.float()  # kernels take no halves by value
     plain: np.ndarray[Any, Any] = given.detach().cpu().numpy()
@@ -368,6 +483,8 @@ def value_of(parameter: Parameter, given: Any) -> Any:
             return number
         assert isinstance(annotation, Scalar)
         if annotation.is_float != (number.dtype.kind == "f"):
-            raise parameter.error(f"takes {annotation} by value, not a tensor of {given.dtype}")
+            raise parameter.error(
+                f"takes {annotation} by value, not a tensor of {given.dtype}", "convert it with .to(dtype)"
+            )
         return number
     return plain

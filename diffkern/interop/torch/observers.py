@@ -1,22 +1,85 @@
-"""What of PyTorch looks on while a call is made, besides autograd: tangents of forward mode, and ``torch.jit.trace``.
+"""What of PyTorch looks on while a call is made, besides autograd: tangents, ``torch.func``, and what traces.
 
-In: the tensors of a call. Out: an error where what looks on would miss the call without noticing.
+In: the tensors of a call. Out: who looks on; an error where what looks on would miss the call without noticing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+import functools
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any, ParamSpec, TypeVar
 
 import torch
+from torch._functorch import eager_transforms
 from torch.autograd import forward_ad
 
-__all__ = ["check_tangents", "forward_mode", "is_traced"]
+__all__ = [
+    "IN_GRAPHS",
+    "check_tangents",
+    "has_tangents",
+    "is_dispatched",
+    "is_traced",
+    "is_transformed_in_graphs",
+    "unseen",
+]
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_functorch = torch._C._functorch
+_DERIVATIVES = (_functorch.TransformType.Grad, _functorch.TransformType.Jvp)
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+_modes = torch._C._len_torch_dispatch_stack
+
+IN_GRAPHS = (
+    "a dk.torch_function is differentiated by torch.func inside torch.compile, torch.export or torch.jit.trace, whose "
+    "graphs do not know its derivatives; leave out fullgraph=True, or trace or compile the function without torch.func "
+    "and transform outside of that"
+)
+"""What is said where a graph would lose a derivative."""
 
 
 def is_traced() -> bool:
     """Whether ``torch.jit.trace`` takes down what PyTorch does."""
     return torch._C._get_tracing_state() is not None
+
+
+def is_transformed_in_graphs() -> bool:
+    """Whether ``torch.func`` differentiates what is called; an answer that ``torch.compile`` takes as it stands."""
+    return any(level.key() in _DERIVATIVES for level in _functorch.get_interpreter_stack() or ())
+
+
+# What torch.compiler.assume_constant_result does, without importing the compiler.
+is_transformed_in_graphs._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
+def unseen(work: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Return a function into which ``torch.compile`` does not look where it runs eagerly what it cannot take."""
+    disabled: Callable[_P, _R] | None = None
+
+    @functools.wraps(work)
+    def run(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        nonlocal disabled
+        compiler = sys.modules.get("torch._dynamo")
+        if compiler is None:  # nothing was compiled, and importing the compiler takes seconds
+            return work(*args, **kwargs)
+        if disabled is None:
+            disabled = compiler.disable(work)
+        return disabled(*args, **kwargs)
+
+    return run
+
+
+def is_dispatched(args: Iterable[Any]) -> bool:
+    """Whether something sees each operation: a mode that traces, or a class of tensors that stands for something."""
+    return bool(_modes()) or any(isinstance(a, torch.Tensor) and type(a) not in _PLAIN for a in args)
+
+
+def has_tangents(args: Iterable[Any]) -> bool:
+    """Whether a tensor has a tangent of forward mode."""
+    if forward_ad._current_level < 0 or not torch._C._is_fwd_grad_enabled():
+        return False
+    return any(isinstance(a, torch.Tensor) and forward_ad.unpack_dual(a).tangent is not None for a in args)
 
 
 def check_tangents(what: str, args: Iterable[Any]) -> None:
@@ -27,16 +90,25 @@ def check_tangents(what: str, args: Iterable[Any]) -> None:
     RuntimeError
         If there is one.
     """
-    if forward_ad._current_level < 0:
-        return
-    for a in args:
-        if isinstance(a, torch.Tensor) and forward_ad.unpack_dual(a).tangent is not None:
-            raise forward_mode(what)
+    if has_tangents(args):
+        raise _lost(f"{what}: a tensor has a tangent (torch.func.jvp, jacfwd, torch.autograd.forward_ad)")
 
 
-def forward_mode(what: str) -> RuntimeError:
-    """Return the error of derivatives in forward mode."""
+def check_operator(what: str, args: Iterable[Any]) -> None:
+    """Raise if a tensor of an operator's call has a tangent, or may have one that ``torch.func`` does not show here.
+
+    Raises
+    ------
+    RuntimeError
+        If so.
+    """
+    check_tangents(what, args)
+    if eager_transforms.JVP_NESTING and torch._C._is_fwd_grad_enabled():
+        raise _lost(f"{what}: a graph with it runs inside of torch.func.jvp or jacfwd, and has no rule for tangents")
+
+
+def _lost(why: str) -> RuntimeError:
     return RuntimeError(
-        f"{what}: forward-mode derivatives (torch.func.jvp, jacfwd, torch.autograd.forward_ad) are not offered; use "
-        "reverse mode (torch.func.grad, vjp, jacrev), or pass the primal alone"
+        f"{why}, which would be lost here; call a dk.torch_function eagerly, which carries it along, or pass the "
+        "primal alone"
     )

@@ -18,8 +18,9 @@ import torch
 from diffkern.errors import LaunchError
 from diffkern.forks import free_in_child
 from diffkern.interop.torch.call import home_of, is_value, result_type
-from diffkern.interop.torch.eager import disabled, gradients_of, second_derivative
-from diffkern.interop.torch.observers import check_tangents
+from diffkern.interop.torch.gradient import Wanted, backward_of_gradient, gradients_of
+from diffkern.interop.torch.kept import disabled
+from diffkern.interop.torch.observers import check_operator
 from diffkern.ir.structs import Struct
 from diffkern.ir.types import Mat, Vec
 from diffkern.lang.annotations import ArrayAnnotation
@@ -33,15 +34,15 @@ __all__ = ["operator_of"]
 
 _NAMESPACE = "diffkern"
 # What the operator of the gradient takes before the arguments.
-_GIVEN = ("Tensor?[] grads", "Tensor[] results", "bool[] needs")
+_GIVEN = ("Tensor[] grads", "int[] given", "Tensor[] results", "int[] needs")
 # Of how many calls an operator remembers what the kernel meant.
 _REMEMBERED = 4096
 _operators: dict[str, Operator] = {}
 _lock = free_in_child(threading.Lock())
 
 
-def operator_of(function: TorchFunction) -> Callable[[tuple[Any, ...]], Any]:
-    """Return what calls the operator of a function, registered now unless one of the same content is."""
+def operator_of(function: TorchFunction) -> tuple[Callable[[tuple[Any, ...]], Any], Callable[..., list[torch.Tensor]]]:
+    """Return what calls the operator of a function, and that of its gradient; registered unless one like it is."""
     base = f"{_identifier(function.kernel.name)}_{_digest(function)}"
     with _lock:
         name, count = base, 1
@@ -51,7 +52,7 @@ def operator_of(function: TorchFunction) -> Callable[[tuple[Any, ...]], Any]:
             name = f"{base}_{count}"
         if found is None:
             found = _operators[name] = Operator(function, name)
-    return found.caller()
+    return found.caller(), found.gradient
 
 
 def _identifier(name: str) -> str:
@@ -62,8 +63,10 @@ def _digest(function: TorchFunction) -> str:
     from diffkern.frontend.canonical import fingerprint
 
     spec, kernel = function.spec, function.kernel
-    text = repr((spec.results, spec.launch_dims, spec.output_dims, function.enable_backward, kernel.variant.key()))
-    digest = hashlib.sha256(text.encode())
+    # What PyTorch keeps of compiled graphs knows operators by their names alone, so what they take is in the name.
+    taken = (*_GIVEN, *_taken(function))
+    of_calls = (spec.results, spec.launch_dims, spec.output_dims, function.enable_backward)
+    digest = hashlib.sha256(repr((taken, of_calls, kernel.variant.key())).encode())
     for label, content in fingerprint(kernel.func):
         digest.update(f"{label} {len(content)} ".encode() + content)
     return digest.hexdigest()[:16]
@@ -81,7 +84,7 @@ class Operator:
         self._runs = _Runs()
         parameters = function.kernel.parameters
         self._by_value = tuple(not parameters[k].is_array for k in function.spec.inputs)
-        arguments = [_argument(k, parameters[k].annotation) for k in function.spec.inputs]
+        arguments = _taken(function)
         count = len(function.spec.results)
         results = "Tensor" if count == 1 else f"({', '.join(['Tensor'] * count)})"
         self._call = torch.library.custom_op(
@@ -95,7 +98,7 @@ class Operator:
             schema=f"({', '.join([*_GIVEN, *arguments])}) -> Tensor[]",
         )
         self._backward.register_fake(self._backward_shapes)
-        self._backward.register_autograd(self._second)
+        self._backward.register_autograd(self._second, setup_context=self._keep_backward)
         self._call.register_autograd(self._differentiate, setup_context=self._keep)
 
     def serves(self, function: TorchFunction) -> bool:
@@ -108,17 +111,27 @@ class Operator:
         by_value, call = self._by_value, self._call
 
         def run(args: tuple[Any, ...]) -> Any:
-            flat: list[Any] = []
-            for value, a in zip(by_value, args):  # noqa: B905 - tracers know no keywords here; the count was checked
-                if not value:
-                    flat.append(a)
-                elif isinstance(a, torch.Tensor):
-                    flat += [a, None]
-                else:
-                    flat += [None, a]
-            return call(*flat)
+            return call(*_flat(by_value, args))
 
         return run
+
+    def gradient(
+        self, grads: Sequence[Any], results: Sequence[torch.Tensor], needs: Sequence[bool], args: Sequence[Any]
+    ) -> list[torch.Tensor]:
+        """Call the operator of the gradient: of the arguments that need one, from those of the results, or None."""
+        mask = [
+            flag for value, needed in zip(self._by_value, needs, strict=True) for flag in (needed, False)[: 1 + value]
+        ]
+        return self._run_gradient(grads, results, mask, _flat(self._by_value, args))
+
+    def _run_gradient(
+        self, grads: Sequence[Any], results: Sequence[torch.Tensor], needs: Sequence[bool], flat: Sequence[Any]
+    ) -> list[torch.Tensor]:
+        known = [int(g is not None) for g in grads]
+        found: list[torch.Tensor] = self._backward(
+            [g for g in grads if g is not None], known, list(results), list(map(int, needs)), *flat
+        )
+        return found
 
     def _arguments(self, flat: Sequence[Any]) -> list[Any]:
         """Return the function's arguments from those of the operator."""
@@ -136,7 +149,7 @@ class Operator:
 
     def _run(self, *flat: Any) -> Any:
         args = self._arguments(flat)
-        check_tangents(repr(self._function), args)
+        check_operator(repr(self._function), args)
         forward = self._function.forward_of(args)
         results, _ = forward.run(args)
         self._runs.note(results, forward.generation)
@@ -181,24 +194,61 @@ class Operator:
             needed and isinstance(a, torch.Tensor) and a.is_floating_point()
             for needed, a in zip(ctx.needs_input_grad, flat, strict=True)
         ]
-        found = iter(self._backward(list(grads), results, needs, *flat))
+        found = iter(self._run_gradient(grads, results, needs, flat))
         return tuple([next(found) if needed else None for needed in needs])
 
-    def _run_backward(self, grads: list[Any], results: list[Any], needs: list[bool], *flat: Any) -> list[torch.Tensor]:
-        args = self._arguments(flat)
+    def _wanted(
+        self, results: Sequence[torch.Tensor], needs: Sequence[int], flat: Sequence[Any]
+    ) -> tuple[Wanted, list[Any]]:
+        """Return what gradient is asked for, and the function's arguments."""
         mask = self._arguments([needed if a is not None else None for needed, a in zip(needs, flat, strict=True)])
         generation = self._runs.generation_of(self._function, results)
-        return gradients_of(self._function, generation, [bool(needed) for needed in mask], args, results, grads)
+        return Wanted(self._function, generation, tuple([bool(needed) for needed in mask])), self._arguments(flat)
 
-    def _backward_shapes(self, grads: Any, results: Any, needs: list[bool], *flat: Any) -> list[torch.Tensor]:
+    def _run_backward(
+        self, grads: list[Any], given: list[int], results: list[Any], needs: list[int], *flat: Any
+    ) -> list[torch.Tensor]:
+        wanted, args = self._wanted(results, needs, flat)
+        return gradients_of(wanted, [*args, *results, *_spread(grads, given)])
+
+    def _backward_shapes(
+        self, grads: Any, given: list[int], results: Any, needs: list[int], *flat: Any
+    ) -> list[torch.Tensor]:
         return [
             torch.empty_like(a, memory_format=torch.contiguous_format)
             for needed, a in zip(needs, flat, strict=True)
             if needed
         ]
 
-    def _second(self, ctx: Any, *grads: Any) -> Any:
-        raise second_derivative(self._function.kernel.name)
+    # -- the gradient of that -----------------------------------------------------------------------------------------
+
+    def _keep_backward(self, ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        grads, ctx.given, results, ctx.needs, *flat = inputs
+        tensors = [a for a in flat if isinstance(a, torch.Tensor)]
+        ctx.counts = len(grads), len(results)
+        ctx.others = [None if isinstance(a, torch.Tensor) else a for a in flat]
+        ctx.places = [k for k, a in enumerate(flat) if isinstance(a, torch.Tensor)]
+        ctx.save_for_backward(*grads, *results, *tensors)
+
+    def _second(self, ctx: Any, cotangents: Sequence[Any]) -> tuple[Any, ...]:
+        count, middle = ctx.counts[0], sum(ctx.counts)
+        saved = list(ctx.saved_tensors)
+        grads, results, flat = saved[:count], saved[count:middle], list(ctx.others)
+        for k, tensor in zip(ctx.places, saved[middle:], strict=True):
+            flat[k] = tensor
+        wanted, args = self._wanted(results, ctx.needs, flat)
+        of_grads, _, _, _, *of_flat = ctx.needs_input_grad
+        needed = self._arguments([n if a is not None else None for n, a in zip(of_flat, flat, strict=True)])
+        found, tangents = backward_of_gradient(
+            wanted,
+            args,
+            _spread(grads, ctx.given),
+            cotangents,
+            [bool(n) and isinstance(a, torch.Tensor) for n, a in zip(needed, args, strict=True)],
+            _spread([bool(n) for n in of_grads], ctx.given, False),
+        )
+        kept = [t for t, given in zip(tangents, ctx.given, strict=True) if given]
+        return (kept, None, [None] * len(results), None, *_flat(self._by_value, found))
 
 
 class _Runs:
@@ -225,7 +275,7 @@ class _Runs:
         Raises
         ------
         LaunchError
-            If the kernel has meant several things, and these are results that nobody knows.
+            If the kernel has meant several things, and these are results of an unknown call.
         """
         if not self._several:
             return self._only or function.kernel.current()
@@ -239,14 +289,39 @@ class _Runs:
         return found
 
 
+def _flat(by_value: Sequence[bool], args: Sequence[Any]) -> list[Any]:
+    """Return the arguments of the operator from those of the function."""
+    flat: list[Any] = []
+    for value, a in zip(by_value, args):  # noqa: B905 - tracers know no keywords here; the count was checked
+        if not value:
+            flat.append(a)
+        elif isinstance(a, torch.Tensor):
+            flat += [a, None]
+        else:
+            flat += [None, a]
+    return flat
+
+
+def _spread(found: Sequence[Any], given: Sequence[int], other: Any = None) -> list[Any]:
+    """Return what belongs to those of the results that are given in the places of all."""
+    rest = iter(found)
+    return [next(rest) if known else other for known in given]
+
+
 def _components(annotation: Any) -> tuple[int, ...]:
     element = annotation.dtype if isinstance(annotation, ArrayAnnotation) else annotation
     return () if element is None or isinstance(element, Struct) else component_shape(element)
 
 
+def _taken(function: TorchFunction) -> list[str]:
+    """What the operator takes."""
+    parameters = function.kernel.parameters
+    return [_argument(k, parameters[k].annotation) for k in function.spec.inputs]
+
+
 def _argument(k: int, annotation: Any) -> str:
     if isinstance(annotation, ArrayAnnotation):
-        return f"Tensor a{k}"
+        return f"Tensor? a{k}"
     if isinstance(annotation, Struct):
         raise TypeError(f"dk.torch_function takes tensors and numbers, and a parameter is the struct {annotation.name}")
     numbers = "float[]?" if isinstance(annotation, (Vec, Mat)) else "Scalar?"

@@ -13,7 +13,7 @@ import torch
 
 from diffkern.interop.torch.place import as_external, current_stream, gpu_of, stream_of
 from diffkern.ir import types as T
-from diffkern.lang.dtypes import SCALARS, CompositeType, DType, resolve_dtype
+from diffkern.lang.dtypes import COMPOSITES, SCALARS, CompositeType, DType, resolve_dtype
 from diffkern.runtime.device import Device, get_device
 from diffkern.runtime.stream import Stream, get_stream
 
@@ -64,17 +64,21 @@ def dtype_to_torch(dtype: Any) -> torch.dtype:
     TypeError
         If it is no element type.
     """
-    return _TO[T.scalar_of(resolve_dtype(dtype))]
+    element = resolve_dtype(dtype)
+    found = _TO[T.scalar_of(element)]
+    return found.to_complex() if T.is_complex(element) else found
 
 
-def dtype_from_torch(torch_dtype: torch.dtype) -> DType:
+def dtype_from_torch(torch_dtype: torch.dtype) -> DType | CompositeType:
     """Return the scalar type that a type of PyTorch is.
 
     Raises
     ------
     TypeError
-        If diffkern has none: complex, quantised and 8-bit floating-point types.
+        If diffkern has none: quantised and 8-bit floating-point types, and complex ones of 16-bit floats.
     """
+    if torch_dtype.is_complex and torch_dtype.to_real() in (torch.float32, torch.float64):
+        return COMPOSITES[str(torch_dtype).removeprefix("torch.")]
     found = _FROM.get(torch_dtype)
     if found is None:
         raise TypeError(f"diffkern has no type for {torch_dtype}; convert the tensor with .to()")

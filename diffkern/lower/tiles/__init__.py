@@ -1,1 +1,1 @@
-"""Tiles taken apart, for a target that runs a block as one thread (``serial``) and for blocks (``block``)."""
+"""Tiles lowered to loops and memory, for targets that run a block as one thread (``serial``), and for ``block``s."""

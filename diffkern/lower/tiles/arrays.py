@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from diffkern.ir.nodes import Op, Value
-from diffkern.ir.types import value_type
+from diffkern.ir.types import INT64, value_type
 from diffkern.ir.views import Access
 from diffkern.lower.tiles.lowering import Lowering
 from diffkern.lower.tiles.source import Computed, Source
@@ -33,6 +33,20 @@ def _place(low: Lowering, op: Op, shape: Sequence[int]) -> tuple[Value, list[Val
     return array, offsets, m.every(tests)
 
 
+def _found(low: Lowering, op: Op) -> Callable[[Sequence[Value]], Sequence[Value]]:
+    """From the index of an element to its place behind the offset: along one axis, a tile may say where that is."""
+    axis = Access(op).along.get("along")
+    if axis is None:
+        return lambda index: index
+    source = low.sources[Access(op).places[-1]]
+
+    def at(index: Sequence[Value]) -> Sequence[Value]:
+        place = low.b.cast(source.element(low.m, [index[axis]]), INT64)
+        return [*index[:axis], place, *index[axis + 1 :]]
+
+    return at
+
+
 def _each_inside(
     low: Lowering, op: Op, shape: Sequence[int], visit: object, outside: object = None, *, grouped: bool = True
 ) -> None:
@@ -42,9 +56,10 @@ def _each_inside(
     """
     m = low.m
     array, offsets, whole = _place(low, op, shape)
+    found = _found(low, op)
 
     def places(index: Sequence[Value]) -> list[Value]:
-        return [o if m.known.get(i) == 0 else low.b.add(o, i) for o, i in zip(offsets, index, strict=True)]
+        return [o if m.known.get(i) == 0 else low.b.add(o, i) for o, i in zip(offsets, found(index), strict=True)]
 
     def fast(index: list[Value]) -> None:
         visit(array, places(index), index)  # type: ignore[operator]
@@ -60,7 +75,7 @@ def _each_inside(
             outside(index)  # type: ignore[operator]
         m.when(condition, lambda: visit(array, at, index))  # type: ignore[operator]
 
-    if m.is_few(shape):
+    if m.is_few(shape) or Access(op).along:
         m.grid(shape, slow, ungrouped=True)
         return
     assert whole is not None
@@ -109,12 +124,14 @@ def _store(low: Lowering, op: Op) -> None:
 
 def _accumulate(low: Lowering, op: Op) -> None:
     source, borrowed = _written(low, op)
+    # Elements that are found by a tile may be the same one, and the threads of a block come to them at once.
+    mode = "atomic" if Access(op).along and low.m.shares else op.attrs["mode"]
 
     def visit(array: Value, place: list[Value], index: list[Value]) -> None:
         value, hints = source.element(low.m, index), low.m.hints(array)
-        low.b.op("accumulate", array, *place, value, wrap=(False,) * len(place), mode=op.attrs["mode"], **hints)
+        low.b.op("accumulate", array, *place, value, wrap=(False,) * len(place), mode=mode, **hints)
 
-    _each_inside(low, op, source.shape, visit, grouped=op.attrs["mode"] == "plain")
+    _each_inside(low, op, source.shape, visit, grouped=mode == "plain")
     low.give_back(borrowed)
 
 

@@ -1,4 +1,4 @@
-"""Takes tiles apart for a target with blocks of threads: tiles become shared arrays, their operations shared work.
+"""Lowers tiles for a target with blocks of threads: tiles become shared arrays, their operations shared work.
 
 In: a function with tiles. Out: the same, in place, in the block language (family ``block``), for any number of threads
 per block: each block of the launch does what one thread does on the CPU. Work on many elements is dealt out to the
@@ -16,11 +16,13 @@ together: none of them may be at work on something else, so they synchronize bef
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from diffkern.analysis.blocks import SHARED_BYTES
 from diffkern.analysis.tile_threads import check_threads, threads_of
 from diffkern.errors import CompileError
 from diffkern.ir.clone import substitute
-from diffkern.ir.nodes import Function, Region, Value, walk
+from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import SHARED, Array, Buffer
 from diffkern.lower.tiles import own as tile_own
 from diffkern.lower.tiles import ranks as tile_ranks
@@ -28,6 +30,7 @@ from diffkern.lower.tiles import reductions as tile_fold
 from diffkern.lower.tiles import solve as tile_solve
 from diffkern.lower.tiles.block_lowering import BlockLowering, HasLibrary
 from diffkern.lower.tiles.serial import OPS, has_tiles
+from diffkern.lower.tiles.threads_arrays import lower_arrays_of_threads
 from diffkern.lower.tiles.uses import uses
 
 __all__ = ["lower_tiles_for_blocks"]
@@ -54,6 +57,7 @@ def lower_tiles_for_blocks(
     CompileError
         If its tiles do not fit into the shared memory of a block.
     """
+    lower_arrays_of_threads(fn)
     if not has_tiles(fn):
         return fn
     threads = threads_of(fn)
@@ -67,18 +71,16 @@ def lower_tiles_for_blocks(
         low.region_ops(fn.body)
     region.ops[:0] = low.allocations.ops
     fn.body, fn.threads, fn.tiled = region, threads, not threads
-    fn.dynamic_shared = _share(fn, limit) > SHARED_BYTES
+    fn.dynamic_shared = _share(fn, low.allocations.ops, limit) > SHARED_BYTES
     return fn
 
 
-def _share(fn: Function, limit: int) -> int:
-    """Make buffers shared arrays, in place; return their bytes."""
+def _share(fn: Function, made: Sequence[Op], limit: int) -> int:
+    """Make the buffers that some ops make shared arrays, in place; return their bytes."""
     arrays: dict[Value, Value] = {}
     total = 0
     largest: Value | None = None
-    for op in fn.body.ops:
-        if op.name != "buffer_new":
-            continue
+    for op in made:
         t = op.attrs["type"]
         assert isinstance(t, Buffer)
         array = Value(Array(t.dtype, 1, SHARED), op.result.name)
@@ -97,12 +99,14 @@ def _share(fn: Function, limit: int) -> int:
             remedy="use smaller tiles, or a loop over parts of them",
         )
     for op in walk(fn.body):
+        if not op.operands or op.operands[0] not in arrays:
+            continue
         if op.name == "buffer_get":
             op.name, op.attrs = "load", {**op.attrs, "wrap": (False,)}
         elif op.name == "buffer_set":
             op.name, op.attrs = "store", {**op.attrs, "wrap": (False,)}
         elif op.name == "buffer_add":
             op.name, op.results = "atomic", (Value(op.operands[2].type),)
-            op.attrs = {"wrap": (False,), "kind": "add"}
+            op.attrs = {"wrap": (False,), "kind": op.attrs.get("kind", "add")}
     substitute(fn.body, arrays)
     return total

@@ -3,7 +3,7 @@
 In: ops of any function. Out: equivalent ops without tiles. What remains of them are buffers (memory of one thread),
 reads and writes of their elements, and matrix products of buffers, which a target emits itself.
 
-Every tile that is not computed where it is read (:mod:`uses`) has a buffer. The buffer of a tile that nobody reads
+Every tile that is not computed where it is read (:mod:`uses`) has a buffer. The buffer of a tile that is not read
 any more is given to the next tile it suits, so memory is about what is alive at once, not the sum; an operation that
 works element by element writes into the buffer of an operand that ends there. Tiles carried by a loop have one buffer
 for the whole loop.
@@ -11,14 +11,14 @@ for the whole loop.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from diffkern.analysis.tile_products import TileProduct
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner
 from diffkern.ir.nodes import Op, Region, Value
-from diffkern.ir.types import Buffer, Element, Stack, Tile
+from diffkern.ir.types import Buffer, Element, Stack, Tile, Type
 from diffkern.ir.views import For, If, Slot, While, is_loop, loop
 from diffkern.lower.tiles.source import Leaf, Maker, Source, Stored, elements
 from diffkern.lower.tiles.uses import Uses
@@ -35,7 +35,7 @@ class Lowering(Cloner):
     sources
         Where the elements of each tile come from.
     free
-        Buffers that nobody reads any more.
+        Buffers that are not read any more.
     owned
         The buffer that belongs to a tile, and goes when the tile is read no more.
     ops_of_tiles
@@ -57,6 +57,14 @@ class Lowering(Cloner):
         self.stacks: dict[Value, dict[int, Value]] = {}
         self.here: Region = Region()
         self.position = 0
+
+    def takes(self, t: Type) -> bool:
+        """Whether values of a type are lowered."""
+        return isinstance(t, Tile)
+
+    def is_tile_op(self, op: Op) -> bool:
+        """Whether an operation is lowered as one on tiles."""
+        return op.name.startswith("tile_")
 
     # -- memory ------------------------------------------------------------------------------------------------------
 
@@ -172,11 +180,11 @@ class Lowering(Cloner):
         self.here, self.position = outer
 
     def op(self, op: Op) -> None:
-        if op.name == "if" and any(isinstance(r.type, Tile) for r in op.results):
+        if op.name == "if" and any(self.takes(r.type) for r in op.results):
             self.branch(op)
-        elif is_loop(op) and any(isinstance(r.type, Tile) for r in op.results):
+        elif is_loop(op) and any(self.takes(r.type) for r in op.results):
             self.carried(op)
-        elif op.name.startswith("tile_"):
+        elif self.is_tile_op(op):
             self.tile_op(op)
         elif op.name in ("stack_new", "stack_get", "stack_set") and self.with_tiles(op):
             self.stack(op)
@@ -201,18 +209,51 @@ class Lowering(Cloner):
     # -- control flow with tiles -------------------------------------------------------------------------------------
 
     def branch(self, op: Op) -> None:
-        targets = {r: self.fresh(r) for r in op.results if isinstance(r.type, Tile)}
+        adopted = self.adopted(op)
+        targets = {r: self.keep(r, self.owned.pop(v)) for r, v in adopted.items()}
+        targets |= {r: self.fresh(r) for r in op.results if self.takes(r.type) and r not in adopted}
+        held = {targets[r].buffer for r in adopted}
         regions = []
         for sub in op.regions:
             region = Region()
+            for r, v in adopted.items():  # it ends in the branch, for the branch's own result to take its place
+                self.owned[v], self.uses.home[v] = targets[r].buffer, sub
             with self.b.into(region):
-                self.region_ops(sub)
+                self.trip(sub, held)
+                for v in adopted.values():
+                    self.owned.pop(v, None)
                 self.at_end(sub, [(targets[r], y) for r, y in zip(op.results, sub.yields, strict=True) if r in targets])
-                region.yields = tuple(self.value(y) for y in sub.yields if not isinstance(y.type, Tile))
+                region.yields = tuple(self.value(y) for y in sub.yields if not self.takes(y.type))
+            self.free = [b for b in self.free if b not in held]
             regions.append(region)
         plain = [r for r in op.results if r not in targets]
         found = self.b.if_(self.value(If(op).condition), regions[0], regions[1], [r.name for r in plain])
         self.env.update(zip(plain, found, strict=True))
+
+    def adopted(self, op: Op) -> dict[Value, Value]:
+        """Results of a branch that take the memory of a thread's array, which one of the ways changes or keeps."""
+        found: dict[Value, Value] = {}
+        for r, *ways in If(op).choices:
+            if not (isinstance(r.type, Tile) and r.type.own):
+                continue
+            for v in (w for way in ways for w in self.origins(way, op)):
+                if v.type == r.type and v not in found.values() and self.ends_here(v) and self.is_stored(v):
+                    found[r] = v
+                    break
+        return found
+
+    def is_stored(self, v: Value) -> bool:
+        """Whether a tile is in memory that belongs to it."""
+        source = self.sources.get(v)
+        return isinstance(source, Stored) and source.buffer is self.owned.get(v)
+
+    def origins(self, v: Value, op: Op) -> Iterator[Value]:
+        """The arrays of which a value that a branch yields is made by changes of elements, the last one first."""
+        made = {r: inner for sub in op.regions for inner in sub.ops for r in inner.results}
+        yield v
+        while v in made and made[v].name in ("tile_replace", "tile_add_at"):
+            v = made[v].operands[0]
+            yield v
 
     def at_end(self, region: Region, moves: Sequence[tuple[Stored, Value]]) -> None:
         """Move what a region yields to its place, as if all at once; then the region's own buffers are free."""
@@ -250,7 +291,7 @@ class Lowering(Cloner):
         targets: list[Stored | None] = []
         taken: set[Value] = set()
         for v, p, r in zip(view.init, view.carried, view.results, strict=True):
-            if not isinstance(v.type, Tile):
+            if not self.takes(v.type):
                 targets.append(None)
                 continue
             targets.append(self.loop_buffer(op, v, p, taken))
@@ -325,13 +366,13 @@ class Lowering(Cloner):
     def with_tiles(self, op: Op) -> bool:
         t = op.attrs["type"] if op.name == "stack_new" else Slot(op).stack.type
         assert isinstance(t, Stack)
-        return any(isinstance(f, Tile) for f in t.fields)
+        return any(self.takes(f) for f in t.fields)
 
     def stack(self, op: Op) -> None:
         """Tiles on a loop stack have a buffer of all slots; the other fields stay on the stack."""
         t = op.attrs["type"] if op.name == "stack_new" else Slot(op).stack.type
         assert isinstance(t, Stack)
-        plain = [k for k, f in enumerate(t.fields) if not isinstance(f, Tile)]
+        plain = [k for k, f in enumerate(t.fields) if not self.takes(f)]
         if op.name == "stack_new":
             rest = Stack(tuple(t.fields[k] for k in plain), t.slots, t.level)
             self.env[op.result] = self.b.one("stack_new", type=rest, hint=op.result.name)
@@ -339,7 +380,7 @@ class Lowering(Cloner):
                 self.stacks[op.result] = {
                     k: self.b.one("buffer_new", type=Buffer(f.dtype, f.size * t.slots), hint="stack")
                     for k, f in enumerate(t.fields)
-                    if isinstance(f, Tile)
+                    if isinstance(f, Tile) and self.takes(f)
                 }
             return
         access = Slot(op)

@@ -8,16 +8,17 @@ last.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Op, Value
-from diffkern.ir.types import INT32, INT64, Scalar, value_type
+from diffkern.ir.types import INT32, INT64, Element, Kind, Scalar, value_type
 from diffkern.lower.tiles.lowering import Lowering
 from diffkern.lower.tiles.source import Source, Stored, elements
 
-__all__ = ["OPS", "better", "combine", "comes_before", "counting_sort", "sort"]
+__all__ = ["OPS", "better", "combine", "comes_before", "counting_sort", "neutral", "sort"]
 
 _COUNTED: Final = 32
 """Up to so many keys each finds its place by counting."""
@@ -157,18 +158,34 @@ def void(_: object) -> None:
     """Nothing, of whatever."""
 
 
+def neutral(b: Builder, kind: str, dtype: Element) -> Value:
+    """What changes no other number in a scan."""
+    t = value_type(dtype)
+    assert isinstance(t, Scalar)
+    if kind == "add":
+        return b.zero(t)
+    least, greatest = (-math.inf, math.inf) if t.is_float else _range(t)
+    return b.const(least if kind == "max" else greatest, t)
+
+
+def _range(t: Scalar) -> tuple[int, int]:
+    """The smallest and the greatest number of an integer type."""
+    above = 1 << (t.bits if t.kind is Kind.UINT else t.bits - 1)
+    return (0 if t.kind is Kind.UINT else -above), above - 1
+
+
 def _scan(low: Lowering, op: Op) -> None:
     source, borrowed = low.stored(op.operands[0])
-    target, m = low.fresh(op.result), low.m
+    target, m, kind = low.fresh(op.result), low.m, op.attrs.get("kind", "add")
     exclusive, backwards = op.attrs["exclusive"], op.attrs["backwards"]
 
     def one(i: Value, so_far: list[Value]) -> Sequence[Value]:
-        total = low.b.add(so_far[0], source.element_at(m, i))
+        total = low.b.one(kind, so_far[0], source.element_at(m, i))
         low.b.op("buffer_set", target.buffer, i, so_far[0] if exclusive else total)
         return (total,)
 
-    start = value_type(source.dtype)
-    m.alone(lambda: void(m.loop(0, elements(source.shape), one, (low.b.zero(start),), down=backwards)))
+    start = neutral(low.b, kind, source.dtype)
+    m.alone(lambda: void(m.loop(0, elements(source.shape), one, (start,), down=backwards)))
     low.give_back(borrowed)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from diffkern.ir.nodes import Op
+from diffkern.ir.nodes import Op, Value
 from diffkern.ir.types import INT64
 from diffkern.ir.views import Part
 from diffkern.lower.tiles import reductions as tile_fold
@@ -44,22 +44,38 @@ def _extract(low: BlockLowering, op: Op) -> None:
         low.env[op.result] = b.select(first, found, b.zero(found.type))
 
 
-def _add_at(low: BlockLowering, op: Op) -> None:
-    """Every thread adds what it has."""
-    if not op.attrs.get("each"):
-        tile_shapes.OPS["tile_add_at"](low, op)
+def _change_at(low: BlockLowering, op: Op) -> None:
+    """Every thread changes the element that it names by what it has."""
+    if not (op.attrs.get("each") or (low.of_threads and "threads" in op.attrs)):
+        tile_shapes.OPS[op.name](low, op)
         return
     target, value = tile_shapes.changed(low, op), low.value(Part(op).value)
     index, condition = tile_shapes.checked(low, Part(op).index, target.shape)
 
-    def add() -> None:
-        low.b.op("buffer_add", target.buffer, low.m.flat(index, target.shape), value)
+    def change() -> None:
+        place = low.m.flat(index, target.shape)
+        if op.name == "tile_replace":
+            low.b.op("buffer_set", target.buffer, place, value)
+        else:
+            kind = op.attrs.get("kind", "add")
+            low.b.op("buffer_add", target.buffer, place, value, **({} if kind == "add" else {"kind": kind}))
 
-    low.m.step(add if condition is None else lambda: low.m.when(condition, add))
+    low.m.step(change if condition is None else lambda: low.m.when(condition, change))
+
+
+def _add_along(low: BlockLowering, op: Op) -> None:
+    """Several threads may come to one element."""
+
+    def add(buffer: Value, place: Value, item: Value) -> None:
+        low.b.op("buffer_add", buffer, place, item)
+
+    tile_shapes.add_along(low, op, add)
 
 
 OPS: Final[Mapping[str, Callable[[BlockLowering, Op], None]]] = {
     "tile_fill": _fill,
     "tile_extract": _extract,
-    "tile_add_at": _add_at,
+    "tile_add_at": _change_at,
+    "tile_replace": _change_at,
+    "tile_add_along": _add_along,
 }

@@ -18,7 +18,7 @@ from diffkern.ir.nodes import Op, Value
 from diffkern.ir.types import INT32, INT64, UINT32, value_type
 from diffkern.lower.tiles import order as tile_order
 from diffkern.lower.tiles.block_lowering import BlockLowering
-from diffkern.lower.tiles.order import comes_before
+from diffkern.lower.tiles.order import comes_before, neutral
 from diffkern.lower.tiles.reductions import WARP, across_warp
 from diffkern.lower.tiles.source import Stored, elements
 
@@ -35,19 +35,20 @@ def _scan(low: BlockLowering, op: Op) -> None:
     source, borrowed = low.stored(op.operands[0])
     m, b, size = low.m, low.b, elements(source.shape)
     exclusive, backwards = op.attrs["exclusive"], op.attrs["backwards"]
-    zero = b.zero(value_type(source.dtype))
+    kind = op.attrs.get("kind", "add")
+    start = neutral(b, kind, source.dtype)
 
     def place(i: Value) -> Value:
         return b.sub(m.i64(size - 1), i) if backwards else i
 
     def add(i: Value, so_far: list[Value]) -> Sequence[Value]:
-        return (b.add(so_far[0], source.element_at(m, place(i))),)
+        return (b.one(kind, so_far[0], source.element_at(m, place(i))),)
 
     if size <= _FEW:
         target = low.fresh(op.result)
 
         def alone(i: Value) -> None:
-            (total,) = m.loop(0, i if exclusive else b.add(i, m.i64(1)), add, (zero,))
+            (total,) = m.loop(0, i if exclusive else b.add(i, m.i64(1)), add, (start,))
             b.op("buffer_set", target.buffer, place(i), total)
 
         m.cells(size, alone, ungrouped=True)
@@ -64,7 +65,8 @@ def _scan(low: BlockLowering, op: Op) -> None:
         length = b.add(length, m.i64(1))
         first = b.one("min", b.mul(m.thread, length), m.i64(size))
         run.extend([first, b.one("min", b.add(first, length), m.i64(size))])
-        (mine,) = across_warp(low, list(m.loop(run[0], run[1], add, (zero,))), lambda x, y: [b.add(x[0], y[0])])
+        whole = list(m.loop(run[0], run[1], add, (start,)))
+        (mine,) = across_warp(low, whole, lambda x, y: [b.one(kind, x[0], y[0])])
         in_use = b.one("lt", m.thread, m.i64(size))
         m.when(in_use, lambda: low.void(b.op("buffer_set", sums, m.thread, mine)))
 
@@ -73,12 +75,12 @@ def _scan(low: BlockLowering, op: Op) -> None:
 
         def whole_warp(w: Value, so_far: list[Value]) -> Sequence[Value]:
             end = b.add(b.mul(w, m.i64(WARP)), m.i64(WARP - 1))
-            return (b.add(so_far[0], b.one("buffer_get", sums, end)),)
+            return (b.one(kind, so_far[0], b.one("buffer_get", sums, end)),)
 
-        (before,) = m.loop(0, b.one("shr", m.thread, m.i64(5)), whole_warp, (zero,))
+        (before,) = m.loop(0, b.one("shr", m.thread, m.i64(5)), whole_warp, (start,))
         inside = b.one("gt", lane, m.i64(0))
         left = b.select(inside, b.sub(m.thread, m.i64(1)), m.thread)
-        before = b.add(before, b.select(inside, b.one("buffer_get", sums, left), zero))
+        before = b.one(kind, before, b.select(inside, b.one("buffer_get", sums, left), start))
 
         def one(i: Value, so_far: list[Value]) -> Sequence[Value]:
             (total,) = add(i, so_far)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from diffkern.ir.nodes import Function, Region, walk
 from diffkern.lower.tiles import arrays as tile_arrays
+from diffkern.lower.tiles import fft as tile_fft
 from diffkern.lower.tiles import linear as tile_linear
 from diffkern.lower.tiles import order as tile_order
 from diffkern.lower.tiles import shapes as tile_shapes
@@ -12,7 +13,7 @@ from diffkern.lower.tiles.uses import uses
 
 __all__ = ["OPS", "has_tiles", "lower_tiles"]
 
-OPS = {**tile_shapes.OPS, **tile_arrays.OPS, **tile_order.OPS, **tile_linear.OPS}
+OPS = {**tile_shapes.OPS, **tile_arrays.OPS, **tile_order.OPS, **tile_linear.OPS, **tile_fft.OPS}
 """How each operation on tiles is lowered."""
 
 

@@ -11,12 +11,12 @@ from typing import Final
 
 from diffkern.ir.clone import Cloner
 from diffkern.ir.nodes import Op, Value
-from diffkern.ir.types import INT32, STORAGE_ONLY, Element, Tile, scalar_of, value_type
+from diffkern.ir.types import INT32, INT64, STORAGE_ONLY, Element, Tile, scalar_of, value_type
 from diffkern.ir.views import Part
 from diffkern.lower.tiles.lowering import Lowering
 from diffkern.lower.tiles.source import Computed, Leaf, Source, Stored, elements
 
-__all__ = ["OPS", "changed", "checked"]
+__all__ = ["OPS", "add_along", "changed", "checked"]
 
 
 def _fill(low: Lowering, op: Op) -> None:
@@ -193,10 +193,67 @@ def _replace(low: Lowering, op: Op) -> None:
     def write() -> None:
         place, item = low.m.flat(index, target.shape), value
         if op.name == "tile_add_at":
-            item = low.b.add(low.b.one("buffer_get", target.buffer, place), value)
+            kind = op.attrs.get("kind", "add")
+            item = low.b.one(kind, low.b.one("buffer_get", target.buffer, place), value)
         low.b.op("buffer_set", target.buffer, place, item)
 
     low.m.alone(write if condition is None else lambda: low.m.when(condition, write))
+
+
+def _index_along(low: Lowering, indices: Source, extent: int) -> Callable[[Value], tuple[Value, Value]]:
+    """From a position along an axis to the index that stands there, and whether there is such an element."""
+    m = low.m
+
+    def at(position: Value) -> tuple[Value, Value]:
+        found = low.b.cast(indices.element(m, [position]), INT64)
+        inside = m.every(m.inside(found, extent))
+        assert inside is not None
+        return found, inside
+
+    return at
+
+
+def _take(low: Lowering, op: Op) -> None:
+    source, axis, m = low.sources[op.operands[0]], op.attrs["axis"], low.m
+    target = low.fresh(op.result)
+    where = _index_along(low, low.sources[op.operands[1]], source.shape[axis])
+
+    def at(index: list[Value]) -> None:
+        found, inside = where(index[axis])
+        safe = low.b.select(inside, found, m.i64(0))
+        item = source.element(m, [*index[:axis], safe, *index[axis + 1 :]])
+        item = low.b.select(inside, item, low.b.zero(item.type))
+        low.b.op("buffer_set", target.buffer, m.flat(index, target.shape), item)
+
+    m.grid(target.shape, at)
+
+
+def _add_along(low: Lowering, op: Op) -> None:
+    add_along(low, op, lambda buffer, place, item: _add(low, buffer, place, item))
+
+
+def _add(low: Lowering, buffer: Value, place: Value, item: Value) -> None:
+    low.b.op("buffer_set", buffer, place, low.b.add(low.b.one("buffer_get", buffer, place), item))
+
+
+def add_along(low: Lowering, op: Op, add: Callable[[Value, Value, Value], None]) -> None:
+    """Add a part to a tile along an axis, by a function that adds to an element of a buffer."""
+    m, axis = low.m, op.attrs["axis"]
+    part, borrowed = low.stored(Part(op).value)
+    target = changed(low, op)
+    where = _index_along(low, low.sources[op.operands[2]], target.shape[axis])
+
+    def at(index: list[Value]) -> None:
+        found, inside = where(index[axis])
+        item = part.element(m, index)
+
+        def put() -> None:
+            add(target.buffer, m.flat([*index[:axis], found, *index[axis + 1 :]], target.shape), item)
+
+        m.when(inside, put)
+
+    m.grid(part.shape, at, ungrouped=True)
+    low.give_back(borrowed)
 
 
 def _insert(low: Lowering, op: Op) -> None:
@@ -238,5 +295,7 @@ OPS: Final[Mapping[str, Callable[[Lowering, Op], None]]] = {
     "tile_extract": _extract,
     "tile_replace": _replace,
     "tile_add_at": _replace,
+    "tile_take": _take,
+    "tile_add_along": _add_along,
     "tile_insert": _insert,
 }

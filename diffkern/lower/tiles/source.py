@@ -1,4 +1,4 @@
-"""Where the elements of a tile come from while it is taken apart: memory, or a computation on other tiles' elements.
+"""Where the elements of a tile come from while it is lowered: memory, or a computation on other tiles' elements.
 
 In: an index per axis. Out: the ops that give the element, appended to a builder.
 """
@@ -103,6 +103,8 @@ class Maker:
     """
 
     rolled_above = 8
+    shares = False
+    """Whether several threads visit the elements of one tile."""
 
     def __init__(self, b: Builder) -> None:
         self.b = b

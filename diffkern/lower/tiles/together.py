@@ -70,6 +70,7 @@ class Together(Maker):
     """Appends loops that the threads of a block share, and barriers between them."""
 
     rolled_above = 1 << 62
+    shares = True
 
     def __init__(self, b: Builder) -> None:
         super().__init__(b)

@@ -216,7 +216,7 @@ class Bindings:
     def stream_synchronize(self, stream: int) -> None:
         self._call("cuStreamSynchronize", stream)
 
-    def stream_settle(self, stream: int) -> None:
+    def stream_wait(self, stream: int) -> None:
         with self._relaxed():
             self._call("cuStreamSynchronize", stream)
 
@@ -268,21 +268,21 @@ class Bindings:
     def free_host(self, address: int) -> None:
         self._call("cuMemFreeHost", address)
 
-    def copy_to_device(self, goal: int, source: int, nbytes: int, stream: int) -> None:
-        self._call("cuMemcpyHtoDAsync", goal, source, nbytes, stream)
+    def copy_to_device(self, destination: int, source: int, nbytes: int, stream: int) -> None:
+        self._call("cuMemcpyHtoDAsync", destination, source, nbytes, stream)
 
-    def copy_to_host(self, goal: int, source: int, nbytes: int, stream: int) -> None:
-        self._call("cuMemcpyDtoHAsync", goal, source, nbytes, stream)
+    def copy_to_host(self, destination: int, source: int, nbytes: int, stream: int) -> None:
+        self._call("cuMemcpyDtoHAsync", destination, source, nbytes, stream)
 
-    def copy(self, goal: int, source: int, nbytes: int, stream: int) -> None:
-        self._call("cuMemcpyDtoDAsync", goal, source, nbytes, stream)
+    def copy(self, destination: int, source: int, nbytes: int, stream: int) -> None:
+        self._call("cuMemcpyDtoDAsync", destination, source, nbytes, stream)
 
-    def copy_peer(self, goal: int, to: int, source: int, of: int, nbytes: int, stream: int) -> None:
-        self._call("cuMemcpyPeerAsync", goal, to, source, of, nbytes, stream)
+    def copy_peer(self, destination: int, to: int, source: int, of: int, nbytes: int, stream: int) -> None:
+        self._call("cuMemcpyPeerAsync", destination, to, source, of, nbytes, stream)
 
-    def fill(self, goal: int, pattern: bytes, count: int, stream: int) -> None:
+    def fill(self, destination: int, pattern: bytes, count: int, stream: int) -> None:
         name = {1: "cuMemsetD8Async", 2: "cuMemsetD16Async", 4: "cuMemsetD32Async"}[len(pattern)]
-        self._call(name, goal, int.from_bytes(pattern, "little"), count, stream)
+        self._call(name, destination, int.from_bytes(pattern, "little"), count, stream)
 
     # -- programs ----------------------------------------------------------------------------------------------------
 

@@ -1,90 +1,46 @@
-"""The GPUs of this process, and what each does for arrays and launches.
+"""A GPU, and what it does for arrays and launches.
 
-In: a driver. Out: one :class:`CudaDevice` for each GPU, with its primary context, which other libraries share: it
-allocates and frees in the order of streams, keeps them in order where they meet over memory, and knows loaded programs.
-Nothing is asked of the driver before a device is.
+In: a driver and a number. Out: a :class:`CudaDevice` with its primary context, which other libraries share: it keeps
+streams in order where they work on the same memory, and knows loaded programs. Nothing is asked of the driver before
+the device is.
 """
 
 from __future__ import annotations
 
-import atexit
-import gc
-import os
 import threading
-import weakref
 from collections import deque
-from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from diffkern.cache.manifest import Entry
-from diffkern.errors import CudaError, LaunchError
+from diffkern.errors import CudaError
 from diffkern.forks import free_in_child
 from diffkern.platforms import ARCHITECTURES
 from diffkern.runtime import dlpack
-from diffkern.runtime.cuda import drivers
+from diffkern.runtime.cuda.active import Active
+from diffkern.runtime.cuda.allocation import AllocatingDevice
 from diffkern.runtime.cuda.driver import STICKY, Attribute, Driver
 from diffkern.runtime.cuda.images import DRIVER, OLDEST, REFUSED, images, named
 from diffkern.runtime.cuda.memory import allocate
 from diffkern.runtime.cuda.stream import CudaStream, current_stream
-from diffkern.runtime.device import Device, set_device
+from diffkern.runtime.device import Device
 from diffkern.runtime.gpu import gpu
 from diffkern.runtime.memory import Memory
 from diffkern.runtime.native.device import Port
 from diffkern.runtime.native.pool import functions
 from diffkern.runtime.native.replay import Plan
-from diffkern.runtime.scope import put
 from diffkern.runtime.stream import set_stream
 from diffkern.runtime.type_keys import key_on
 
-__all__ = ["CudaDevice", "device", "devices", "use_driver", "used_devices", "watch"]
+__all__ = ["CudaDevice"]
 
 _OUT_OF_MEMORY = 2
-_FORKED = "CUDA does not go through a fork; start the process with multiprocessing's 'spawn' or 'forkserver'"
 _lock = free_in_child(threading.RLock())
-_devices: list[CudaDevice] | None = None
 
 
-class _HoldsPrograms(Protocol):
-    def forget_programs(self) -> None: ...
-
-
-_watching: weakref.WeakSet[_HoldsPrograms] = weakref.WeakSet()
-
-
-class _Active:
-    """While it is entered, a device's context is the current one of this thread.
-
-    Other libraries have their own idea of what is current: it is as they left it afterwards, also where a finalizer
-    runs in the middle of their work. Where nothing was current, the context of the first device stays, which is the one
-    that CUDA's run time takes by itself.
-    """
-
-    __slots__ = ("_before", "_device")
-
-    def __init__(self, device: CudaDevice) -> None:
-        self._device = device
-        self._before: int | None = None
-
-    def __enter__(self) -> None:
-        device = self._device
-        context, before = device.context, device.driver.current_context()
-        if before != context:
-            device.driver.set_context(context)
-            if before or device.ordinal:
-                self._before = before
-
-    def __exit__(self, *failure: object) -> None:
-        if self._before is not None:
-            try:
-                self._device.driver.set_context(self._before)
-            except CudaError:
-                if failure[0] is None:
-                    raise
-
-
-class CudaDevice(Device):
+class CudaDevice(AllocatingDevice):
     """A GPU.
 
     Attributes
@@ -104,6 +60,7 @@ class CudaDevice(Device):
     dlpack_kind = dlpack.CUDA
 
     def __init__(self, driver: Driver, ordinal: int) -> None:
+        super().__init__()
         self.driver = driver
         self.ordinal = ordinal
         self.alias = f"cuda:{ordinal}"
@@ -113,15 +70,8 @@ class CudaDevice(Device):
         self.target = driver.target(ordinal)
         self._context = 0
         self._null: CudaStream | None = None
-        self._for_memory: CudaStream | None = None
         self._functions: dict[str, int] = {}
         self._peers: set[int] = set()
-        self._captures = 0
-        self._kept: list[Any] | None = None
-        self._later: list[tuple[int, CudaStream, Sequence[CudaStream]]] = []
-        # In the order of which streams memory was freed.
-        self._freed_on: weakref.WeakSet[CudaStream] = weakref.WeakSet()
-        self.closed = False
         # Names of the last launches, for the message of an error that a later call reports.
         self.recent: deque[str] = deque(maxlen=4)
         # Streams of other libraries that wait for the next launch.
@@ -177,7 +127,7 @@ class CudaDevice(Device):
 
     @property
     def free_memory(self) -> int:
-        """Bytes of its memory that nobody has."""
+        """Bytes of its memory that are not allocated."""
         with self.active:
             return self.driver.memory_info()[0]
 
@@ -214,9 +164,9 @@ class CudaDevice(Device):
             raise CudaError(f"{self.alias} ({self.name}) has no memory pools, which diffkern needs")
 
     @property
-    def active(self) -> _Active:
+    def active(self) -> Active:
         """A context manager in which its context is current in this thread; the one before is afterwards."""
-        return _Active(self)
+        return Active(self)
 
     @property
     def port(self) -> Port | None:
@@ -242,11 +192,15 @@ class CudaDevice(Device):
     @property
     def stream(self) -> CudaStream:
         """The current stream in this thread."""
-        return current_stream(self)
+        return self.current_stream()
 
     @stream.setter
     def stream(self, stream: CudaStream) -> None:
         set_stream(stream, self)
+
+    def current_stream(self) -> CudaStream:
+        """Return the current stream in this thread."""
+        return current_stream(self)
 
     @property
     def followers(self) -> Sequence[CudaStream]:
@@ -289,7 +243,7 @@ class CudaDevice(Device):
                 # What is captured runs later; what it works with is there by then. Nothing is known of the launches of
                 # another library's graph, so that is seen to at once.
                 if not self._captures and not self._are_captured((first,)):
-                    self.driver.stream_settle(first.cuda_stream)
+                    self.driver.stream_wait(first.cuda_stream)
                 return
             event = self.driver.event_create(False)
             try:
@@ -297,10 +251,6 @@ class CudaDevice(Device):
                 self.driver.stream_wait_event(second.cuda_stream, event)
             finally:
                 self.driver.event_destroy(event)
-
-    def _are_captured(self, streams: Iterable[CudaStream]) -> bool:
-        """Whether one of some streams captures, or may not be used because another one does; its context is current."""
-        return any(self.driver.is_capturing(handle) for handle in {s.cuda_stream for s in streams})
 
     def synchronize(self) -> None:
         """Wait for all its work."""
@@ -321,56 +271,7 @@ class CudaDevice(Device):
             remedy=error.remedy, call=error.call, code=error.code,
         )  # fmt: skip
 
-    # -- memory ------------------------------------------------------------------------------------------------------
-
-    def allocate(self, nbytes: int, zero: bool) -> tuple[int, CudaStream]:
-        """Return the address of new memory, and the stream in whose order it is there."""
-        if nbytes == 0:
-            return 0, self.null_stream
-        with self.active:
-            return self._allocate(nbytes, zero)
-
-    def _allocate(self, nbytes: int, zero: bool) -> tuple[int, CudaStream]:
-        home = self.memory_stream if self._captures else current_stream(self)
-        if not self._captures:
-            self._release_later()
-            if self._are_captured((home,)):
-                raise LaunchError(
-                    f"memory is allocated on {self.alias} while another library captures a graph, and would have to "
-                    "live as long as that graph",
-                    remedy="allocate arrays before the capture, or capture with dk.ScopedCapture, which keeps them",
-                )
-        try:
-            address = self.driver.alloc(nbytes, home.cuda_stream)
-        except CudaError as error:
-            if error.code != _OUT_OF_MEMORY:
-                raise
-            address = self._allocate_again(nbytes, home, error)
-        if zero:
-            self.driver.fill(address, b"\0", nbytes, home.cuda_stream)
-        if self._captures:
-            home.synchronize()
-        return address, home
-
-    def _allocate_again(self, nbytes: int, home: CudaStream, error: CudaError) -> int:
-        """Allocate where there was no memory, after what can be freed was."""
-        text, remedy = f"; {nbytes} bytes were asked for on {self.alias}", error.remedy
-        if self._captures:
-            # Nothing is freed in a capture.
-            text, remedy = f"{text} inside a capture", "free arrays, or allocate these, before the capture begins"
-        else:
-            gc.collect()  # arrays in cycles of references
-            try:
-                # A wait for the device would end captures of other libraries.
-                for stream in {home, *self._freed_on}:
-                    if not self._are_captured((stream,)):
-                        self.driver.stream_settle(stream.cuda_stream)
-                return self.driver.alloc(nbytes, home.cuda_stream)
-            except CudaError as again:
-                if again.code != _OUT_OF_MEMORY:
-                    raise
-                error = again
-        raise CudaError(error.message + text, remedy=remedy, call=error.call, code=error.code) from None
+    # -- for arrays and launches ---------------------------------------------------------------------------------------
 
     def new(
         self, shape: tuple[int, ...], dtype: np.dtype[Any], zero: bool, pinned: bool
@@ -387,76 +288,6 @@ class CudaDevice(Device):
     def let_wait(self, stream: Any) -> None:
         """Let the consumer of a DLPack capsule wait for the work here, on a stream as the protocol writes it."""
         gpu().let_wait(self, stream)
-
-    @property
-    def memory_stream(self) -> CudaStream:
-        """A stream of its own for memory that is allocated while a capture goes on."""
-        if self._for_memory is None:
-            self._for_memory = self.new_stream()
-        return self._for_memory
-
-    def release(self, address: int, home: CudaStream, users: Sequence[CudaStream]) -> None:
-        """Free memory when the streams that worked with it have come so far."""
-        if self.closed:
-            return
-        if self._captures:
-            self._later.append((address, home, tuple(users)))
-            return
-        try:
-            with self.active:
-                if self._are_captured((home, *users)):
-                    self._later.append((address, home, tuple(users)))
-                    return
-                if not home.is_blocking:
-                    self.order(self.null_stream, home)
-                for user in users:
-                    self.order(user, home)
-                self.driver.free(address, home.cuda_stream)
-                self._freed_on.add(home)
-        except CudaError as error:
-            if error.code not in STICKY:  # then the context is gone, and the memory with it
-                raise
-
-    def release_host(self, address: int) -> None:
-        """Free pinned memory."""
-        if not self.closed:
-            with self.active:
-                self.driver.free_host(address)
-
-    def destroy(self, call: str, handle: int) -> None:
-        """Give a stream, an event or a graph back."""
-        if not self.closed:
-            try:
-                with self.active:
-                    getattr(self.driver, call)(handle)
-            except CudaError as error:
-                if error.code not in STICKY:
-                    raise
-
-    # -- captures ----------------------------------------------------------------------------------------------------
-
-    def capture_started(self, kept: list[Any]) -> None:
-        """Keep alive from now on what is used, and free nothing."""
-        self._captures += 1
-        self._kept = kept
-
-    def capture_ended(self) -> None:
-        """Free what has been waiting."""
-        self._captures -= 1
-        if not self._captures:
-            self._kept = None
-            self._release_later()
-
-    def _release_later(self) -> None:
-        """Free what could not be freed inside a capture."""
-        later, self._later = self._later, []
-        for address, home, users in later:
-            self.release(address, home, users)
-
-    def keep(self, thing: Any) -> None:
-        """Keep something alive as long as the graph that is being captured, if one is."""
-        if self._kept is not None:
-            self._kept.append(thing)
 
     # -- programs and peers ------------------------------------------------------------------------------------------
 
@@ -501,74 +332,3 @@ class CudaDevice(Device):
 
     def __repr__(self) -> str:
         return f"dk.Device({self.alias!r}, {self.name!r})"
-
-
-def devices() -> list[CudaDevice]:
-    """Return all GPUs; none without a driver."""
-    global _devices
-    if _devices is None:
-        found = drivers.active()
-        count = 0 if found is None else found.device_count()
-        with _lock:
-            if _devices is None:
-                _devices = [] if found is None else [CudaDevice(found, k) for k in range(count)]
-    return _devices
-
-
-def device(ordinal: int) -> CudaDevice:
-    """Return a GPU by its number.
-
-    Raises
-    ------
-    ValueError
-        If there is none; the text says why.
-    """
-    known = devices()
-    if not known:
-        raise ValueError(f"there is no device 'cuda:{ordinal}': {drivers.why_not()}")
-    if not 0 <= ordinal < len(known):
-        raise ValueError(f"there is no device 'cuda:{ordinal}'; the GPUs are cuda:0 to cuda:{len(known) - 1}")
-    if known[ordinal].closed:
-        raise ValueError(f"{known[ordinal]} was used before this process was forked: {_FORKED}")
-    return known[ordinal]
-
-
-def used_devices() -> list[CudaDevice]:
-    """Return the GPUs that anything was done with."""
-    return [d for d in _devices or () if d._context and not d.closed]
-
-
-def watch(holder: _HoldsPrograms) -> None:
-    """Have something that holds programs forget them when another driver is used."""
-    _watching.add(holder)
-
-
-def use_driver(driver: Driver | None) -> Driver | None:
-    """Use another driver, with devices of its own, and return the one before; for tests."""
-    global _devices
-    gc.collect()
-    _close()
-    before = drivers.replace(driver)
-    _devices = None
-    for each in tuple(_watching):
-        each.forget_programs()
-    set_device("cpu")
-    put("streams", None)
-    return before
-
-
-def _close() -> None:
-    """End with all devices: what is freed from now on ends with the process, or with its driver."""
-    for each in _devices or ():
-        each.closed = True
-
-
-def _after_fork() -> None:
-    # The driver's contexts do not go through a fork, and what is freed in the child is the parent's.
-    for each in _devices or ():
-        each.closed = each.closed or bool(each._context)
-
-
-atexit.register(_close)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

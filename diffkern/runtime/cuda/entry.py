@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from diffkern.runtime.cuda import context, exchange, memory, program, stream, transfer
+from diffkern.runtime.cuda import devices as installed
 
 __all__ = ["Gpu"]
 
@@ -11,9 +12,9 @@ class Gpu:
     """The run time on GPUs under one name."""
 
     Device = context.CudaDevice
-    device = staticmethod(context.device)
-    devices = staticmethod(context.devices)
-    watch = staticmethod(context.watch)
+    device = staticmethod(installed.device)
+    devices = staticmethod(installed.devices)
+    watch = staticmethod(installed.watch)
 
     Stream = stream.CudaStream
     Event = stream.CudaEvent

@@ -14,7 +14,8 @@ from diffkern.ir.structs import Stored, Struct
 from diffkern.ir.types import scalar_of
 from diffkern.runtime.array import _make, array
 from diffkern.runtime.convert import component_shape, element_of, stored_type
-from diffkern.runtime.cuda.context import CudaDevice, devices
+from diffkern.runtime.cuda.context import CudaDevice
+from diffkern.runtime.cuda.devices import devices
 from diffkern.runtime.cuda.memory import View, foreign
 from diffkern.runtime.cuda.stream import CudaStream
 from diffkern.runtime.device import get_cuda_device
@@ -55,7 +56,7 @@ def over_address(
     owner: Any,
     read_only: bool = False,
 ) -> array:
-    """Return an array over memory of a GPU that somebody else owns; `owner` is kept alive as long as it is used.
+    """Return an array over memory of a GPU that another library owns; `owner` is kept alive as long as it is used.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Memory of a GPU, and what describes an array in it.
 
-In: a device and sizes, or somebody else's address. Out: a :class:`DeviceMemory`, freed in the order of the streams that
+In: a device and sizes, or an address from outside. Out: a :class:`DeviceMemory`, freed in the order of the streams that
 used it, and a :class:`View` that has the shape, strides and type of an array there but not its contents: the run time
 computes addresses with it as with a NumPy array, and whoever tries to read it gets an error instead of a crash.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,7 +31,7 @@ _ALIGNMENT = 256
 
 
 class _Raw:
-    """Bytes at an address, for NumPy to describe and nobody to read."""
+    """Bytes at an address, for NumPy to describe, not to be read."""
 
     def __init__(self, address: int, nbytes: int) -> None:
         data = (address, False)
@@ -40,8 +41,8 @@ class _Raw:
 class View:
     """Shape, strides and type of elements in device memory.
 
-    It is backed by a NumPy array over the device's address whose contents nobody may touch; slicing and reshaping it
-    computes with numbers only.
+    It is backed by a NumPy array over the device's address whose contents must not be accessed; slicing and reshaping
+    it computes with numbers only.
     """
 
     __slots__ = ("_shadow",)
@@ -110,6 +111,10 @@ class View:
     def transpose(self, axes: Any) -> View:
         return View(self._shadow.transpose(axes))
 
+    def derived(self, function: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]) -> View:
+        """Return the view of the same memory that a function, which looks at no contents, makes of an array."""
+        return View(function(self._shadow))
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         """Raise: there is nothing to read here."""
         raise TypeError("the array lies on a GPU; .numpy() copies it to the host")
@@ -128,7 +133,7 @@ class DeviceMemory(Memory):
     home
         The stream it was allocated on, and where it will be freed.
     owner
-        What keeps it alive if somebody else allocated it.
+        What keeps it alive if it was allocated elsewhere.
     """
 
     __slots__ = ("_owned", "device", "gpu", "home", "owner", "users")
@@ -156,29 +161,29 @@ class DeviceMemory(Memory):
         """Return elements with the shape, type and strides of others, so many bytes behind the first of `data`."""
         return View.over(int(data.ctypes.data) + start, like.shape, like.dtype, like.strides)
 
-    def copy(self, goal: array, source: array) -> None:
+    def copy(self, target: array, source: array) -> None:
         """Copy the elements of one array to another."""
-        gpu().copy(goal, source)
+        gpu().copy(target, source)
 
-    def assign(self, goal: array, values: np.ndarray[Any, Any]) -> None:
+    def assign(self, target: array, values: np.ndarray[Any, Any]) -> None:
         """Set the elements of an array to values of the host, which are broadcast to its shape."""
-        gpu().assign(self.gpu, goal, values)
+        gpu().assign(self.gpu, target, values)
 
-    def add(self, goal: array, source: array) -> None:
+    def add(self, target: array, source: array) -> None:
         """Add the elements of one array to those of another."""
-        gpu().add(self.gpu, goal, source)
+        gpu().add(self.gpu, target, source)
 
-    def copy_steps(self, goal: array, source: array) -> Steps | None:
+    def copy_steps(self, target: array, source: array) -> Steps | None:
         """Return a copy within the device in native code."""
-        return gpu().copy_steps(self.gpu, goal, source)
+        return gpu().copy_steps(self.gpu, target, source)
 
-    def assign_steps(self, goal: array, values: np.ndarray[Any, Any]) -> Steps | None:
+    def assign_steps(self, target: array, values: np.ndarray[Any, Any]) -> Steps | None:
         """Return an assignment of one element in native code."""
-        return gpu().assign_steps(self.gpu, goal, values)
+        return gpu().assign_steps(self.gpu, target, values)
 
-    def add_steps(self, goal: array, source: array) -> Steps | None:
+    def add_steps(self, target: array, source: array) -> Steps | None:
         """Return a sum in native code."""
-        return gpu().add_steps(goal, source)
+        return gpu().add_steps(target, source)
 
     def use(self, stream: CudaStream) -> None:
         """Note that a stream works with it: it begins after the memory is there, which stays until it ends."""
@@ -210,7 +215,7 @@ _lock = free_in_child(threading.Lock())
 
 
 def foreign(device: CudaDevice, address: int, nbytes: int, owner: Any) -> DeviceMemory:
-    """Return the memory of an array that somebody else allocated, the same for the same bytes; it keeps the owner."""
+    """Return the memory of an array that was allocated elsewhere, the same for the same bytes; it keeps the owner."""
     key = (device.ordinal, address, nbytes)
     with _lock:
         memory = _known.get(key)

@@ -89,7 +89,7 @@ class ArrayRules:
     def distinct(self, fields: Sequence[int]) -> bool:
         """Whether no array that is written overlaps another one."""
         places = [_place(a, fields) for a in self._arrays]
-        return all(_apart(places[i], places[j]) for i, j in self._pairs)
+        return all(_disjoint(places[i], places[j]) for i, j in self._pairs)
 
 
 class _Place(NamedTuple):
@@ -116,7 +116,7 @@ def _place(a: _Array, fields: Sequence[int]) -> _Place:
     return _Place(address, low, high + a.itemsize, a.itemsize, step)
 
 
-def _apart(a: _Place, b: _Place) -> bool:
+def _disjoint(a: _Place, b: _Place) -> bool:
     """Whether two arrays share no byte, as far as that is seen from addresses and strides."""
     if a.high <= b.low or b.high <= a.low:
         return True

@@ -27,10 +27,11 @@ from diffkern.runtime.grid import Grid
 from diffkern.runtime.grid_checks import check_alone, check_axes
 from diffkern.runtime.native.device import DeviceStep, launch_step
 from diffkern.runtime.native.replay import Steps
+from diffkern.runtime.output import empty_buffer, show
 from diffkern.runtime.program import Executable
-from diffkern.runtime.schedule import USUAL, Blocks, Cut, check_whole_blocks, cut, cut_blocks, normalize_dim
+from diffkern.runtime.schedule import USUAL, Blocks, Cut, check_whole_blocks, cut, cut_blocks
 
-__all__ = ["CheckedCudaExecutable", "CudaExecutable", "executable"]
+__all__ = ["CudaExecutable", "ReportingCudaExecutable", "executable"]
 
 _STATIC_SHARED = 48 << 10
 _WAVES = 8
@@ -104,7 +105,7 @@ class CudaExecutable(Executable):
 
     def grid(self, dim: Any, blocks: Blocks = USUAL) -> Grid:
         """Return the grid of a launch over `dim`, with a number of threads in a block and a limit of blocks."""
-        dims = normalize_dim(dim)
+        dims = self.dims_of(dim, blocks)
         check_axes(self.manifest.tid_arity, dims)
         check_alone(self.manifest, dims)
         if self.blockwise:
@@ -122,6 +123,13 @@ class CudaExecutable(Executable):
             self.grids[dim] = found
         return found
 
+    def threads_of(self, blocks: Blocks) -> int:
+        """Return the threads of a block, as its kernel sees them: one where a block works on tiles as a thread."""
+        return 1 if self.tiled else self._threads_of_block(blocks)
+
+    def _threads_of_block(self, blocks: Blocks) -> int:
+        return blocks.block_dim or (self.block_dim if self.blockwise else min(self.block_dim, self._threads))
+
     def grid_of(self, c: Cut, blocks: Blocks = USUAL) -> Grid:
         """Return the grid of the threads of a cut."""
         dims = c.dims[: max(self.manifest.tid_arity, 1)]
@@ -130,7 +138,7 @@ class CudaExecutable(Executable):
         return self._grid(c, blocks, dims)
 
     def _grid(self, c: Cut, blocks: Blocks, dims: tuple[int, ...]) -> Grid:
-        threads = blocks.block_dim or (self.block_dim if self.blockwise else min(self.block_dim, self._threads))
+        threads = self._threads_of_block(blocks)
         if self.manifest.block_dim_fixed and threads != self.block_dim:
             raise ValueError(
                 f"its program is for blocks of exactly {self.block_dim} threads, and the launch has "
@@ -203,7 +211,10 @@ class CudaExecutable(Executable):
         """Give a launch to the current stream of the device; the driver copies the block."""
         threads = grid.size
         if threads > self._threads:
-            raise LaunchError(f"{self.title}: block_dim is at most {self._threads} here, not {threads}")
+            raise LaunchError(
+                f"{self.title}: block_dim is at most {self._threads} here, not {threads}",
+                remedy="launch with fewer threads in a block",
+            )
         device = self.gpu
         device.recent.append(self.title)
         stream, port = current_stream(device), device.port
@@ -241,13 +252,13 @@ class CudaExecutable(Executable):
         return bytearray(grid.header + arguments)
 
 
-class CheckedCudaExecutable(CudaExecutable):
-    """A debug program on one GPU."""
+class ReportingCudaExecutable(CudaExecutable):
+    """A debug program, or one that prints, on one GPU."""
 
     __slots__ = ()
 
     def steps(self, grid: Grid, arguments: bytes, colours: int = 1) -> Steps | None:
-        """Return None: what it found is looked at after each launch."""
+        """Return None: what it reports is looked at after each launch."""
         return None
 
     def block(self, grid: Grid, arguments: bytes) -> bytearray:
@@ -270,26 +281,39 @@ class CheckedCudaExecutable(CudaExecutable):
             return
         device = self.gpu
         if device.is_capturing:
+            debug = self.manifest.checks is not None
+            what = "is a debug program" if debug else "prints"
             raise LaunchError(
-                f"{self.title} is a debug program, whose record is looked at after each launch: it cannot be captured",
-                remedy="capture with dk.config.mode = 'release'",
+                f"{self.title} {what}: what it reports is looked at after each launch, so it cannot be captured",
+                remedy="capture with dk.config.mode = 'release'" if debug else "print outside of what is captured",
             )
         # Whatever is looked at below has to stay until the launch has ended.
         stamps = [self._zeros(count) for count in stamp_counts(self.manifest, arguments, grid.dims)]
         record, memory = self._zeros(abi.RECORD_STAMPS + len(stamps)) or (None, None)
         assert record is not None
         assert memory is not None
-        addresses = np.array([0 if s is None else s[1].address for s in stamps], np.int64)
-        if stamps:
-            at = memory.address + 8 * abi.RECORD_STAMPS
-            with device.active:
-                device.driver.copy_to_device(
-                    at, addresses.ctypes.data, addresses.nbytes, current_stream(device).cuda_stream
-                )
+        printed = self._buffer() if self.manifest.outputs else None
+        addresses = np.array([0 if s is None else s[1].address for s in (printed, *stamps)], np.int64)
+        self._upload(addresses, memory.address + 8 * abi.RECORD_OUTPUT)
         self.enqueue(grid, with_status(grid.header, memory.address) + arguments)
         found = download(device, record)
+        if printed is not None:
+            show(self.manifest, download(device, printed[0]))
         if found[abi.RECORD_CODE]:
             raise error_of(self.manifest, [int(field) for field in found], grid.dims)
+
+    def _buffer(self) -> tuple[Any, Any]:
+        """Return an empty buffer for what threads print."""
+        empty = empty_buffer()
+        made = self._zeros(len(empty))
+        assert made is not None
+        self._upload(empty[: abi.OUTPUT_TEXTS], made[1].address)
+        return made
+
+    def _upload(self, words: np.ndarray[Any, Any], address: int) -> None:
+        with self.gpu.active:
+            stream = current_stream(self.gpu).cuda_stream
+            self.gpu.driver.copy_to_device(address, words.ctypes.data, words.nbytes, stream)
 
     def _zeros(self, count: int) -> tuple[Any, Any] | None:
         return allocate(self.gpu, (count,), np.dtype(np.int64), True) if count else None
@@ -302,5 +326,5 @@ def executable(
     careful: Callable[[], CudaExecutable] | None = None,
 ) -> CudaExecutable:
     """Return a program on a device, from its artifact; the parameters are :class:`CudaExecutable`'s."""
-    made = CheckedCudaExecutable if entry.manifest.checks else CudaExecutable
+    made = ReportingCudaExecutable if entry.manifest.reports else CudaExecutable
     return made(device, entry, kernel, careful)

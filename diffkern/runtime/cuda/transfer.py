@@ -1,9 +1,10 @@
 """Copies, fills and sums of arrays where a GPU is involved.
 
-In: arrays of one element type and shape, on any devices. Out: work on the current stream of the GPU (of the goal, where
-there are two). What lies contiguous is copied by the driver; other layouts go through kernels of diffkern itself, or
-through a contiguous array on the way to or from the host. Copies to and from ordinary host memory have ended when the
-call returns; those of pinned memory go on beside the program, and whatever looks at that memory waits for them.
+In: arrays of one element type and shape, on any devices. Out: work on the current stream of the GPU (of the target,
+where there are two). What lies contiguous is copied by the driver; other layouts go through kernels of diffkern
+itself, or through a contiguous array on the way to or from the host. Copies to and from ordinary host memory have
+ended when the call returns; those of pinned memory go on beside the program, and whatever looks at that memory waits
+for them.
 """
 
 from __future__ import annotations
@@ -26,56 +27,56 @@ from diffkern.runtime.native.device import copy_step, fill_step
 from diffkern.runtime.native.replay import Steps
 from diffkern.runtime.packed import PackedLaunch
 from diffkern.runtime.state import current
-from diffkern.runtime.stream import on_its_way, settle_queues
+from diffkern.runtime.stream import drain_queues, on_its_way
 
 __all__ = ["add", "add_steps", "assign", "assign_steps", "copy", "copy_steps", "download"]
 
 _LITTLE = 1 << 12
 
 
-def copy(goal: array, source: array) -> None:
+def copy(target: array, source: array) -> None:
     """Copy the elements of one array to another of the same type and shape."""
-    if not goal.size:
+    if not target.size:
         return
-    here, there = goal._memory, source._memory
+    here, there = target._memory, source._memory
     if not isinstance(there, DeviceMemory):
         assert isinstance(here, DeviceMemory)
-        settle_queues()
-        _upload(here.gpu, goal, source._data, there.is_pinned)
+        drain_queues()
+        _upload(here.gpu, target, source._data, there.is_pinned)
     elif not isinstance(here, DeviceMemory):
-        settle_queues()
-        _download(there.gpu, goal, source)
+        drain_queues()
+        _download(there.gpu, target, source)
     elif here.gpu is there.gpu:
-        _within(here.gpu, goal, source)
+        _within(here.gpu, target, source)
     else:
-        _between(here.gpu, there.gpu, goal, source)
+        _between(here.gpu, there.gpu, target, source)
 
 
-def _within(device: CudaDevice, goal: array, source: array) -> None:
-    if overlaps(goal._data, source._data):
-        if goal._same_place(source):
+def _within(device: CudaDevice, target: array, source: array) -> None:
+    if overlaps(target._data, source._data):
+        if target._same_place(source):
             return
         source = _contiguous_copy(device, source)
-    if goal.is_contiguous and source.is_contiguous:
+    if target.is_contiguous and source.is_contiguous:
         with device.active:
             stream = device.stream.cuda_stream
-            device.driver.copy(goal._range[0], source._range[0], goal._data.nbytes, stream)
+            device.driver.copy(target._range[0], source._range[0], target._data.nbytes, stream)
     else:
-        _each(device, "copy", goal, source)
+        _each(device, "copy", target, source)
 
 
-def copy_steps(device: CudaDevice, goal: array, source: array) -> Steps | None:
+def copy_steps(device: CudaDevice, target: array, source: array) -> Steps | None:
     """Return a copy within a device in native code, None if it has no such form."""
-    if goal._memory.device is not source._memory.device or device.port is None:
+    if target._memory.device is not source._memory.device or device.port is None:
         return None
-    if overlaps(goal._data, source._data):
-        return [] if goal._same_place(source) else None
-    if goal.is_contiguous and source.is_contiguous:
-        return [copy_step(device.port, goal._range[0], source._range[0], goal._data.nbytes)] if goal.size else []
-    return _each_in_steps("copy", goal, source)
+    if overlaps(target._data, source._data):
+        return [] if target._same_place(source) else None
+    if target.is_contiguous and source.is_contiguous:
+        return [copy_step(device.port, target._range[0], source._range[0], target._data.nbytes)] if target.size else []
+    return _each_in_steps("copy", target, source)
 
 
-def _between(here: CudaDevice, there: CudaDevice, goal: array, source: array) -> None:
+def _between(here: CudaDevice, there: CudaDevice, target: array, source: array) -> None:
     """Copy from one GPU to another, in the order of the current streams of both."""
     if here.is_capturing or there.is_capturing:
         raise LaunchError(
@@ -84,17 +85,17 @@ def _between(here: CudaDevice, there: CudaDevice, goal: array, source: array) ->
         )
     if not source.is_contiguous:
         source = _contiguous_copy(there, source)
-    direct = goal if goal.is_contiguous else new(goal.shape, goal._element, False, here)
+    direct = target if target.is_contiguous else new(target.shape, target._element, False, here)
     _order(there.stream, here.stream)
-    nbytes = goal._data.nbytes
+    nbytes = target._data.nbytes
     with here.active:
         here.driver.copy_peer(
             direct._range[0], here.context, source._range[0], there.context, nbytes, here.stream.cuda_stream
         )
     _order(here.stream, there.stream)
-    if direct is not goal:
+    if direct is not target:
         here.keep(direct)
-        _each(here, "copy", goal, direct)
+        _each(here, "copy", target, direct)
 
 
 def _order(first: CudaStream, second: CudaStream) -> None:
@@ -103,9 +104,9 @@ def _order(first: CudaStream, second: CudaStream) -> None:
     second.wait_event(event)
 
 
-def _upload(device: CudaDevice, goal: array, values: np.ndarray[Any, Any], pinned: bool = False) -> None:
+def _upload(device: CudaDevice, target: array, values: np.ndarray[Any, Any], pinned: bool = False) -> None:
     """Copy from the host."""
-    direct = goal if goal.is_contiguous else new(goal.shape, goal._element, False, device)
+    direct = target if target.is_contiguous else new(target.shape, target._element, False, device)
     if not values.flags.c_contiguous:
         values, pinned = np.ascontiguousarray(values), False
     stream = device.stream
@@ -118,8 +119,8 @@ def _upload(device: CudaDevice, goal: array, values: np.ndarray[Any, Any], pinne
             on_its_way(stream.record_event())
         elif foreign:
             stream.synchronize()  # its owner does not know of the copy, and may write to it at once
-    if direct is not goal:
-        _each(device, "copy", goal, direct)
+    if direct is not target:
+        _each(device, "copy", target, direct)
 
 
 def _is_page_locked(device: CudaDevice, values: np.ndarray[Any, Any]) -> bool:
@@ -128,13 +129,13 @@ def _is_page_locked(device: CudaDevice, values: np.ndarray[Any, Any]) -> bool:
     return bool(values.nbytes) and any(map(device.driver.is_page_locked, (first, first + values.nbytes - 1)))
 
 
-def _download(device: CudaDevice, goal: array, source: array) -> None:
+def _download(device: CudaDevice, target: array, source: array) -> None:
     """Copy to an array of the host."""
     if not source.is_contiguous:
         source = _contiguous_copy(device, source)
-    data = goal._data
+    data = target._data
     direct = data if data.flags.c_contiguous else np.empty(data.shape, data.dtype)
-    if device.is_capturing and not (direct is data and goal._memory.is_pinned):
+    if device.is_capturing and not (direct is data and target._memory.is_pinned):
         raise LaunchError(
             f"a copy from {device} to ordinary host memory cannot be part of a graph",
             remedy="copy to a contiguous array made with pinned=True",
@@ -142,7 +143,7 @@ def _download(device: CudaDevice, goal: array, source: array) -> None:
     stream = device.stream
     with device.active:
         device.driver.copy_to_host(direct.ctypes.data, source._range[0], direct.nbytes, stream.cuda_stream)
-    if direct is data and goal._memory.is_pinned:
+    if direct is data and target._memory.is_pinned:
         if not device.is_capturing:
             on_its_way(stream.record_event())
         return
@@ -161,26 +162,26 @@ def _contiguous_copy(device: CudaDevice, source: array) -> array:
 # -- kernels -----------------------------------------------------------------------------------------------------------
 
 
-def _each(device: CudaDevice, name: str, goal: array, source: array) -> None:
+def _each(device: CudaDevice, name: str, target: array, source: array) -> None:
     """Run one of the elementwise kernels, for structs on each field."""
-    if not goal.size:
+    if not target.size:
         return
-    if isinstance(goal._element, Struct):
-        for part, other in zip(goal._leaves(), source._leaves(), strict=True):
+    if isinstance(target._element, Struct):
+        for part, other in zip(target._leaves(), source._leaves(), strict=True):
             _each(device, name, part, other)
         return
-    launch = PackedLaunch(elementwise(name, goal.ndim), goal.shape, (goal, source))
+    launch = PackedLaunch(elementwise(name, target.ndim), target.shape, (target, source))
     device.keep(launch)
     launch.execute()
 
 
-def _each_in_steps(name: str, goal: array, source: array) -> Steps | None:
+def _each_in_steps(name: str, target: array, source: array) -> Steps | None:
     """Return what :func:`_each` does in native code, None if it has no such form."""
-    if not goal.size:
+    if not target.size:
         return []
-    if not isinstance(goal._element, Struct):
-        return PackedLaunch(elementwise(name, goal.ndim), goal.shape, (goal, source)).steps()
-    pairs = zip(goal._leaves(), source._leaves(), strict=True)
+    if not isinstance(target._element, Struct):
+        return PackedLaunch(elementwise(name, target.ndim), target.shape, (target, source)).steps()
+    pairs = zip(target._leaves(), source._leaves(), strict=True)
     return _joined([_each_in_steps(name, part, other) for part, other in pairs])
 
 
@@ -194,64 +195,66 @@ def _joined(parts: Sequence[Steps | None]) -> Steps | None:
     return every
 
 
-def add(device: CudaDevice, goal: array, source: array) -> None:
+def add(device: CudaDevice, target: array, source: array) -> None:
     """Add the elements of one array to those of another."""
-    if overlaps(goal._data, source._data) and not goal._same_place(source):
+    if overlaps(target._data, source._data) and not target._same_place(source):
         source = _contiguous_copy(device, source)
-    _each(device, "add", goal, source)
+    _each(device, "add", target, source)
 
 
-def add_steps(goal: array, source: array) -> Steps | None:
+def add_steps(target: array, source: array) -> Steps | None:
     """Return a sum in native code, None if it has no such form."""
-    if isinstance(goal._element, Struct):
-        pairs = zip(goal._leaves(), source._leaves(), strict=True)
+    if isinstance(target._element, Struct):
+        pairs = zip(target._leaves(), source._leaves(), strict=True)
         return _joined([add_steps(part, other) for part, other in pairs if part._smooth])
-    if overlaps(goal._data, source._data) and not goal._same_place(source):
+    if overlaps(target._data, source._data) and not target._same_place(source):
         return None
-    return _each_in_steps("add", goal, source)
+    return _each_in_steps("add", target, source)
 
 
-def assign(device: CudaDevice, goal: array, values: np.ndarray[Any, Any]) -> None:
+def assign(device: CudaDevice, target: array, values: np.ndarray[Any, Any]) -> None:
     """Set the elements to values of the host, which are broadcast to the array's shape."""
-    if not goal.size:
+    if not target.size:
         return
-    element = _one_element(goal, values)
+    element = _one_element(target, values)
     if element is None:
-        _upload(device, goal, np.broadcast_to(np.asarray(values, stored_type(goal._element)), goal._data.shape))
+        _upload(device, target, np.broadcast_to(np.asarray(values, stored_type(target._element)), target._data.shape))
         return
-    inner = component_shape(goal._element)
+    inner = component_shape(target._element)
     pattern = _short_pattern(element.tobytes())
-    if goal.is_contiguous and pattern is not None:
+    if target.is_contiguous and pattern is not None:
         with device.active:
             stream = device.stream.cuda_stream
-            device.driver.fill(goal._range[0], pattern, goal._data.nbytes // len(pattern), stream)
+            device.driver.fill(target._range[0], pattern, target._data.nbytes // len(pattern), stream)
         return
-    if goal._data.nbytes <= _LITTLE:
-        _upload(device, goal, np.broadcast_to(element, goal._data.shape))
+    if target._data.nbytes <= _LITTLE:
+        _upload(device, target, np.broadcast_to(element, target._data.shape))
         return
-    one = new((1,), goal._element, False, device)
+    one = new((1,), target._element, False, device)
     _upload(device, one, element.reshape((1, *inner)))
     # The same element everywhere: an array all of whose strides are 0.
-    everywhere = View.over(one._range[0], goal._data.shape, element.dtype, (*(0,) * goal.ndim, *one._data.strides[1:]))
-    _each(device, "copy", goal, _make(everywhere, goal._element, one._memory, True))  # type: ignore[arg-type]
+    everywhere = View.over(
+        one._range[0], target._data.shape, element.dtype, (*(0,) * target.ndim, *one._data.strides[1:])
+    )
+    _each(device, "copy", target, _make(everywhere, target._element, one._memory, True))  # type: ignore[arg-type]
     device.keep(one)
 
 
-def assign_steps(device: CudaDevice, goal: array, values: np.ndarray[Any, Any]) -> Steps | None:
+def assign_steps(device: CudaDevice, target: array, values: np.ndarray[Any, Any]) -> Steps | None:
     """Return an assignment in native code, None if it has no such form."""
-    if not goal.size:
+    if not target.size:
         return []
-    element = _one_element(goal, values)
+    element = _one_element(target, values)
     pattern = None if element is None else _short_pattern(element.tobytes())
-    if device.port is None or pattern is None or not goal.is_contiguous:
+    if device.port is None or pattern is None or not target.is_contiguous:
         return None
-    return [fill_step(device.port, goal._range[0], pattern, goal._data.nbytes // len(pattern))]
+    return [fill_step(device.port, target._range[0], pattern, target._data.nbytes // len(pattern))]
 
 
-def _one_element(goal: array, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
+def _one_element(target: array, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
     """Return the element that all of an array become, None if they differ."""
-    inner = component_shape(goal._element)
-    values = np.asarray(values, dtype=stored_type(goal._element))
+    inner = component_shape(target._element)
+    values = np.asarray(values, dtype=stored_type(target._element))
     if values.ndim > len(inner) and values.size != _count(inner):
         return None
     return np.ascontiguousarray(np.broadcast_to(values.reshape(values.shape[values.ndim - len(inner) :]), inner))

@@ -172,7 +172,7 @@ class Code:
         return self.b.atomic_rmw(how, self.pointer(base), self.word(value), ordering)
 
     def bump(self, base: Word, change: int) -> None:
-        """Add to a word that nobody else changes meanwhile."""
+        """Add to a word that no other thread changes meanwhile."""
         self.store(self.add(self.load(base), change), base)
 
     def add_number(self, to: Word, source: Word, kind: Any, size: int) -> None:

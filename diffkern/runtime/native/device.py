@@ -150,14 +150,14 @@ def launch_step(
     return DeviceStep(port, _LAUNCH, (function, blocks, threads, shared, first), block, title, title, extra)
 
 
-def fill_step(port: Port, goal: int, pattern: bytes, count: int) -> DeviceStep:
+def fill_step(port: Port, target: int, pattern: bytes, count: int) -> DeviceStep:
     """Return a fill with a pattern of 1, 2 or 4 bytes."""
-    return DeviceStep(port, _FILLS[len(pattern)], (goal, int.from_bytes(pattern, "little"), count, 0, 0))
+    return DeviceStep(port, _FILLS[len(pattern)], (target, int.from_bytes(pattern, "little"), count, 0, 0))
 
 
-def copy_step(port: Port, goal: int, source: int, nbytes: int) -> DeviceStep:
+def copy_step(port: Port, target: int, source: int, nbytes: int) -> DeviceStep:
     """Return a copy within the device's memory."""
-    return DeviceStep(port, _COPY, (goal, source, nbytes, 0, 0))
+    return DeviceStep(port, _COPY, (target, source, nbytes, 0, 0))
 
 
 def graph_step(port: Port, executable: int, noted: str) -> DeviceStep:

@@ -2,7 +2,7 @@
 
 In: a port, a record of 64-bit words that says which functions the driver has and which context they are for, and steps:
 launches, fills, copies, graphs. Out: ``dk_device_steps`` and the built-in functions ``dk_device_run``, of the addresses
-of a plan and a stream, and ``dk_device_launch``, of a launch that nobody prepared. Around the calls the port's context
+of a plan and a stream, and ``dk_device_launch``, of a launch that was not prepared. Around the calls the port's context
 is the current one. :mod:`diffkern.runtime.native.device` fills the words and says what they are.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from diffkern.runtime.native.builder import I32, I64, Code, Module, Word
-from diffkern.runtime.native.pool_ir import Looks
+from diffkern.runtime.native.steps_ir import RAISED, do_steps
 
 __all__ = ["PLAN_PORT", "add_device"]
 
@@ -25,7 +25,6 @@ _STEP_WORDS = 6
 _STEP_LAUNCH, _STEP_FILL8, _STEP_FILL16, _STEP_FILL32, _STEP_COPY, _STEP_GRAPH = range(6)
 # What a status names as the call that failed, in bits 32 to 39; below stands the driver's code, above the step.
 _CALL_CURRENT, _CALL_SET, _CALL_STEP = 1, 2, 3
-_RAISED = -1
 _CONTENTS = bytes.__basicsize__ - 1
 # cuLaunchKernel's names of what follows in the list of its last parameter: the parameters, and how many bytes.
 _POINTER, _SIZE, _END = 1, 2, 0
@@ -129,20 +128,12 @@ def _steps(m: Module, enter: Any, leave: Any, step: Any) -> Any:
     with c.when(c.compare("==", count, 0)):
         c.leave(0)
 
+    def do(at: Word, number: Word) -> Word:
+        failed = _status(c, c.invoke(step, port, at, stream), _CALL_STEP)
+        return c.choose(c.compare("==", failed, 0), 0, c.b.or_(failed, c.b.shl(number, c.word(40))))
+
     def work() -> Word:
-        done, status = c.variable(0), c.variable(0)
-        looks = Looks(c, 16, 256)
-        with c.forever() as stop:
-            at = c.add(steps, c.mul(done.get(), 8 * _STEP_WORDS))
-            failed = _status(c, c.invoke(step, port, at, stream), _CALL_STEP)
-            with c.when(c.compare("!=", failed, 0)):
-                status.set(c.b.or_(failed, c.b.shl(done.get(), c.word(40))))
-            done.set(c.add(done.get(), 1))
-            stop(c.any(c.compare("!=", status.get(), 0), c.compare(">=", done.get(), count)))
-            with looks.due() as time, c.when(c.compare("!=", c.invoke("dk_interrupted", watch, time), 0)):
-                status.set(_RAISED)
-            stop(c.compare("!=", status.get(), 0))
-        return status.get()
+        return do_steps(c, steps, count, _STEP_WORDS, watch, do)
 
     _within(c, enter, leave, port, work)
     return made
@@ -154,7 +145,7 @@ def _numbers(c: Code, arguments: Word, count: int) -> list[Word]:
 
 def _answer(c: Code, status: Word) -> None:
     """Return a status as a number of Python, or raise what is pending."""
-    with c.when(c.compare("==", status, _RAISED)):
+    with c.when(c.compare("==", status, RAISED)):
         c.leave(0)
     c.leave(c.invoke("PyLong_FromLong", status))
 

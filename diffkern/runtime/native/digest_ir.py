@@ -24,7 +24,7 @@ def add_digest(m: Module) -> None:
     """Add ``dk_digest_bytes``, a kernel whose block has source, where the digests go, and the length of a chunk."""
     made, c = m.function("dk_digest_bytes", VOID, [I64] * 3, is_exported=True)
     block, low, high = made.args
-    source, goal, chunk = c.loads(block, 3)
+    source, target, chunk = c.loads(block, 3)
     begins = [[_FACTOR * (_LANES * k + lane + 1) % 2**62 for lane in range(_LANES)] for k in range(_STATES)]
     states = [c.variable(ir.Constant(_VECTOR, begin)) for begin in begins]
     at, size = c.variable(low), 8 * _LANES
@@ -48,7 +48,7 @@ def add_digest(m: Module) -> None:
         at.set(end)
     with c.loop(high, at.get()) as k:
         total.set(_mixed(c, total.get(), c.load8(source, k)))
-    c.store(total.get(), goal, c.mul(c.div(low, chunk), 8))
+    c.store(total.get(), target, c.mul(c.div(low, chunk), 8))
     c.b.ret_void()
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from diffkern.interrupts import interruptible
 from diffkern.llvm_lock import llvm_lock
+from diffkern.runtime.native import perf_map
 from diffkern.runtime.native.objfile import ObjectLoadError, read_symbols
 
 __all__ = [
@@ -88,7 +89,9 @@ def load_object(object_bytes: bytes, symbols: Sequence[str], allow: Collection[s
     return code.addresses()
 
 
-def load_code(object_bytes: bytes, symbols: Sequence[str], allow: Collection[str] = LIBRARY_NAMES) -> Code:
+def load_code(
+    object_bytes: bytes, symbols: Sequence[str], allow: Collection[str] = LIBRARY_NAMES, title: str = ""
+) -> Code:
     """Load an object. Objects that define a common name do not see each other.
 
     Parameters
@@ -96,9 +99,11 @@ def load_code(object_bytes: bytes, symbols: Sequence[str], allow: Collection[str
     object_bytes : bytes
         A relocatable object for this machine.
     symbols : sequence of str
-        Functions whose addresses are wanted, spelled as in C.
+        Functions whose addresses are wanted, named as in C.
     allow : collection of str, optional
         Names the object may leave open; :data:`LIBRARY_NAMES` by default.
+    title : str, optional
+        What a profiler is to call the first function; its symbol by default.
 
     Raises
     ------
@@ -122,6 +127,8 @@ def load_code(object_bytes: bytes, symbols: Sequence[str], allow: Collection[str
     code = interruptible(lambda: _bind(object_bytes, symbols, table.undefined))
     if null := [name for name in symbols if not code[name]]:
         raise ObjectLoadError(f"{_listed(null)} could not be loaded")
+    if perf_map.is_enabled():
+        perf_map.note(object_bytes, code.addresses(), title)
     return code
 
 
@@ -155,7 +162,7 @@ def _link(object_bytes: bytes, symbols: Sequence[str], needs: Mapping[str, int])
 
 
 def undefined_symbols(object_bytes: bytes) -> list[str]:
-    """Return the names an object needs from elsewhere, sorted, spelled as in C.
+    """Return the names an object needs from elsewhere, sorted, named as in C.
 
     Raises
     ------
@@ -247,7 +254,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _before_fork() -> None:
-    # Nobody loads or compiles while the process forks: the child would find LLVM's memory in the middle of a change.
+    # No thread loads or compiles while the process forks: the child would find LLVM's memory in the middle of a change.
     _forking.held = {lock for lock in (_lock, llvm_lock()) if lock is not None and lock.acquire(timeout=_PATIENCE_S)}
 
 

@@ -1,7 +1,7 @@
 """Read the symbol table of an object file: which names it defines and which it leaves open.
 
 In: the bytes of a relocatable object, ELF64, Mach-O 64 or COFF, as LLVM writes it. Out: its machine, the external
-names it defines and those it refers to, spelled as in C. Everything the table points at is checked to lie inside the
+names it defines and those it refers to, named as in C. Everything the table points at is checked to lie inside the
 bytes, so truncated or foreign bytes are refused here and never reach LLVM's loader, which would end the process.
 """
 
@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from diffkern.errors import CompileError
 
-__all__ = ["ObjectLoadError", "ObjectSymbols", "read_symbols"]
+__all__ = ["Extent", "ObjectLoadError", "ObjectSymbols", "read_functions", "read_symbols"]
 
 # Machine codes of the three formats, by one common name.
 _ELF_MACHINES = {62: "x86_64", 183: "aarch64", 243: "riscv64"}
@@ -41,6 +42,25 @@ class ObjectSymbols:
     machine: str
     defined: frozenset[str]
     undefined: tuple[str, ...]
+
+
+class Extent(NamedTuple):
+    """Where a function is in an object: its section, the offset in it and its size, in bytes."""
+
+    name: str
+    section: int
+    offset: int
+    size: int
+
+
+def read_functions(data: bytes) -> list[Extent]:
+    """Return where the functions of an ELF object are, those as well that no other object can refer to.
+
+    Objects of other formats do not say how long their functions are: of them nothing is returned.
+    """
+    if data[:4] != b"\x7fELF":
+        return []
+    return [Extent(e.name, e.section, e.value, e.size) for e in _elf_entries(data) if e.info & 15 == 2 and e.section]
 
 
 def read_symbols(data: bytes) -> ObjectSymbols:
@@ -82,16 +102,31 @@ class _DamagedError(Exception):
     """A table of the file points outside the file."""
 
 
+class _Entry(NamedTuple):
+    """A line of ELF's symbol table."""
+
+    name: str
+    info: int
+    section: int
+    value: int
+    size: int
+
+
 def _read_elf(data: bytes) -> tuple[str, list[tuple[str, bool]]]:
     if data[4:6] != b"\x02\x01" or _u16(data, 16) != 1:
         raise _DamagedError("an ELF file, but not a 64-bit little-endian relocatable object")
     machine = _machine(_ELF_MACHINES, _u16(data, 18))
+    return machine, [(e.name, e.section != 0) for e in _elf_entries(data) if e.info >> 4]  # those that are not local
+
+
+def _elf_entries(data: bytes) -> list[_Entry]:
+    """The symbols with a name."""
     table, count = _u64(data, 40), _u16(data, 60)
     if _u16(data, 58) != 64 or count == 0:
         raise _DamagedError("no section headers")
     headers = _part(data, table, count * 64, "section headers")
     sections = list(struct.iter_unpack("<IIQQQQIIQQ", headers))
-    symbols: list[tuple[str, bool]] = []
+    symbols: list[_Entry] = []
     for _, kind, _, _, offset, size, link, _, _, _ in sections:
         if kind == 8:  # NOBITS: zero-initialised, without bytes in the file
             continue
@@ -101,10 +136,10 @@ def _read_elf(data: bytes) -> tuple[str, list[tuple[str, bool]]]:
         if link >= count or size % 24:
             raise _DamagedError("the symbol table is inconsistent")
         strings = _part(data, sections[link][4], sections[link][5], "the string table")
-        for at, info, _, section, _, _ in struct.iter_unpack("<IBBHQQ", content):
-            if info >> 4 and at:  # not local, not the empty first entry
-                symbols.append((_string(strings, at), section != 0))
-    return machine, symbols
+        for at, info, _, section, value, extent in struct.iter_unpack("<IBBHQQ", content):
+            if at:
+                symbols.append(_Entry(_string(strings, at), info, section, value, extent))
+    return symbols
 
 
 def _read_macho(data: bytes) -> tuple[str, list[tuple[str, bool]]]:

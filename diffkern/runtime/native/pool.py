@@ -22,11 +22,12 @@ from diffkern.callers import warn
 from diffkern.forks import free_in_child
 from diffkern.runtime.extents import whole_number
 from diffkern.runtime.native.assemble import load_native
+from diffkern.runtime.native.processors import processors
 from diffkern.runtime.native.signatures import EXTERNAL_NAMES
 
 __all__ = [
     "METH_FASTCALL", "METH_KEYWORDS", "built_in", "entry", "functions", "method", "method_of", "num_threads",
-    "processors", "run", "set_num_threads",
+    "processors", "run", "set_num_threads", "shared_runs",
 ]  # fmt: skip
 
 _ENVIRONMENT = "DIFFKERN_NUM_THREADS"
@@ -36,10 +37,12 @@ _MAX_THREADS = MAX_WORKERS + 1
 _SPIN_NS = 50_000
 
 _BUILT_INS = (
-    "dk_replay_call", "dk_replay_run", "dk_copy_bytes", "dk_clear_bytes", "dk_add_f32", "dk_add_f64",
+    "dk_replay_call", "dk_replay_run", "dk_step_run", "dk_copy_bytes", "dk_clear_bytes", "dk_add_f32", "dk_add_f64",
     "dk_set_param", "dk_scope_setup", "dk_scope_put", "dk_scope_enter", "dk_scope_leave", "dk_digest_bytes",
     "dk_device_run", "dk_device_launch",
 )  # fmt: skip
+
+_SHARED = "dk_pool_shared"
 
 _Entry = Callable[[int, int, int, int, int, int, int], int]
 
@@ -56,7 +59,8 @@ def run(fn: int, blocks: int, block_stride: int, n: int, chunk: int, first: int 
     fn : int
         Address of the kernel.
     blocks : int
-        Address of the argument block, or of the first of them.
+        Address of the argument block, or of the first of them; 1 more for a kernel that can be told that its run is
+        alone.
     block_stride : int
         Distance in bytes between the chunks' argument blocks; 0 if all use the same one.
     n : int
@@ -86,7 +90,7 @@ def num_threads() -> int:
     """Return how many threads a run uses, the calling one included.
 
     That is what was last set, else the environment variable DIFFKERN_NUM_THREADS, else the number of processors this
-    process may use.
+    process may use: those it may run on, and no more than the quota of its control group pays for.
     """
     global _threads
     if _threads is None:
@@ -114,6 +118,12 @@ def set_num_threads(k: int) -> None:
     with _lock:
         _threads = threads
         _configure_pool()
+
+
+def shared_runs() -> int:
+    """Return of how many runs workers were told: those that the calling thread did not do by itself."""
+    address = functions().get(_SHARED)
+    return ctypes.c_int64.from_address(address).value if address else 0
 
 
 def functions() -> dict[str, int]:
@@ -162,7 +172,7 @@ def _start() -> _Entry:
     _reset()
     _watch = ctypes.CFUNCTYPE(None, long)(address["dk_pool_watch"])
     _watch(threading.main_thread().ident or 0)
-    _functions.update({name: address[name] for name in ("dk_pool_run", *_BUILT_INS)})
+    _functions.update({name: address[name] for name in ("dk_pool_run", _SHARED, *_BUILT_INS)})
     made: _Entry = built_in(method(b"run", address["dk_pool_call"], METH_FASTCALL), None)
     return made
 
@@ -210,9 +220,11 @@ def method_of(owner: type, definition: _MethodDef) -> Any:
 
 def _load_native() -> dict[str, int]:
     folder = Path(__file__).parent
-    parts = ("module", "pool", "replay", "device", "setter", "scope", "digest")
-    names = ("dk_pool_reset", "dk_pool_configure", "dk_pool_watch", "dk_pool_call", "dk_pool_run", *_BUILT_INS)
-    return load_native(_text, [folder / f"{part}_ir.py" for part in parts], names, EXTERNAL_NAMES)
+    parts = ("module", "draw", "pool", "copies", "replay", "device", "steps", "setter", "scope", "digest")
+    names = ("dk_pool_reset", "dk_pool_configure", "dk_pool_watch", "dk_pool_call", "dk_pool_run", _SHARED, *_BUILT_INS)
+    return load_native(
+        _text, [folder.parents[1] / "abi.py", *(folder / f"{part}_ir.py" for part in parts)], names, EXTERNAL_NAMES
+    )
 
 
 def _text() -> str:
@@ -226,13 +238,6 @@ def _configure_pool() -> None:
         k = num_threads()
         # With more threads than processors a spinning thread keeps a working one from its processor.
         _configure(k - 1, _SPIN_NS if k <= processors() else 0)
-
-
-def processors() -> int:
-    """How many processors this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _default_threads() -> int:

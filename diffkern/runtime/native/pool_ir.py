@@ -5,13 +5,16 @@ In: nothing but the platform. Out: code for POSIX threads that exports ``dk_pool
 function: a call costs a tenth of one through ctypes. :mod:`diffkern.runtime.native.pool` says what they do for Python.
 How it works:
 
-- A job is a range cut into chunks, a record on its submitter's stack, linked into one queue. Whoever works on it draws
-  chunks from its cursor by an atomic addition, the submitter as well.
-- A worker counts itself into ``refs`` while it holds a job, under the mutex and only while the job is in the queue. The
-  submitter draws chunks until none is left, takes the job out of the queue, and waits for ``refs`` to become zero: then
-  every chunk has run and nobody knows the record any more.
-- A submitter waits only for workers inside chunks of its own job; a chunk that submits a job waits only for that. The
-  waits form a tree, so nested calls cannot deadlock, and without workers everything still gets done.
+- A job is a range cut into chunks. One that took less than 50 us the last time is done by its submitter, who tells the
+  others only if it takes longer; others are copied into a slot of the pool's memory and linked into one queue. Whoever
+  works on a job draws chunks from its cursor by an atomic addition, the submitter as well.
+- A worker counts itself into ``refs`` while it holds a slot, under the mutex and only while the job is in the queue; a
+  slot that is held is not used for another job. When there are no chunks left to draw, the worker adds to ``finished``
+  those that it has run.
+- The submitter draws chunks until none is left, takes the job out of the queue, and waits until all are finished: for
+  workers that have drawn a chunk of its own job, and for no others. The waits form a tree, so nested calls cannot
+  deadlock, and without workers everything still gets done.
+- The submitter wakes two sleeping workers, and each of them two more.
 - A run that Python's main thread submits looks for signals between two chunks, ten times in a second: it takes the
   interpreter's lock for that. If a handler raises (Ctrl-C), the job has no more chunks to draw; those that have begun
   are waited for, and the run ends with the exception.
@@ -20,25 +23,39 @@ How it works:
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any
 
-from diffkern.runtime.native.builder import I32, I64, VOID, Code, Module, Word
+from diffkern import abi
+from diffkern.runtime.native.builder import I32, I64, VOID, Code, Module, Variable, Word
+from diffkern.runtime.native.draw_ir import (
+    ALONE,
+    BLOCKS,
+    COUNT,
+    CURSOR,
+    DUE,
+    FINISHED,
+    JOB_BYTES,
+    LINK,
+    OWNED,
+    RATES_BYTES,
+    REFS,
+    SHARED,
+    add_draws,
+    add_interrupted,
+    doubt,
+    fill,
+    is_better_alone,
+    is_due,
+    learn,
+    predicted,
+)
 
-__all__ = ["Looks", "add_pool"]
+__all__ = ["add_pool"]
 
-# A job: three cache lines, so that drawing chunks does not disturb those who read what the job is. Its count is how
-# many chunks it has; its link the next job in the queue, guarded by the mutex; refs counts the workers that hold it,
-# written under the mutex, read without; its cursor is the next chunk to draw.
-_FN, _BLOCKS, _STRIDE, _N, _CHUNK, _FIRST, _STEP, _COUNT, _LINK, _REFS = range(0, 80, 8)
-_CURSOR, _JOB_WORDS = 128, 17
-# A watch for signals, of a thread whose lock of the interpreter is given back: the thread's state, to take the lock
-# again, and when to look next; 0 before the first look.
-_DUE, _WATCH_WORDS = 8, 2
-_LOOK_NS = 100_000_000
-_QUICK_NS = 1_000_000
-_NEVER = 2**63 - 1
+_WATCH_WORDS = 2
+_SLOTS = 64  # jobs that workers can be told of at once
+_WOKEN = 2
+_PARTS = 8  # of what is left of a job, a thread draws about this part of its share at once
 _OPAQUE = 128  # bytes for a pthread_mutex_t, pthread_cond_t, pthread_attr_t or sigset_t, larger than any platform's
 # 8 MiB, as a main thread has: others get half a MiB or less on macOS and musl, and kernels keep residuals there.
 _STACK_BYTES = 8 << 20
@@ -66,9 +83,12 @@ def add_pool(m: Module, most: int, platform: str, machine: str) -> None:
     now = _now(m, 6 if mac else 1)
     spin = _spin(m, now, machine.lower())
     let_python_run, come_back = _let_python_run(m), _come_back(m)
-    draw = _draw(m, _interrupted(m, come_back))
-    start_workers = _start_workers(m, _worker(m, draw, spin), mac)
-    run = _run(m, draw, spin, start_workers)
+    m.exported_word("dk_pool_shared")  # jobs that workers were told of; guarded by the mutex
+    draw, draw_quickly = add_draws(m, add_interrupted(m, come_back))
+    _claim(m)
+    share = _share(m, draw, spin, _start_workers(m, _worker(m, draw, spin), mac))
+    run = _run(m, "dk_pool_cut", draw, draw_quickly, share)
+    _run(m, "dk_pool_groups", draw, draw_quickly, share, is_marked=False)
     _native_entry(m, run)
     _python_entry(m, run, let_python_run, come_back)
 
@@ -77,6 +97,7 @@ def _variables(m: Module, most: int) -> None:
     m.room("mutex", _OPAQUE, 64)
     m.room("work", _OPAQUE, 64)  # signalled for a new job or number of workers
     m.room("done", _OPAQUE, 64)  # signalled when a job's last worker leaves it
+    m.room("jobs", _SLOTS * JOB_BYTES, 64)
     m.room("ticket", 8, 64)  # rises whenever work is signalled; spinners read it
     # The first job; this and the following are guarded by the mutex.
     m.room("queue", 8, 64)
@@ -87,6 +108,11 @@ def _variables(m: Module, most: int) -> None:
     # These are read without the mutex.
     m.room("workers", 8, 64)  # workers that should exist
     m.room("spin_ns", 8)
+    m.room("runs", 8)  # counted roughly
+    m.room(ALONE, RATES_BYTES, 64)
+    m.room(SHARED, RATES_BYTES, 64)
+    m.room("others", 8)  # whether other threads than the main one run programs that update elements
+    m.room("sole", 8)  # runs of the main thread that are alone in that
     m.room("main", 8)  # the thread of Python that handles signals
 
 
@@ -112,12 +138,13 @@ def _reset(m: Module, most: int) -> None:
     held by one of them.
     """
     _, c = m.function("dk_pool_reset", VOID, [], is_exported=True)
-    for name, size in (("mutex", _OPAQUE), ("work", _OPAQUE), ("done", _OPAQUE), ("alive", most)):
+    sizes = {"mutex": _OPAQUE, "work": _OPAQUE, "done": _OPAQUE, "alive": most, "jobs": _SLOTS * JOB_BYTES}
+    for name, size in sizes.items():
         c.clear(c.named(name), size)
     c.invoke("pthread_mutex_init", c.named("mutex"), 0)
     c.invoke("pthread_cond_init", c.named("work"), 0)
     c.invoke("pthread_cond_init", c.named("done"), 0)
-    for name in ("queue", "idle", "waiters", "live"):
+    for name in ("queue", "idle", "waiters", "live", "others", "sole"):
         c.store(0, c.named(name))
     c.b.ret_void()
 
@@ -132,6 +159,8 @@ def _configure(m: Module) -> None:
     _lock(c)
     c.atomic_store(workers, c.named("workers"))
     c.atomic_store(spin_ns, c.named("spin_ns"))
+    for table in (ALONE, SHARED):
+        c.clear(c.named(table), RATES_BYTES)
     c.atomic("add", c.named("ticket"), 1, "release")
     _unlock(c)
     c.invoke("pthread_cond_broadcast", c.named("work"))
@@ -147,13 +176,15 @@ def _native_entry(m: Module, run: Any) -> None:
     c.leave(c.b.trunc(c.invoke(run, *made.args, 0), I32))
 
 
-def _run(m: Module, draw: Any, spin: Any, start_workers: Any) -> Any:
+def _run(m: Module, name: str, draw: Any, draw_quickly: Any, share: Any, is_marked: bool = True) -> Any:
     """``run(fn, blocks, stride, n, chunk, first, step, watch)``: run chunks first, first + step, … of ``[0, n)``.
 
     Returns 0, or 1 if the numbers make no sense, or 2 if a handler of signals has raised an exception; the watch is 0
-    where nobody handles signals.
+    where signals are not handled. Where the lowest bit of `blocks` is 1, the kernel gets it if one thread runs all
+    chunks and no other thread of the process runs such a kernel; else it gets the address without it. In a run that is
+    not marked the kernel gets the address as it is.
     """
-    made, c = m.routine("dk_pool_cut", 8)
+    made, c = m.routine(name, 8)
     fn, blocks, _, n, chunk, first, step, watch = made.args
     in_range = c.all(c.compare(">=", n, 0), c.compare(">", chunk, 0))
     in_order = c.all(c.compare(">=", first, 0), c.compare(">", step, 0))
@@ -161,75 +192,178 @@ def _run(m: Module, draw: Any, spin: Any, start_workers: Any) -> Any:
     with c.at(refused):
         c.leave(1)
     c.require(c.all(in_range, in_order), refused)
+    lone = c.variable(0)
+    mark = c.b.and_(blocks, c.word(abi.ALONE if is_marked else 0))
+    with c.when(c.compare("!=", mark, 0)):
+        lone.set(c.invoke("dk_claim"))
+    clean = c.b.xor(blocks, mark)
+    fields = [fn, c.b.or_(clean, lone.get()), *made.args[2:7]]
     with c.when(c.compare("<=", n, chunk)):  # most launches are one chunk, and quickly done
         with c.when(c.all(c.compare("==", first, 0), c.compare("!=", n, 0))):
-            c.call(fn, [blocks, c.word(0), n])
-        c.leave(0)
+            c.call(fn, [fields[1], c.word(0), n])
+        _leave_run(c, lone, 0)
     # How many chunks there are in all, without overflow.
     total = c.add(c.div(c.sub(n, 1), chunk), 1)
     with c.when(c.compare(">=", first, total)):
-        c.leave(0)
+        _leave_run(c, lone, 0)
     count = c.add(c.div(c.sub(c.sub(total, 1), first), step), 1)
-    job = c.words(_JOB_WORDS)
-    for field, value in zip((_FN, _BLOCKS, _STRIDE, _N, _CHUNK, _FIRST, _STEP), made.args, strict=False):
-        c.store(value, job, field)
-    for field, value in ((_COUNT, count), (_LINK, 0), (_REFS, 0), (_CURSOR, 0)):
-        c.store(value, job, field)
+    job = c.words(JOB_BYTES // 8)
     workers = c.atomic_load(c.named("workers"))
+    fill(c, job, fields, count, c.mul(c.add(workers, 1), _PARTS))
     with c.when(c.any(c.compare("==", count, 1), c.compare("==", workers, 0))):
-        _leave_run(c, c.invoke(draw, job, watch))
-    _submit(c, job, count, workers, start_workers)
-    stopped = c.invoke(draw, job, watch)
-    held = _withdraw(c, job)
-    with c.when(c.compare("!=", held, 0)):
-        _await(c, c.add(job, _REFS), spin)
-    _leave_run(c, stopped)
+        _leave_run(c, lone, _status(c, c.invoke(draw, job, watch)))
+    with c.when(c.all(c.compare("!=", lone.get(), 0), is_better_alone(c, fields))):
+        start = c.invoke("dk_now")
+        drawn = c.invoke(draw, job, watch)
+        learn(c, ALONE, fields, c.sub(c.invoke("dk_now"), start), count)
+        doubt(c, fields)
+        _leave_run(c, lone, _status(c, drawn))
+    begin_alone = c.any(predicted(c, fields, count), is_due(c, fields, lone.get()))
+    with c.when(begin_alone), c.when(c.compare("!=", c.invoke(draw_quickly, job), 0)):
+        _leave_run(c, lone, 0)
+    _give_up(c, lone)
+    c.store(clean, job, BLOCKS)
+    c.leave(c.invoke(share, job, workers, mark, watch))
     return made
 
 
-def _leave_run(c: Code, stopped: Word) -> None:
-    c.leave(c.choose(c.compare("!=", stopped, 0), 2, 0))
+def _claim(m: Module) -> Any:
+    """``claim()``: whether this run is the only one in the process whose threads update elements, until it gives up.
+
+    Only the main thread's can be. The first other thread that comes here ends that for good, and waits for the run of
+    the main thread that is alone, if there is one.
+    """
+    made, c = m.routine("dk_claim", 0)
+    others, sole = c.named("others"), c.named("sole")
+    is_main = c.compare("==", c.invoke("PyThread_get_thread_ident"), c.atomic_load(c.named("main")))
+    with c.either(is_main) as (main, other):
+        with main:
+            with c.when(c.compare("!=", c.atomic_load(others), 0)):
+                c.leave(0)
+            c.atomic("add", sole, 1, "seq_cst")
+            with c.when(c.compare("==", c.atomic_load(others, ordering="seq_cst"), 0)):
+                c.leave(1)
+            c.atomic("sub", sole, 1, "release")
+        with other:
+            c.atomic("xchg", others, 1, "seq_cst")
+            with c.forever() as stop:
+                stop(c.compare("==", c.atomic_load(sole, ordering="seq_cst"), 0))
+                c.invoke("dk_spin", sole, 0, 1)
+    c.leave(0)
+    return made
 
 
-def _submit(c: Code, job: Word, count: Word, workers: Word, start_workers: Any) -> None:
-    """Put a job into the queue, and wake workers for it."""
+def _give_up(c: Code, lone: Variable) -> None:
+    with c.when(c.compare("!=", lone.get(), 0)):
+        c.atomic("sub", c.named("sole"), 1, "release")
+
+
+def _leave_run(c: Code, lone: Variable, status: Word | int) -> None:
+    _give_up(c, lone)
+    c.leave(status)
+
+
+def _status(c: Code, drawn: Word) -> Word:
+    """What a run returns whose own thread has drawn its last chunk."""
+    return c.choose(c.compare("!=", c.b.and_(drawn, c.word(1)), 0), 2, 0)
+
+
+def _share(m: Module, draw: Any, spin: Any, start_workers: Any) -> Any:
+    """``share(job, workers, updates, watch)``: run what is left of a job together with the workers; 0, or 2 as a run.
+
+    Where no slot is free, the calling thread does it alone.
+    """
+    made, c = m.routine("dk_share", 4)
+    given, workers, updates, watch = made.args
+    *fields, count = c.loads(given, 8)
+    slot = _submit(c, given, workers, start_workers)
+    job = c.choose(c.compare("!=", slot, 0), slot, given)
+    start = c.invoke("dk_now")
+    drawn = c.invoke(draw, job, watch)
+    settled = c.b.lshr(drawn, c.word(1))
+    with c.when(c.all(c.compare("!=", settled, 0), c.compare("==", updates, 0))):
+        learn(c, ALONE, fields, c.sub(c.invoke("dk_now"), start), settled)
+    with c.when(c.compare("!=", slot, 0)):
+        _withdraw(c, slot)
+        finished = c.add(slot, FINISHED)
+        before = c.atomic("add", finished, settled, "acquire")
+        with c.when(c.compare("!=", c.add(before, settled), count)):
+            _await(c, finished, count, spin)
+        c.atomic_store(0, c.add(slot, OWNED), "release")
+    with c.when(c.compare("!=", updates, 0)):
+        chunks = c.sub(count, c.load(given, CURSOR))
+        learn(c, SHARED, fields, c.sub(c.invoke("dk_now"), start), c.max(chunks, 1))
+    c.leave(_status(c, drawn))
+    return made
+
+
+def _submit(c: Code, given: Word, workers: Word, start_workers: Any) -> Word:
+    """Put a job into a free slot and this into the queue, and wake workers for it; return it, 0 if none is free."""
     _lock(c)
     with c.when(c.compare("<", c.load(c.named("live")), workers)):
         c.invoke(start_workers, workers)
-    slot = c.variable(c.named("queue"))
-    with c.forever() as stop:  # append at the end: the oldest job is served first
-        there = c.load(slot.get())
-        stop(c.compare("==", there, 0))
-        slot.set(c.add(there, _LINK))
-    c.store(job, slot.get())
-    c.atomic("add", c.named("ticket"), 1, "release")
-    sleeping = c.load(c.named("idle"))
+    at, job = c.variable(0), c.variable(0)
+    with c.forever() as stop:
+        stop(c.compare(">=", at.get(), _SLOTS * JOB_BYTES))
+        job.set(c.add(c.named("jobs"), at.get()))
+        taken = c.atomic_load(job.get(), OWNED, "acquire")
+        stop(c.compare("==", c.add(taken, c.load(job.get(), REFS)), 0))
+        job.set(0)
+        at.set(c.add(at.get(), JOB_BYTES))
+    slot = job.get()
+    sleeping = c.variable(0)
+    with c.when(c.compare("!=", slot, 0)):
+        c.copy(slot, given, JOB_BYTES)
+        c.store(c.load(given, CURSOR), slot, FINISHED)
+        c.store(1, slot, OWNED)
+        _enqueue(c, slot)
+        c.bump(c.named("dk_pool_shared"), 1)
+        c.atomic("add", c.named("ticket"), 1, "release")
+        sleeping.set(c.load(c.named("idle")))
     _unlock(c)
-    # Outside the mutex, or the woken would queue up for it.
-    with c.loop(c.min(sleeping, c.sub(count, 1))):
-        c.invoke("pthread_cond_signal", c.named("work"))
+    _wake(c, slot, sleeping.get())
+    return slot
 
 
-def _withdraw(c: Code, job: Word) -> Word:
-    """Take a job out of the queue, so that no other worker can find it; return how many hold it."""
+def _enqueue(c: Code, job: Word) -> None:
+    """Append a job at the end: the oldest is served first."""
+    last = c.variable(c.named("queue"))
+    with c.forever() as stop:
+        there = c.load(last.get())
+        stop(c.compare("==", there, 0))
+        last.set(c.add(there, LINK))
+    c.store(job, last.get())
+
+
+def _wake(c: Code, job: Word, sleeping: Word) -> None:
+    """Wake two workers, if so many sleep and there are chunks for them; each of them wakes two more.
+
+    Outside the mutex, or the woken would queue up for it.
+    """
+    with c.when(c.compare("!=", sleeping, 0)):
+        left = c.sub(c.load(job, COUNT), c.atomic_load(job, CURSOR))
+        with c.loop(c.min(c.min(sleeping, left), _WOKEN)):
+            c.invoke("pthread_cond_signal", c.named("work"))
+
+
+def _withdraw(c: Code, job: Word) -> None:
+    """Take a job out of the queue, so that no other worker can find it."""
     _lock(c)
     at = c.variable(c.named("queue"))
     with c.forever() as stop:
         candidate = c.load(at.get())
         stop(c.compare("==", candidate, job))
-        at.set(c.add(candidate, _LINK))
-    c.store(c.load(job, _LINK), at.get())
-    held = c.load(job, _REFS)
+        at.set(c.add(candidate, LINK))
+    c.store(c.load(job, LINK), at.get())
     _unlock(c)
-    return held
 
 
-def _await(c: Code, refs: Word, spin: Any) -> None:
-    """Wait until no worker holds a job."""
-    with c.when(c.compare("==", c.invoke(spin, refs, 0, 1), 0)):
+def _await(c: Code, finished: Word, count: Word, spin: Any) -> None:
+    """Wait until all chunks are finished, those that workers have drawn."""
+    with c.when(c.compare("==", c.invoke(spin, finished, count, 1), 0)):
         _lock(c)
         with c.forever() as stop:
-            stop(c.compare("==", c.atomic_load(refs, ordering="acquire"), 0))
+            stop(c.compare("==", c.atomic_load(finished, ordering="acquire"), count))
             _sleep(c, "done", "waiters")
         _unlock(c)
 
@@ -258,7 +392,7 @@ def _let_python_run(m: Module) -> Any:
     """``let_python_run(watch)``: give the interpreter's lock back."""
     made, c = m.function("dk_let_python_run", VOID, [I64])
     c.store(c.invoke("PyEval_SaveThread"), made.args[0])
-    c.store(0, made.args[0], _DUE)
+    c.store(0, made.args[0], DUE)
     c.b.ret_void()
     return made
 
@@ -268,79 +402,6 @@ def _come_back(m: Module) -> Any:
     made, c = m.function("dk_come_back", VOID, [I64])
     c.invoke("PyEval_RestoreThread", c.load(made.args[0]))
     c.b.ret_void()
-    return made
-
-
-def _interrupted(m: Module, come_back: Any) -> Any:
-    """``interrupted(watch, time)``: let Python handle signals if it is time to.
-
-    Returns whether a handler has raised an exception, which is pending then.
-    """
-    made, c = m.routine("dk_interrupted", 2)
-    watch, time = made.args
-    due = c.load(watch, _DUE)
-    with c.when(c.compare("<", time, due)):
-        c.leave(0)
-    later = c.add(time, _LOOK_NS)
-    with c.when(c.compare("==", due, 0)):  # other threads than the main one never look again
-        handles = c.compare("==", c.invoke("PyThread_get_thread_ident"), c.atomic_load(c.named("main")))
-        c.store(c.choose(handles, later, _NEVER), watch, _DUE)
-        c.leave(0)
-    c.store(later, watch, _DUE)
-    c.invoke(come_back, watch)
-    raised = c.invoke("PyErr_CheckSignals")
-    c.store(c.invoke("PyEval_SaveThread"), watch)
-    c.leave(raised)
-    return made
-
-
-class Looks:
-    """When to look at the clock next, between pieces of work: more seldom while the work is quick."""
-
-    def __init__(self, c: Code, least: int, most: int) -> None:
-        self._code, self._least, self._most = c, least, most
-        self._left, self._between, self._before = c.variable(least - 1), c.variable(least), c.variable(0)
-
-    @contextlib.contextmanager
-    def due(self) -> Iterator[Word]:
-        """Around what is done with the time at a look, which leaves if that ends the work."""
-        c = self._code
-        with c.either(c.compare("==", self._left.get(), 0)) as (now, later):
-            with now:
-                time = c.invoke("dk_now")
-                yield time
-                quick = c.compare("<", c.sub(time, self._before.get()), _QUICK_NS)
-                more = c.min(c.mul(self._between.get(), 2), self._most)
-                self._between.set(c.choose(quick, more, self._least))
-                self._left.set(c.sub(self._between.get(), 1))
-                self._before.set(time)
-            with later:
-                self._left.set(c.sub(self._left.get(), 1))
-
-
-def _draw(m: Module, interrupted: Any) -> Any:
-    """``draw(job, watch)``: draw chunks of a job and run them until none is left.
-
-    Returns whether a handler of signals has ended it.
-    """
-    made, c = m.routine("dk_draw", 2)
-    job, watch = made.args
-    fn, blocks, stride, n, chunk, first, step, count = c.loads(job, 8)
-    cursor = c.add(job, _CURSOR)
-    looks = Looks(c, 1, 16)
-    with c.forever() as stop:
-        drawn = c.atomic("add", cursor, 1)
-        stop(c.compare(">=", drawn, count))
-        own = c.add(first, c.mul(drawn, step))
-        low = c.mul(own, chunk)
-        c.call(fn, [c.add(blocks, c.mul(own, stride)), low, c.add(low, c.min(c.sub(n, low), chunk))])
-        is_watched = c.when(c.compare("!=", watch, 0))
-        with is_watched, c.when(c.compare("<", c.atomic_load(cursor), count)), looks.due() as time:
-            raised = c.compare("!=", c.invoke(interrupted, watch, time), 0)
-            with c.when(raised):
-                c.atomic("xchg", cursor, count)
-                c.leave(1)
-    c.leave(0)
     return made
 
 
@@ -359,8 +420,8 @@ def _worker(m: Module, draw: Any, spin: Any) -> Any:
         with c.forever() as stop:  # the first job that has chunks left
             job.set(c.load(at.get()))
             stop(c.compare("==", job.get(), 0))
-            stop(c.compare("<", c.atomic_load(job.get(), _CURSOR), c.load(job.get(), _COUNT)))
-            at.set(c.add(job.get(), _LINK))
+            stop(c.compare("<", c.atomic_load(job.get(), CURSOR), c.load(job.get(), COUNT)))
+            at.set(c.add(job.get(), LINK))
         with c.either(c.compare("!=", job.get(), 0)) as (busy, idle):
             with busy:
                 _take_part(c, job.get(), draw)
@@ -371,16 +432,20 @@ def _worker(m: Module, draw: Any, spin: Any) -> Any:
 
 
 def _take_part(c: Code, job: Word, draw: Any) -> None:
-    refs = c.add(job, _REFS)
-    c.atomic_store(c.add(c.load(refs), 1), refs)
+    refs, finished = c.add(job, REFS), c.add(job, FINISHED)
+    c.bump(refs, 1)
+    sleeping = c.load(c.named("idle"))
     _unlock(c)
-    c.invoke(draw, job, 0)
+    _wake(c, job, sleeping)
+    settled = c.b.lshr(c.invoke(draw, job, 0), c.word(1))
     _lock(c)
-    left, waiters = c.sub(c.load(refs), 1), c.load(c.named("waiters"))
-    # With this store the submitter may return: the job must not be touched any more.
-    c.atomic_store(left, refs, "release")
-    with c.when(c.all(c.compare("==", left, 0), c.compare("!=", waiters, 0))):
-        c.invoke("pthread_cond_broadcast", c.named("done"))
+    c.bump(refs, -1)
+    with c.when(c.compare("!=", settled, 0)):
+        # With the last of these the submitter may return. The slot is not taken again before the mutex is given back.
+        before = c.atomic("add", finished, settled, "release")
+        are_all = c.compare("==", c.add(before, settled), c.load(job, COUNT))
+        with c.when(c.all(are_all, c.compare("!=", c.load(c.named("waiters")), 0))):
+            c.invoke("pthread_cond_broadcast", c.named("done"))
 
 
 def _rest(c: Code, spin: Any) -> None:

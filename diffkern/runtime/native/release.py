@@ -1,7 +1,7 @@
 """Letting go of Python objects from native code, whatever the interpreter is doing.
 
 In: the place of an owner in a structure that another library got. Out: C functions that give the owner's reference back
-(a deleter), and the destructor of a capsule that nobody has consumed. They may come from any thread, with or without
+(a deleter), and the destructor of a capsule that was not consumed. They may come from any thread, with or without
 the interpreter's lock, while an exception is on its way, and after the interpreter has gone: they run no Python of
 their own, take no other lock, leave the exception as it was, and do nothing at all once there is no interpreter.
 """

@@ -3,7 +3,7 @@
 In: steps (address of a kernel, argument block, how its range is cut), counters to raise, a Python function. Out: a
 built-in that runs all steps in one native call, the interpreter's lock released; it calls the Python function instead
 whenever it gets an argument, a flag of the plan is set, or the process has something that launches must know of. Any
-number of threads may call it at once. Blocks may be written to after :meth:`Plan.settle`, with the lock held.
+number of threads may call it at once. Blocks may be written to after :meth:`Plan.wait_idle`, with the lock held.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ import time
 import weakref
 from array import array as words
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from diffkern.runtime.native import pool
 from diffkern.runtime.state import attention
 
 if TYPE_CHECKING:
+    from diffkern.ir.types import Scalar
     from diffkern.runtime.native.device import DeviceStep
     from diffkern.runtime.native.loader import Code
 
 __all__ = [
-    "DEVICE", "PYTHON", "RELEASED", "STALE", "STREAM", "Plan", "Stamp", "Step", "Steps", "address_of",
+    "DEVICE", "PYTHON", "RELEASED", "STALE", "STREAM", "Plan", "Stamp", "Step", "Steps", "address_of", "copied",
     "function_address",
 ]  # fmt: skip
 
@@ -61,6 +62,10 @@ class Step(NamedTuple):
         Partial sums, the function that adds them up, and the number of chunks they come from; 0 without.
     code : Code or None
         What keeps the functions in memory, if something has to.
+    updates : bool
+        Whether the kernel can be told that its run is alone.
+    copied : array of words or None
+        Of what each chunk but the first has a copy, as :func:`copied` says it; added up afterwards.
     """
 
     function: int
@@ -72,11 +77,37 @@ class Step(NamedTuple):
     finish: int = 0
     chunks: int = 0
     code: Code | None = None
+    updates: bool = False
+    copied: words[int] | None = None
 
     def row(self) -> tuple[int, ...]:
         """Return its words."""
-        place = self.function, address_of(self.block), len(self.block)
-        return *place, self.n, self.chunk, self.colours, self.partials, self.finish, self.chunks
+        place = self.function, address_of(self.block) + self.updates, len(self.block)
+        copied = 0 if self.copied is None else self.copied.buffer_info()[0]
+        return *place, self.n, self.chunk, self.colours, self.partials, self.finish, self.chunks, copied
+
+    def run(self) -> None:
+        """Run it once; the pool has to be native."""
+        row = words("q", self.row())
+        pool.built_in(pool.method(b"run", pool.functions()["dk_step_run"], pool.METH_FASTCALL), None)(
+            row.buffer_info()[0]
+        )
+
+
+_KINDS = {(True, 4): 0, (True, 8): 1, (False, 4): 2, (False, 8): 3}
+
+
+def copied(arrays: Iterable[tuple[int, int, Scalar, int]]) -> words[int]:
+    """Return the words that say what chunks have copies of.
+
+    Parameters
+    ----------
+    arrays : iterable of (int, int, Scalar, int)
+        Contiguous arrays: place in the argument block, axes, the type of their scalars, of 4 or 8 bytes, and how many
+        of them an element has.
+    """
+    entries = [(offset, axes, _KINDS[s.is_float, s.itemsize], components) for offset, axes, s, components in arrays]
+    return words("q", (len(entries), *itertools.chain.from_iterable(entries)))
 
 
 Steps = list[Step] | list["DeviceStep"]
@@ -189,7 +220,7 @@ class Plan:
         """Send all further calls to Python."""
         self.words[_FLAGS] |= reason
 
-    def settle(self) -> None:
+    def wait_idle(self) -> None:
         """Wait until no call is in progress."""
         while self.running:
             time.sleep(0)

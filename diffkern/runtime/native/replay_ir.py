@@ -13,9 +13,11 @@ import sys
 from typing import Any
 
 from diffkern import abi
-from diffkern.runtime.native.builder import DOUBLE, FLOAT, I64, VOID, Code, Module, Word
+from diffkern.runtime.native.builder import DOUBLE, FLOAT, I64, VOID, Code, Module, Variable, Word
+from diffkern.runtime.native.copies_ir import add_copied_runs
 from diffkern.runtime.native.device_ir import PLAN_PORT
-from diffkern.runtime.native.pool_ir import Looks
+from diffkern.runtime.native.draw_ir import SHARED, is_better_alone, learn
+from diffkern.runtime.native.steps_ir import do_steps
 
 __all__ = ["add_replay"]
 
@@ -29,9 +31,9 @@ _NAMES, _STAMP, _EXPECTED = 72, 80, 88
 _IS_DEVICE = 32
 # A port: how many streams wait for the next launch, and Python's function that takes names.
 _FOLLOWERS, _NOTE = 80, 88
-# A step: fn, block, bytes of the block, n, chunk, colours, partial sums, finish, chunks.
-_STEP_WORDS = 9
-_SIZE, _N, _FINISH, _CHUNKS = 16, 24, 56, 64
+# A step: fn, block, bytes of the block, n, chunk, colours, partial sums, finish, chunks, what each chunk has a copy of.
+_STEP_WORDS = 10
+_SIZE, _N, _FINISH, _CHUNKS, _COPIED = 16, 24, 56, 64, 72
 _WATCH_WORDS = 2
 
 
@@ -39,7 +41,10 @@ def add_replay(m: Module, device_steps: Any) -> None:
     """Add the functions; they call the pool's, and for steps on a device those of ``device_ir``."""
     if sys.version_info < (3, 11):
         _vectorcall(m)
-    steps = _steps(m, _step(m))
+    add_copied_runs(m)
+    step = _step(m)
+    _run_step(m, step)
+    steps = _steps(m, step)
     _run(m, steps)
     _call(m, steps, _call_device(m, device_steps))
     _copy(m)
@@ -56,9 +61,10 @@ def _step(m: Module) -> Any:
     """
     made, c = m.routine("dk_step", 2)
     step, watch = made.args
-    fn, block = c.loads(step, 2)
+    fn, marked = c.loads(step, 2)
+    block, mark = c.b.and_(marked, c.word(~abi.ALONE)), c.b.and_(marked, c.word(abi.ALONE))
     n, chunk, colours, partials = c.loads(c.add(step, _N), 4)
-    used = c.variable(block)
+    used, lone = c.variable(block), c.variable(0)
     summing = c.compare("!=", partials, 0)
     with c.when(summing):
         size = c.load(step, _SIZE)
@@ -66,35 +72,66 @@ def _step(m: Module) -> Any:
         c.copy(copy, block, size)
         c.store(c.add(copy, size), copy, abi.PARTIALS)
         used.set(copy)
-    colour, status = c.variable(0), c.variable(0)
-    with c.forever() as stop:
-        status.set(c.invoke("dk_pool_cut", fn, used.get(), 0, n, chunk, colour.get(), colours, watch))
-        colour.set(c.add(colour.get(), 1))
-        stop(c.any(c.compare("!=", status.get(), 0), c.compare(">=", colour.get(), colours)))
+    status, copied = c.variable(0), c.load(step, _COPIED)
+    with c.either(_is_copied(c, fn, copied, mark, lone)) as (on_copies, plainly):
+        with on_copies:
+            size, start = c.load(step, _SIZE), c.invoke("dk_now")
+            status.set(c.invoke("dk_run_copied", fn, used.get(), size, n, chunk, colours, copied, mark, watch))
+            learn(c, SHARED, [fn, block, size, n, chunk], c.sub(c.invoke("dk_now"), start), c.ceil_div(n, chunk))
+        with plainly:
+            _colours(c, status, fn, c.b.or_(used.get(), mark), n, chunk, colours, watch)
+    with c.when(c.compare("!=", lone.get(), 0)):
+        c.atomic("sub", c.named("sole"), 1, "release")
     with c.when(c.all(summing, c.compare("==", status.get(), 0))):
         c.call(c.load(step, _FINISH), [used.get(), c.word(0), c.load(step, _CHUNKS)])
     c.leave(status.get())
     return made
 
 
+def _is_copied(c: Code, fn: Word, copied: Word, mark: Word, lone: Variable) -> Any:
+    """Whether chunks have copies.
+
+    Those of a kernel with atomic updates have where the run is alone, noted in `lone`, and one thread is not quicker.
+    """
+    is_marked = c.compare("!=", mark, 0)
+    with c.when(c.all(c.compare("!=", copied, 0), is_marked)):
+        lone.set(c.invoke("dk_claim"))
+    pays = c.all(c.compare("!=", lone.get(), 0), c.b.not_(is_better_alone(c, [fn])))
+    return c.all(c.compare("!=", copied, 0), c.any(c.b.not_(is_marked), pays))
+
+
+def _colours(c: Code, status: Variable, *run: Word) -> None:
+    """Run the chunks of one colour after those of the other."""
+    fn, block, n, chunk, colours, watch = run
+    colour = c.variable(0)
+    with c.forever() as stop:
+        status.set(c.invoke("dk_pool_cut", fn, block, 0, n, chunk, colour.get(), colours, watch))
+        colour.set(c.add(colour.get(), 1))
+        stop(c.any(c.compare("!=", status.get(), 0), c.compare(">=", colour.get(), colours)))
+
+
+def _run_step(m: Module, run: Any) -> None:
+    """A built-in function of the address of a step, which it runs."""
+    made, c = m.routine("dk_step_run", 3, is_exported=True)
+    step = c.invoke("PyLong_AsLongLong", c.load(made.args[1]))
+    watch = c.words(_WATCH_WORDS)
+    c.invoke("dk_let_python_run", watch)
+    status = c.invoke(run, step, watch)
+    c.invoke("dk_come_back", watch)
+    _leave(c, status)
+
+
 def _steps(m: Module, run: Any) -> Any:
-    """``steps(plan, watch)``: run all steps; 0, or 2 if a handler of signals has raised an exception."""
+    """``steps(plan, watch)``: run all steps; 0, or what ended them: a handler of signals has raised an exception."""
     made, c = m.routine("dk_steps", 2)
     plan, watch = made.args
     count, steps, times = (c.load(plan, at) for at in (_COUNT, _STEPS, _TIMES))
-    done = c.variable(0)
-    looks = Looks(c, 16, 256)
-    with c.forever() as stop:
+
+    def note_time(done: Word) -> None:
         with c.when(c.compare("!=", times, 0)):
-            c.store(c.invoke("dk_now"), times, c.mul(done.get(), 8))
-        stop(c.compare(">=", done.get(), count))
-        status = c.invoke(run, c.add(steps, c.mul(done.get(), 8 * _STEP_WORDS)), watch)
-        with c.when(c.compare("!=", status, 0)):
-            c.leave(2)
-        done.set(c.add(done.get(), 1))
-        with looks.due() as time, c.when(c.compare("!=", c.invoke("dk_interrupted", watch, time), 0)):
-            c.leave(2)
-    c.leave(0)
+            c.store(c.invoke("dk_now"), times, c.mul(done, 8))
+
+    c.leave(do_steps(c, steps, count, _STEP_WORDS, watch, lambda step, _: c.invoke(run, step, watch), note_time))
     return made
 
 
@@ -191,8 +228,8 @@ def _call(m: Module, steps: Any, call_device: Any) -> None:
 def _copy(m: Module) -> None:
     made, c = m.function("dk_copy_bytes", VOID, [I64] * 3, is_exported=True)
     block, low, high = made.args
-    goal, source = c.loads(block, 2)
-    c.copy(c.add(goal, low), c.add(source, low), c.sub(high, low), overlapping=True)
+    target, source = c.loads(block, 2)
+    c.copy(c.add(target, low), c.add(source, low), c.sub(high, low), overlapping=True)
     c.b.ret_void()
 
 
@@ -206,9 +243,9 @@ def _clear(m: Module) -> None:
 def _add(m: Module, name: str, kind: Any, size: int) -> None:
     made, c = m.function(name, VOID, [I64] * 3, is_exported=True)
     block, low, high = made.args
-    goal, source = c.loads(block, 2)
+    target, source = c.loads(block, 2)
     with c.loop(high, low) as k:
-        c.add_number(c.add(goal, c.mul(k, size)), c.add(source, c.mul(k, size)), kind, size)
+        c.add_number(c.add(target, c.mul(k, size)), c.add(source, c.mul(k, size)), kind, size)
     c.b.ret_void()
 
 

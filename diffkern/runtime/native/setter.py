@@ -137,16 +137,16 @@ class Setter:
 
 
 def _entry(slot: Slot, start: int, plan: Plan) -> tuple[int, int, int, int, int, int]:
-    goal = start + slot.offset
+    target = start + slot.offset
     if slot.is_array:
         place = 0 if slot.counter is None else plan.counter_place(slot.counter)
-        return _READ if slot.counter is None else _WRITTEN, slot.leaf, goal, id(slot.key), slot.size, place
+        return _READ if slot.counter is None else _WRITTEN, slot.leaf, target, id(slot.key), slot.size, place
     if slot.key in ("float32", "float64"):
-        return _FLOAT32 if slot.key == "float32" else _FLOAT64, slot.leaf, goal, 0, 0, 0
+        return _FLOAT32 if slot.key == "float32" else _FLOAT64, slot.leaf, target, 0, 0, 0
     if not slot.key.startswith(("int", "uint")):
         return _PYTHON, 0, 0, 0, 0, 0
     width = int(slot.key.lstrip("uint"))
     least = 0 if slot.key[0] == "u" else -(2 ** (width - 1))
     # Of the unsigned integers of 64 bits those above the signed ones are Python's.
     greatest = min(2 ** (width - (slot.key[0] == "i")), 2**63) - 1
-    return _INTEGER, slot.leaf, goal, least, greatest, -1 if width == 64 else 2**width - 1
+    return _INTEGER, slot.leaf, target, least, greatest, -1 if width == 64 else 2**width - 1

@@ -68,14 +68,14 @@ class _Setter:
         position = c.invoke("PyLong_AsLongLongAndOverflow", index, self.overflow)
         c.require(c.b.icmp_unsigned("<", position, c.load(self.table, _COUNT)), self.python)
         slot = c.add(c.load(self.table, _SLOTS), c.mul(position, 8 * _SLOT_WORDS))
-        kind, leaf, goal, *facts = c.loads(slot, _SLOT_WORDS)
+        kind, leaf, target, *facts = c.loads(slot, _SLOT_WORDS)
         found = c.load(value, _TYPE)
         with c.when(c.any(c.compare("==", kind, _FLOAT32), c.compare("==", kind, _FLOAT64))):
-            self.real(kind, value, found, goal)
+            self.real(kind, value, found, target)
         with c.when(c.compare("==", kind, _INTEGER)):
-            self.integer(value, found, goal, *facts)
+            self.integer(value, found, target, *facts)
         with c.when(c.any(c.compare("==", kind, _READ), c.compare("==", kind, _WRITTEN))):
-            self.array(kind, value, found, leaf, goal, *facts)
+            self.array(kind, value, found, leaf, target, *facts)
         c.go(self.python)
         with c.at(self.python):
             slow = c.invoke("PyTuple_GetItem", self.itself, 1)
@@ -91,7 +91,7 @@ class _Setter:
         self.c.store(1, self.table, _CHANGED)
         self.c.leave_none()
 
-    def real(self, kind: Word, value: Word, found: Word, goal: Word) -> None:
+    def real(self, kind: Word, value: Word, found: Word, target: Word) -> None:
         c = self.c
         bits = c.variable()
         with c.either(self.is_a(found, "PyFloat_Type")) as (is_float, other):
@@ -104,11 +104,11 @@ class _Setter:
                     c.invoke("PyErr_Clear")
                     c.go(self.python)
         with c.when(c.compare("==", kind, _FLOAT64)):
-            c.store(bits.get(), goal)
+            c.store(bits.get(), target)
             self.changed()
-        self.single(bits, goal)
+        self.single(bits, target)
 
-    def single(self, bits: Variable, goal: Word) -> None:
+    def single(self, bits: Variable, target: Word) -> None:
         """What is finite, and infinite in single precision, is for Python to refuse."""
         c = self.c
         x = c.b.bitcast(bits.get(), DOUBLE)
@@ -116,20 +116,20 @@ class _Setter:
         became = c.b.fcmp_ordered("==", c.invoke("llvm.fabs.f32", y), FLOAT(_INFINITY))
         was = c.b.fcmp_ordered("<", c.invoke("llvm.fabs.f64", x), DOUBLE(_INFINITY))
         c.require(c.b.not_(c.all(became, was)), self.python)
-        c.store(c.b.zext(c.b.bitcast(y, I32), I64), goal)
+        c.store(c.b.zext(c.b.bitcast(y, I32), I64), target)
         self.changed()
 
-    def integer(self, value: Word, found: Word, goal: Word, least: Word, greatest: Word, mask: Word) -> None:
+    def integer(self, value: Word, found: Word, target: Word, least: Word, greatest: Word, mask: Word) -> None:
         c = self.c
         c.require(self.is_a(found, "PyLong_Type"), self.python)
         number = c.invoke("PyLong_AsLongLongAndOverflow", value, self.overflow)
         fits = c.compare("==", c.load32(self.overflow), 0)
         c.require(c.all(c.compare(">=", number, least), c.compare("<=", number, greatest), fits), self.python)
-        c.store(c.b.and_(number, mask), goal)
+        c.store(c.b.and_(number, mask), target)
         self.changed()
 
     def array(
-        self, kind: Word, value: Word, found: Word, leaf: Word, goal: Word, key: Word, size: Word, counter: Word
+        self, kind: Word, value: Word, found: Word, leaf: Word, target: Word, key: Word, size: Word, counter: Word
     ) -> None:
         c, python = self.c, self.python
         c.require(c.compare("==", found, c.load(self.table, _CLASS)), python)
@@ -139,11 +139,11 @@ class _Setter:
         described = c.add(packed, _CONTENTS)
         # Another shape may not fit the launch: Python looks at that. Behind the address are shape and strides.
         shape_bytes = c.b.lshr(c.sub(size, 8), c.word(1))
-        differs = c.invoke("memcmp", c.add(described, 8), c.add(goal, 8), shape_bytes)
+        differs = c.invoke("memcmp", c.add(described, 8), c.add(target, 8), shape_bytes)
         c.require(c.compare("==", differs, 0), python)
         with c.when(c.compare("==", kind, _WRITTEN)):
             self.count_changes(value, counter)
-        c.copy(goal, described, size)
+        c.copy(target, described, size)
         kept = c.load(self.table, _LIST)
         c.store(1, self.table, _CHANGED)
         # The last use of the table: what the list lets go of may end the record.
@@ -159,6 +159,6 @@ class _Setter:
         c.require(c.compare("!=", memory, 0), python)
         place = self.attribute(memory, _WHERE)
         c.require(c.compare("!=", place, 0), python)
-        where = c.invoke("PyLong_AsVoidPtr", place)  # 0 where nobody has asked for the counter yet
+        where = c.invoke("PyLong_AsVoidPtr", place)  # 0 until the counter is asked for
         c.require(c.compare("!=", where, 0), python)
         c.store(where, counter)

@@ -17,6 +17,7 @@ from diffkern.ir.passes import Pass
 from diffkern.ir.stages import CPU, LOOPS, PROGRAM, SERIAL
 from diffkern.lower.composites import expand_composites
 from diffkern.lower.fission import to_blocks
+from diffkern.lower.pointed import arrays_at_addresses
 from diffkern.lower.tiles.serial import lower_tiles
 from diffkern.manifest import Conflict
 from diffkern.opt.dce import eliminate
@@ -30,11 +31,17 @@ __all__ = ["LOWERING", "CpuTarget", "target"]
 STACK_BYTES = 32 * 1024
 TILE_STACK_BYTES = 2 * 1024 * 1024
 """For loops that carry tiles."""
+EVERY_STATE = 200
+"""Operations of a loop's body up to which the adjoint has it twice: where every state fits, and where it does not."""
+
+_VECTORS = "vector.body:"
+"""What LLVM calls a loop of vectors."""
 
 LOWERING = (
     Pass("tiles", PROGRAM, LOOPS, lower_tiles),
     Pass("blocks", LOOPS, SERIAL, to_blocks),
     Pass("composites", SERIAL, CPU, expand_composites),
+    Pass("pointed", CPU, CPU, arrays_at_addresses),
     Pass("dce", CPU, CPU, eliminate),
 )
 
@@ -46,9 +53,9 @@ class CpuTarget(Target):
     shared_bytes = None
 
     def stack_budget(self, given: int | None, slots: int | None) -> StackBudget:
-        return StackBudget(given or STACK_BYTES, slots, given or TILE_STACK_BYTES)
+        return StackBudget(given or STACK_BYTES, slots, given or TILE_STACK_BYTES, every=EVERY_STATE)
 
-    def settle(
+    def finalize(
         self, fn: Function, buffers: Sequence[Value], conflicts: Sequence[Conflict], accumulate: str
     ) -> tuple[Conflict, ...]:
         if accumulate == "atomic":
@@ -70,18 +77,33 @@ class CpuTarget(Target):
             object_code.object_code(object_code.optimise(*module), machine),
             kernel.symbols,
             lambda: object_code.optimised_text(*module),
-            lambda: object_code.assembly(object_code.optimised_text(*module), machine),
+            lambda: _commented(kernel.report) + object_code.assembly(object_code.optimised_text(*module), machine),
             kernel.sites,
             kernel.check_sites,
             kernel.stamped,
             (None,) * len(fn.params),
+            outputs=kernel.outputs,
+            updates=kernel.updates,
+            added=kernel.added,
+            faster=kernel.threads.faster if kernel.threads.lanes > 1 else 1.0,
         )
+
+    def threads(self, fn: Function, settings: Settings) -> str:
+        kernel, machine = self.emit(fn, "k", settings), object_code.machine(self.name)
+        if kernel.threads.lanes > 1:
+            return kernel.report
+        text = object_code.optimised_text(kernel.text, kernel.weight, machine, kernel.questions)
+        return f"{kernel.report}\n  LLVM makes vectors of {'a' if _VECTORS in text else 'no'} loop"
 
     def source(self, fn: Function, header: Sequence[str]) -> str:
         return to_python(fn, header=header)
 
     def warm_up(self) -> None:
         object_code.machine(self.name)
+
+
+def _commented(text: str) -> str:
+    return "".join(f"# {line}\n" for line in text.splitlines())
 
 
 def target(name: str) -> CpuTarget:

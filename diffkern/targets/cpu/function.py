@@ -38,7 +38,7 @@ def emit_function(fn: Function, symbol: str, isa: Isa, *, fast_math: bool = Fals
     b = ir.IRBuilder(function.append_basic_block("entry"))
     facts = analyse(fn)
     facts.reduced = []  # each call is by itself
-    scalars = ScalarEmitter(b, module, float_flags(fn, fast_math=fast_math))
+    scalars = ScalarEmitter(b, module, float_flags(fn, fast_math=fast_math, finite=False))
     body = BodyEmitter(b, scalars, facts, {}, {}, stacks=loop_stacks(b, facts), vector_bytes=isa.vector_bytes)
     given = iter(function.args)
     body.tid = tuple(next(given) for _ in range(fn.tid_arity))

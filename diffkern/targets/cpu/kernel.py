@@ -26,13 +26,18 @@ from diffkern.ir.nodes import Function, Op
 from diffkern.ir.types import scalar_of
 from diffkern.ir.types import value_type as held_type
 from diffkern.opt.placement import Placement, place
+from diffkern.targets.cpu.lanes import choice
+from diffkern.targets.cpu.lanes.threads import Lanes
 from diffkern.targets.cpu.loops import longest_loop
+from diffkern.targets.cpu.outline import Outline, outline
+from diffkern.targets.cpu.outlined import OutlinedBody, Slots
+from diffkern.targets.cpu.sums import added_to, updates_atomically
 from diffkern.targets.cpu.uniform import uniform_questions
 from diffkern.targets.emit.buffers import Scratch
 from diffkern.targets.emit.checks import Checking
 from diffkern.targets.emit.facts import Facts, analyse
 from diffkern.targets.emit.frame import Frame, width
-from diffkern.targets.emit.function import BodyEmitter
+from diffkern.targets.emit.function import BodyEmitter, left_alone
 from diffkern.targets.emit.kernel import KernelFrame, KernelModule, float_flags
 from diffkern.targets.emit.memory import (
     ArrayRef,
@@ -70,10 +75,28 @@ class CpuModule(KernelModule):
         Instructions of the longest vectorised loop with everything inlined, and literals.
     questions : float
         How often the vectoriser may ask whether a value is uniform.
+    threads : Choice
+        How the threads run.
+    notes : tuple of str
+        What became of the operations in lanes, for reports.
+    updates : bool
+        Whether there are atomic updates, which are plain ones where the lowest bit of the address of the argument block
+        says so.
+    added : tuple of int
+        Parameters that threads only add to, if there are no other atomic updates.
     """
 
     weight: int
     questions: float
+    threads: choice.Choice
+    notes: tuple[str, ...]
+    updates: bool
+    added: tuple[int, ...]
+
+    @property
+    def report(self) -> str:
+        """How the threads run, in lines of text."""
+        return "\n".join((str(self.threads), *self.notes))
 
 
 def emit_kernel(fn: Function, symbol: str, isa: Isa, settings: Settings) -> CpuModule:
@@ -81,18 +104,23 @@ def emit_kernel(fn: Function, symbol: str, isa: Isa, settings: Settings) -> CpuM
     module = TargetModule(symbol, isa)
     facts = analyse(fn)
     placement = _placement(fn, settings.checking)
-    chunk = _Chunk(module, fn, facts, symbol, float_flags(fn, fast_math=settings.fast_math), placement)
+    chosen = choice.chosen(fn, settings, isa)
+    flags = float_flags(fn, fast_math=settings.fast_math, finite=False)
+    chunk = Chunk(module, fn, facts, symbol, flags, placement, chosen.groups)
     chunk.emit(settings.checking)
     symbols: tuple[str, ...] = (symbol,)
     sites = sum(width(op) for op in facts.reduced)
     if sites:
         symbols += (f"{symbol}_finish",)
         _emit_finish(module, fn, facts, symbols[1])
-    weight = _weight(module.globals[symbol], {}) + len(facts.literals)
+    weight = sum(_weight(function, {}) for function in chunk.functions) + len(facts.literals)
     if facts.buffers:
         weight = math.ceil(weight * longest_loop(fn))
     questions = uniform_questions(fn, placement.moved, fast_math=settings.fast_math)
-    return CpuModule(str(module), symbols, sites, *chunk.checked, weight, questions)
+    found, stamped = chunk.checked
+    notes = tuple(chunk.lanes[0].notes.lines()) if chunk.lanes else ()
+    known = found, stamped, weight, questions, chosen, notes, chunk.alone is not None, added_to(fn, facts.reduced)
+    return CpuModule(str(module), symbols, sites, *known, outputs=chunk.printed)
 
 
 def _placement(fn: Function, checking: Checking) -> Placement:
@@ -119,17 +147,30 @@ def _weight(function: Any, known: dict[str, int]) -> int:
 class _Frame(Frame):
     """A function with the signature of a kernel."""
 
-    def __init__(self, module: TargetModule, fn: Function, facts: Facts, symbol: str, flags: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        module: TargetModule,
+        fn: Function,
+        facts: Facts,
+        symbol: str,
+        flags: tuple[str, ...],
+        *,
+        updates: bool = False,
+    ) -> None:
         function = ir.Function(module, _SIGNATURE, symbol)
         function.attributes.add("nounwind")
         builder = ir.IRBuilder(function.append_basic_block("entry"))
         block, self.lo, self.hi = function.args
+        self.alone = None
+        if updates:
+            self.alone = builder.icmp_unsigned("!=", builder.and_(block, i64(abi.ALONE)), i64(0))
+            block = builder.and_(block, i64(~abi.ALONE))
         pointer = builder.inttoptr(block, PTR)
         super().__init__(module, fn, facts, builder, pointer, ScalarEmitter(builder, module, flags))
 
     def body(self) -> BodyEmitter:
         body = BodyEmitter(self.builder, self.scalars, self.facts, self.arrays, dict(self.values))
-        body.extent_along = self.extent
+        body.extent_along, body.alone = self.extent, self.alone
         return body
 
     def partial(self, chunk: Any, sites: int, site: int) -> Any:
@@ -140,8 +181,11 @@ class _Frame(Frame):
         return b.gep(base, [index], inbounds=True, source_etype=I64)
 
     @contextlib.contextmanager
-    def loop(self, lo: Any, hi: Any, step: Any = None) -> Iterator[Any]:
-        """A loop over ``lo <= i < hi`` of signed integers, around the code emitted inside the ``with`` block."""
+    def loop(self, lo: Any, hi: Any, step: Any = None, *, scalar: bool = False) -> Iterator[Any]:
+        """A loop over ``lo <= i < hi`` of signed integers, around the code emitted inside the ``with`` block.
+
+        LLVM makes no vectors of a scalar one.
+        """
         b = self.builder
         before = b.block
         head, body, done = (b.append_basic_block(n) for n in ("threads", "thread", "end"))
@@ -149,16 +193,22 @@ class _Frame(Frame):
         b.position_at_end(head)
         i = b.phi(lo.type)
         i.add_incoming(lo, before)
-        b.cbranch(b.icmp_signed("<", i, hi), body, done)
+        b.cbranch(self.goes_on(i, hi), body, done)
         b.position_at_end(body)
         yield i
         following = b.add(i, ir.Constant(lo.type, 1) if step is None else step, flags=("nsw",))
         i.add_incoming(following, b.block)
-        b.branch(head)
+        back = b.branch(head)
+        if scalar:
+            left_alone(b.module, back)
         b.position_at_end(done)
 
+    def goes_on(self, i: Any, hi: Any) -> Any:
+        """Whether a loop makes another trip."""
+        return self.builder.icmp_signed("<", i, hi)
 
-class _Chunk(_Frame, KernelFrame):
+
+class Chunk(_Frame, KernelFrame):
     """The chunk function."""
 
     def __init__(
@@ -169,20 +219,41 @@ class _Chunk(_Frame, KernelFrame):
         symbol: str,
         flags: tuple[str, ...],
         placement: Placement,
+        groups: tuple[int, ...],
     ) -> None:
-        super().__init__(module, fn, facts, symbol, flags)
+        super().__init__(module, fn, facts, symbol, flags, updates=updates_atomically(fn, facts.reduced))
         self.placement = placement
+        self.functions = [module.globals[symbol]]
+        self.lanes = [Lanes(self, count, flags) for count in groups]
+
+    def goes_on(self, i: Any, hi: Any) -> Any:
+        """Whether a loop makes another trip; no thread begins after an error."""
+        more = super().goes_on(i, hi)
+        return more if self.checks is None else self.builder.and_(more, self.checks.none_found())
 
     def thread(self) -> BodyEmitter:
         self.scratch = Scratch(self.module, self.builder, self.facts.buffers)
         self.arrays = self.scratch.apart_from(self.arrays)
         body = self.body()
+        pieces = outline(self.fn, self.placement.moved) if not self.lanes and self.record is None else {}
+        if pieces:
+            body = self.outlined(body, pieces)
         body.scratch, body.vector_bytes = self.scratch, self.module.isa.vector_bytes
         body.moved = self.placement.moved
         return body
 
+    def outlined(self, body: BodyEmitter, pieces: Outline) -> OutlinedBody:
+        """What emits parts of a thread as functions, instead of a body that emits all in one."""
+        slots = Slots(self.builder)
+        return OutlinedBody(
+            body.builder, body.scalars, body.facts, body.arrays, body.values, extent_along=body.extent_along,
+            alone=body.alone, frame=self, pieces=pieces, slots=slots, memory=slots.memory, functions=self.functions,
+        )  # fmt: skip
+
     def finish(self, sums: dict[int, list[Any]]) -> None:
         self.scratch.release()
+        for lanes in self.lanes:
+            lanes.add_up(sums)
         self.write_partials(sums)
 
     def write_partials(self, sums: dict[int, list[Any]]) -> None:
@@ -216,12 +287,20 @@ class _Chunk(_Frame, KernelFrame):
             with self.nests(first, last, together) as (lo, hi):
                 self.ahead(body, self.placement.chunk)
                 if arity == 1:
-                    with self.loop(b.trunc(lo, I32), b.trunc(hi, I32)) as i:
+                    with self.neighbours(body, (), b.trunc(lo, I32), b.trunc(hi, I32)) as i:
                         self.note_component(i, i64(0), repeat, r)
                         body.tid = (i,)
                         yield
                 else:
                     yield from self.rows(body, lo, hi, dims[:arity], repeat, r)
+
+    @contextlib.contextmanager
+    def neighbours(self, body: BodyEmitter, leading: Sequence[Any], lo: Any, hi: Any) -> Iterator[Any]:
+        """The threads of a row one by one; those that fill vector registers have run in lanes before."""
+        for lanes in self.lanes:
+            lo = lanes.run(body, leading, lo, hi)
+        with self.loop(lo, hi, scalar=bool(self.lanes)) as i:
+            yield i
 
     def ahead(self, body: BodyEmitter, ops: Sequence[Op]) -> None:
         """What is executed ahead of the loop that is emitted next."""
@@ -254,8 +333,8 @@ class _Chunk(_Frame, KernelFrame):
         return {"block": t, "block_index": self.builder.trunc(t, I32), "block_dim": self.extent(abi.MAX_DIMS - 1)}
 
     def note_component(self, index: Any, start: Any, repeat: Any, r: Any) -> None:
-        """Tell the checks the flattened index of the thread: ``(start + index) * repeat + r``."""
-        if self.checks is not None:
+        """Note the flattened index of the thread: ``(start + index) * repeat + r``."""
+        if self.record is not None:
             b = self.builder
             self.note(b.add(b.mul(b.add(start, b.sext(index, I64)), repeat), r))
 
@@ -275,7 +354,7 @@ class _Chunk(_Frame, KernelFrame):
             hi = b.select(b.icmp_signed("<", hi, length), hi, length)
             body.tid = tuple(reversed(leading))
             self.ahead(body, self.placement.row)
-            with self.loop(b.trunc(lo, I32), b.trunc(hi, I32)) as i:
+            with self.neighbours(body, body.tid, b.trunc(lo, I32), b.trunc(hi, I32)) as i:
                 self.note_component(i, start, repeat, r)
                 body.tid = (*reversed(leading), i)
                 yield

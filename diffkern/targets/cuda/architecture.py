@@ -7,7 +7,7 @@ NVIDIA's GPUs, the products of tiles that are a library's in it, and the readabl
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,11 +15,13 @@ from diffkern.ad.loops import StackBudget
 from diffkern.analysis.blocks import SHARED_BYTES
 from diffkern.analysis.tile_products import TileProduct
 from diffkern.errors import CompileError
-from diffkern.ir.nodes import Function, Value, walk
-from diffkern.ir.passes import Pass
+from diffkern.ir.clone import clone_function
+from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.passes import Pass, run
 from diffkern.ir.stages import BLOCKS, CUDA, PROGRAM
 from diffkern.lower.composites import expand_composites
 from diffkern.lower.cuda_plan import finalize_updates
+from diffkern.lower.pointed import elements_at_addresses
 from diffkern.lower.tiles.block import lower_tiles_for_blocks
 from diffkern.manifest import Conflict, GpuResources
 from diffkern.opt.cse import eliminate_common
@@ -27,13 +29,12 @@ from diffkern.opt.dce import eliminate
 from diffkern.opt.siblings import hoist_common
 from diffkern.printing.cuda import to_cuda_python
 from diffkern.targets.cuda import toolchain
-from diffkern.targets.cuda.body import called
 from diffkern.targets.cuda.cubin import declared_local_bytes, resources
 from diffkern.targets.cuda.mathdx import SHARED_LIMIT, Product
 from diffkern.targets.emit.checks import Checking
 from diffkern.targets.target import ProductLibrary, Settings, Target
 
-__all__ = ["CudaArchitecture", "taken"]
+__all__ = ["CudaArchitecture", "called", "taken"]
 
 STACK_BYTES = 2 * 1024
 TILE_STACK_BYTES = 16 * 1024
@@ -58,25 +59,33 @@ class CudaArchitecture(Target):
         stack, tiles = given or STACK_BYTES, given or TILE_STACK_BYTES
         return StackBudget(stack, slots, tiles, block_bytes=TILE_STACK_BYTES, thread_bytes=stack)
 
-    def settle(
+    def finalize(
         self, fn: Function, buffers: Sequence[Value], conflicts: Sequence[Conflict], accumulate: str
     ) -> tuple[Conflict, ...]:
         finalize_updates(fn, buffers, conflicts, accumulate)
         return tuple(conflicts)
 
     def lowering(self, settings: Settings) -> tuple[Pass, ...]:
+        return self._lowering(settings, self.pointed)
+
+    def _lowering(self, settings: Settings, pointed: Callable[[Function], Function]) -> tuple[Pass, ...]:
         wanted = self._wanted(settings)
         tiles = partial(lower_tiles_for_blocks, limit=self.shared_limit, may_alias=settings.may_alias)
         passes = (
             Pass("tiles", PROGRAM, BLOCKS, partial(tiles, library=wanted) if wanted else tiles),
             Pass("composites", BLOCKS, CUDA, expand_composites),
-            # A component that nobody reads would make an atomic operation return its old value, and keep a sum from
+            Pass("pointed", CUDA, CUDA, pointed),
+            # A component that is not read would make an atomic operation return its old value, and keep a sum from
             # being added up in the block.
             Pass("dce", CUDA, CUDA, eliminate),
         )
         if settings.checking is not Checking.NONE:
             return passes  # each access stays where the source has it
         return (*passes, Pass("siblings", CUDA, CUDA, hoist_common), Pass("cse", CUDA, CUDA, eliminate_common))
+
+    def pointed(self, fn: Function) -> Function:
+        """Lower accesses of arrays in elements of arrays, in place."""
+        return elements_at_addresses(fn)
 
     def _wanted(self, settings: Settings) -> _Wanted | None:
         """Which products are a library's: none where no launch can have the number of threads they are for."""
@@ -94,7 +103,8 @@ class CudaArchitecture(Target):
         return tuple(dict.fromkeys(found))
 
     def source(self, fn: Function, header: Sequence[str]) -> str:
-        return to_cuda_python(self.lowered(fn, _PRINTED), header=header)
+        passes = self._lowering(_PRINTED, elements_at_addresses)
+        return to_cuda_python(run(passes, clone_function(fn), _PRINTED.context), header=header)
 
     def warm_up(self) -> None:
         toolchain.warm_up(self.name)
@@ -114,6 +124,12 @@ def taken(
         dynamic_shared_bytes=dynamic_shared_bytes,
         products=tuple(product.symbol for product in products),
     )
+
+
+def called(op: Op, threads: int, arch: str) -> Product:
+    """The product of the library that a ``buffer_product`` calls."""
+    known = {name: value for name, value in op.attrs.items() if name != "add"}
+    return Product(**known, threads=threads, arch=arch)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import ir
@@ -18,8 +18,6 @@ from diffkern.ir.nodes import Op
 from diffkern.ir.types import BFLOAT16, FLOAT16, SHARED, STORAGE_ONLY, Array, Element, Kind, Scalar, scalar_of
 from diffkern.ir.views import Access
 from diffkern.targets.cuda.lines import Lines
-from diffkern.targets.cuda.mathdx import Product
-from diffkern.targets.cuda.product import emit_product
 from diffkern.targets.cuda.registers import (
     add_and_fetch,
     add_half_quietly,
@@ -51,10 +49,10 @@ class CudaBody(BodyEmitter):
         Where the shared memory begins that the launch asks for; None where shared arrays are variables.
     shared_offset
         How many bytes of it have been given to arrays.
-    arch, threads
-        What the products of a library are made for.
-    products
-        Those that are called, in program order.
+    arch
+        The architecture.
+    memory_space
+        The global address space.
     """
 
     quiet: frozenset[int] = frozenset()
@@ -62,8 +60,7 @@ class CudaBody(BodyEmitter):
     dynamic_shared: Any = None
     shared_offset: int = 0
     arch: str = "sm_90"
-    threads: int = 0
-    products: dict[Product, None] = field(default_factory=dict)
+    memory_space: int = 1
 
     def op(self, op: Op) -> None:
         if self.lines is not None and op.loc is not None:
@@ -75,13 +72,6 @@ class CudaBody(BodyEmitter):
 
     def barrier(self, op: Op) -> None:
         synchronize(self.builder)
-
-    def buffer_product(self, op: Op) -> None:
-        """A call of the library."""
-        product = called(op, self.threads, self.arch)
-        self.products[product] = None
-        c, a, b = (self.arrays[v].data for v in op.operands)
-        emit_product(self.builder, product, a, b, c, add=op.attrs["add"])
 
     def lane_left(self, op: Op) -> None:
         b, distance = self.builder, i32(op.attrs["distance"])
@@ -144,12 +134,6 @@ class CudaBody(BodyEmitter):
                 with otherwise:
                     atomic_element(b, s, place, kind, [part])
         return list(parts)
-
-
-def called(op: Op, threads: int, arch: str) -> Product:
-    """The product of the library that a ``buffer_product`` calls."""
-    known = {name: value for name, value in op.attrs.items() if name != "add"}
-    return Product(**known, threads=threads, arch=arch)
 
 
 def atomic(b: Builder, t: Element, pointer: Any, kind: str, parts: Sequence[Any]) -> list[Any]:

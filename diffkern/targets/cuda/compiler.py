@@ -3,8 +3,8 @@
 In: any function the verifier accepts, and the symbol it is to have. Out: a :class:`~diffkern.targets.target.Compiled`
 whose kernel takes the argument block of ``diffkern.abi`` by value. No GPU and no driver is needed.
 
-PTX is made by LLVM, or where matrix products of a library are to be inlined by NVIDIA's compilers, which read the same
-module. In both cases the cubin is assembled from the one PTX that is kept.
+LLVM makes PTX, and the cubin is assembled from the one that is kept. What calls a library is compiled by
+:mod:`diffkern.targets.numba_cuda`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from typing import Any
 from diffkern.analysis.blocks import SHARED_BYTES
 from diffkern.errors import CompileError
 from diffkern.interrupts import interruptible
-from diffkern.ir.nodes import Function, walk
+from diffkern.ir.nodes import Function
 from diffkern.ir.types import Array
+from diffkern.lower.pointed import arrays_at_addresses
 from diffkern.targets.cuda import toolchain
 from diffkern.targets.cuda.architecture import CudaArchitecture, taken
 from diffkern.targets.cuda.kernel import CudaModule, alignment, emit_kernel
@@ -35,10 +36,12 @@ _LIBRARY = re.compile(rf'declare [^@]*@"?({PREFIX}\w+)')
 class CudaTarget(CudaArchitecture):
     """An architecture of NVIDIA's GPUs, by LLVM."""
 
+    def pointed(self, fn: Function) -> Function:
+        return arrays_at_addresses(fn)
+
     def emit(self, fn: Function, symbol: str, settings: Settings = USUAL) -> CudaModule:
         fn = self.lowered(fn, settings)
-        multiplies = any(op.name == "buffer_product" for op in walk(fn.body))
-        fixed = fn.threads or (settings.block_dim if multiplies else None)
+        fixed = fn.threads or None
         if fixed:
             fewest = settings.launch_bounds[1] if settings.launch_bounds else 0
             settings = dataclasses.replace(settings, launch_bounds=(fixed, fewest))
@@ -61,16 +64,12 @@ class CudaTarget(CudaArchitecture):
     def compile(self, fn: Function, symbol: str, settings: Settings = USUAL) -> Compiled:
         kernel, arch = self.emit(fn, symbol, settings), self.name
         library = tuple(sorted(set(_LIBRARY.findall(kernel.text))))
-        linked = settings.products.obtain(kernel.products) if settings.products and kernel.products else ()
 
         def optimised() -> Any:
             return toolchain.optimise(kernel.text, arch, library, (symbol,))
 
         def machine_code() -> tuple[str, bytes]:
-            if linked:
-                text = toolchain.link([toolchain.ltoir(kernel.module, symbol, arch), *linked], arch, symbol)
-            else:
-                text = toolchain.ptx(optimised(), arch)
+            text = toolchain.ptx(optimised(), arch)
             return text, toolchain.assemble(text, arch, symbol, lineinfo=settings.lineinfo)
 
         ptx, cubin = interruptible(machine_code)
@@ -84,8 +83,9 @@ class CudaTarget(CudaArchitecture):
             kernel.stamped,
             alignments=tuple(alignment(p.type) if isinstance(p.type, Array) else None for p in fn.params),
             block_dim=kernel.block_dim,
-            gpu=taken(cubin, ptx, kernel.symbols[0], kernel.dynamic_shared_bytes, kernel.products),
+            gpu=taken(cubin, ptx, kernel.symbols[0], kernel.dynamic_shared_bytes),
             files={"kernel.ptx": ptx.encode()},
+            outputs=kernel.outputs,
         )
 
 

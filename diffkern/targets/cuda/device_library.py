@@ -12,6 +12,7 @@ Generated source that is looked at but not run does not need this module.
 from __future__ import annotations
 
 import builtins
+import ctypes
 import math
 import operator
 import threading
@@ -26,7 +27,7 @@ from diffkern.printing.prims import schedule
 SIMULATED = bool(config.ENABLE_CUDASIM)
 
 if not SIMULATED:
-    from numba.cuda import libdevice, types
+    from numba.cuda import cgutils, libdevice, types
     from numba.cuda.extending import intrinsic, overload
 
 bool_ = np.bool_
@@ -97,6 +98,37 @@ def floordiv(a: Any, b: Any) -> Any:
 def mod(a: Any, b: Any) -> Any:
     """The rest, with the sign of the divisor; 0 if that is 0."""
     return a % b if b != 0 else a * 0
+
+
+@device
+def truncdiv(a: Any, b: Any) -> Any:
+    """The quotient rounded toward zero; 0 if the divisor is."""
+    if b == 0:
+        return a * 0
+    down = a // b
+    return down + 1 if down * b != a and (a < 0) != (b < 0) else down
+
+
+if SIMULATED:
+
+    def rem(a: Any, b: Any) -> Any:
+        """The rest, with the sign of the dividend; of integers 0 if the divisor is."""
+        with np.errstate(all="ignore"):
+            return np.fmod(a, b)
+
+else:
+
+    def rem(a: Any, b: Any) -> Any:
+        """The rest, with the sign of the dividend; of integers 0 if the divisor is."""
+        raise NotImplementedError
+
+    def rem_of(a: Any, b: Any) -> Any:
+        if isinstance(a, types.Integer):
+            return lambda a, b: a - truncdiv(a, b) * b
+        rest = libdevice.fmodf if a == types.float32 else libdevice.fmod
+        return lambda a, b: rest(a, b)  # noqa: PLW0108  # numba compiles it
+
+    overload(rem, target="cuda")(lambda a, b: rem_of(a, b))  # noqa: PLW0108  # numba compares signatures
 
 
 if SIMULATED:
@@ -171,6 +203,19 @@ else:
         if value != value:
             return np.uint16((bits >> 16) | 0x40)
         return np.uint16((bits + ((bits >> 16) & 1) + 0x7FFF) >> 16)
+
+
+if SIMULATED:
+
+    def round_float16(value: Any) -> Any:
+        """The number rounded to the nearest float16."""
+        return np.float32(np.float16(value))
+
+
+@device
+def round_bfloat16(value: Any) -> Any:
+    """The number rounded to the nearest bfloat16."""
+    return from_bfloat16(to_bfloat16(value))
 
 
 # -- elementary functions ----------------------------------------------------------------------------------------------
@@ -286,6 +331,39 @@ else:
     overload(irange, target="cuda", prefer_literal=True)(lambda start, stop, step=1: range_of(start, stop, step))
 
 if SIMULATED:
+
+    def part_of(memory: Any, offset: Any, shape: Any, dtype: Any) -> Any:
+        """An array in the shared memory that a launch asks for, from a byte on."""
+        size = math.prod(shape) * np.dtype(dtype).itemsize
+        return memory[offset : offset + size].view(dtype).reshape(shape)
+
+else:
+
+    @intrinsic
+    def part_of(context: Any, memory: Any, offset: Any, shape: Any, dtype: Any) -> Any:
+        """An array in the shared memory that a launch asks for, from a byte on."""
+        made = types.Array(dtype.dtype, len(shape), "C")
+
+        def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            extents = [
+                context.cast(builder, n, t, types.intp)
+                for n, t in zip(cgutils.unpack_tuple(builder, values[2]), signature.args[2], strict=True)
+            ]
+            size = context.get_abi_sizeof(context.get_data_type(made.dtype))
+            strides = [context.get_constant(types.intp, size)]
+            for n in extents[:0:-1]:
+                strides.insert(0, builder.mul(strides[0], n))
+            array = context.make_array(made)(context, builder)
+            first = context.make_array(memory)(context, builder, values[0]).data
+            data = builder.bitcast(builder.gep(first, [values[1]]), array.data.type)
+            itemsize = context.get_constant(types.intp, size)
+            context.populate_array(array, data=data, shape=extents, strides=strides, itemsize=itemsize, meminfo=None)
+            return array._getvalue()
+
+        return made(memory, offset, shape, dtype), emit
+
+
+if SIMULATED:
     quotient = operator.floordiv
 else:
 
@@ -337,6 +415,99 @@ next_checkpoint = device(schedule)
 # -- memory ------------------------------------------------------------------------------------------------------------
 
 updating = threading.Lock()
+holding = threading.RLock()  # in the simulator one thread at a time holds elements
+HELD_BITS = {"float16": 0x7D4B, "bfloat16": 0x7FA9, "float32": 0x7FA94D2B, "float64": 0x7FF4A94D2B5A6E97}
+
+if SIMULATED:
+
+    def peek(address: Any, index: Any, number: Any) -> Any:
+        """An element of the memory that begins at an address."""
+        size = np.dtype(number).itemsize
+        return np.frombuffer(ctypes.string_at(int(address) + int(index) * size, size), number)[0]
+
+else:
+
+    @intrinsic
+    def peek(context: Any, address: Any, index: Any, number: Any) -> Any:
+        """An element of the memory that begins at an address."""
+
+        def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            start, position, _ = values
+            wide = context.cast(builder, position, index, types.int64)
+            held = context.get_data_type(number.dtype)
+            size = context.get_abi_sizeof(held)
+            place = builder.add(start, builder.mul(wide, wide.type(size)))
+            loaded = builder.load(builder.inttoptr(place, held.as_pointer()))
+            return context.data_model_manager[number.dtype].from_data(builder, loaded)
+
+        return number.dtype(types.uint64, index, number), emit
+
+
+@device
+def peek_bool(address: Any, index: Any) -> Any:
+    """An element of the memory of bool that begins at an address."""
+    return peek(address, index, np.bool_)
+
+
+@device
+def peek_int8(address: Any, index: Any) -> Any:
+    """An element of the memory of int8 that begins at an address."""
+    return peek(address, index, int8)
+
+
+@device
+def peek_int16(address: Any, index: Any) -> Any:
+    """An element of the memory of int16 that begins at an address."""
+    return peek(address, index, int16)
+
+
+@device
+def peek_int32(address: Any, index: Any) -> Any:
+    """An element of the memory of int32 that begins at an address."""
+    return peek(address, index, int32)
+
+
+@device
+def peek_int64(address: Any, index: Any) -> Any:
+    """An element of the memory of int64 that begins at an address."""
+    return peek(address, index, int64)
+
+
+@device
+def peek_uint8(address: Any, index: Any) -> Any:
+    """An element of the memory of uint8 that begins at an address."""
+    return peek(address, index, uint8)
+
+
+@device
+def peek_uint16(address: Any, index: Any) -> Any:
+    """An element of the memory of uint16 that begins at an address."""
+    return peek(address, index, uint16)
+
+
+@device
+def peek_uint32(address: Any, index: Any) -> Any:
+    """An element of the memory of uint32 that begins at an address."""
+    return peek(address, index, uint32)
+
+
+@device
+def peek_uint64(address: Any, index: Any) -> Any:
+    """An element of the memory of uint64 that begins at an address."""
+    return peek(address, index, uint64)
+
+
+@device
+def peek_float32(address: Any, index: Any) -> Any:
+    """An element of the memory of float32 that begins at an address."""
+    return peek(address, index, float32)
+
+
+@device
+def peek_float64(address: Any, index: Any) -> Any:
+    """An element of the memory of float64 that begins at an address."""
+    return peek(address, index, float64)
+
 
 if SIMULATED:
 
@@ -365,7 +536,6 @@ else:
 
 if not SIMULATED:
     from llvmlite import ir
-    from numba.cuda import cgutils
     from numba.cuda.api_util import normalize_indices
 
     def element(context: Any, builder: Any, array: Any, place: Any, values: Any) -> Any:
@@ -437,6 +607,16 @@ if not SIMULATED:
 
         return types.uint16(types.float32), emit
 
+    @intrinsic
+    def round_float16(context: Any, value: Any) -> Any:
+        """A float32 rounded to the nearest float16."""
+
+        def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            half = builder.fptrunc(values[0], ir.HalfType())
+            return builder.fpext(half, context.get_value_type(types.float32))
+
+        return types.float32(types.float32), emit
+
     def form_of(array: Any, stored: Any) -> Any:
         """How an element lies in memory: the type of its bits, and functions from these to the number and back."""
         t = stored or array.dtype.name
@@ -455,8 +635,42 @@ if not SIMULATED:
         number, bits = getattr(np, t), getattr(np, f"uint{array.dtype.bitwidth}")
         return bits, device(lambda b: number(b)), device(lambda x: bits(x))  # noqa: PLW0108
 
+    def taking_whole(word: Any, number: Any, held: Any) -> Any:
+        """Wait until nobody holds an element, and hold it; its number."""
+
+        def take(array: Any, place: Any, wanted: Any) -> Any:
+            if wanted == 0:
+                return number(word(0))
+            while True:
+                seen = load_word(array, place, word(0))
+                if seen != held and swap_word(array, place, seen, held) == seen:
+                    cuda.threadfence()
+                    return number(seen)
+
+        return take
+
+    def taking_part(part: Any, number: Any, held: Any) -> Any:
+        """The same of 16 bits: the word around them takes part."""
+        most = np.uint32(np.iinfo(part).max)
+        everything = np.uint32(0xFFFFFFFF)
+
+        def take(array: Any, place: Any, wanted: Any) -> Any:
+            if wanted == 0:
+                return number(part(0))
+            shift = bits_before(array, place)
+            others = np.uint32(np.uint32(most << shift) ^ everything)
+            while True:
+                seen = load_word(array, place, np.uint32(0))
+                found = part(seen >> shift)
+                wanted_word = np.uint32((seen & others) | (np.uint32(held) << shift))
+                if found != held and swap_word(array, place, seen, wanted_word) == seen:
+                    cuda.threadfence()
+                    return number(found)
+
+        return take
+
     def swapping_whole(change: Any, word: Any, number: Any, bits: Any) -> Any:
-        """An update that tries until nobody came between reading and writing."""
+        """An update that retries until no other thread wrote between read and write."""
 
         def update(array: Any, place: Any, value: Any) -> Any:
             seen = load_word(array, place, word(0))
@@ -527,23 +741,158 @@ def swapping(change: Any, stored: Any = None) -> Any:
     return update
 
 
+def taking(stored: Any = None) -> Any:
+    """What waits until nobody holds an element, holds it and returns its number; nothing where it is not wanted."""
+    if SIMULATED:
+
+        def simulated(array: Any, place: Any, wanted: Any) -> Any:
+            if wanted != 0:
+                holding.acquire()
+            old = array[place]
+            if stored == "bfloat16":
+                return from_bfloat16(old)
+            return np.float32(old) if isinstance(old, np.float16) else old
+
+        return simulated
+
+    def take(array: Any, place: Any, wanted: Any) -> Any:
+        raise NotImplementedError
+
+    def chosen(array: Any) -> Any:
+        word, number, _ = form_of(array, stored)
+        held = np.dtype(word).type(HELD_BITS[stored or array.dtype.name])
+        make = taking_whole if np.dtype(word).itemsize >= 4 else taking_part
+        taken = device(make(word, number, held))
+        return lambda array, place, wanted: taken(array, place, wanted)  # noqa: PLW0108
+
+    overload(take, target="cuda")(lambda array, place, wanted: chosen(array))
+    return take
+
+
+def giving(exchange: Any) -> Any:
+    """What gives an element back that is held, as what has won or as it was: what was there, 0, 1 or 2, what wins."""
+
+    def give(array: Any, place: Any, given: Any) -> None:
+        seen, state, new = given
+        if state != 0:
+            if not SIMULATED:
+                cuda.threadfence()
+            exchange(array, place, new if state == 2 else seen)
+            if SIMULATED:
+                holding.release()
+
+    return device(give)
+
+
 plus = device(lambda old, value: old + value)
 minus = device(lambda old, value: old - value)
 latter = device(lambda old, value: value)
 both = device(lambda old, value: old & value)
 either = device(lambda old, value: old | value)
 differing = device(lambda old, value: old ^ value)
+# The first two pass a NaN on; the others skip it, as C's fmin and fmax do.
+least = device(lambda old, value: old if old <= value or old != old else value)
+greatest = device(lambda old, value: old if old >= value or old != old else value)
+least_number = device(lambda old, value: value if value < old or old != old else old)
+greatest_number = device(lambda old, value: value if value > old or old != old else old)
+replacing = device(lambda old, pair: pair[1] if old == pair[0] else old)
+keeping = device(lambda old, flag: old if flag != 0 else flag)
 
 atomic_add = swapping(plus)
 atomic_sub = swapping(minus)
-atomic_min = swapping(min)
-atomic_max = swapping(max)
+atomic_min = swapping(least)
+atomic_max = swapping(greatest)
+atomic_fmin = swapping(least_number)
+atomic_fmax = swapping(greatest_number)
 atomic_exch = swapping(latter)
 atomic_and = swapping(both)
 atomic_or = swapping(either)
 atomic_xor = swapping(differing)
+atomic_cas = swapping(replacing)
+atomic_keep = swapping(keeping)
+atomic_take = taking()
+atomic_give = giving(atomic_exch)
+atomic_take_bfloat16 = taking("bfloat16")
 atomic_add_bfloat16 = swapping(plus, "bfloat16")
 atomic_sub_bfloat16 = swapping(minus, "bfloat16")
-atomic_min_bfloat16 = swapping(min, "bfloat16")
-atomic_max_bfloat16 = swapping(max, "bfloat16")
+atomic_min_bfloat16 = swapping(least, "bfloat16")
+atomic_max_bfloat16 = swapping(greatest, "bfloat16")
+atomic_fmin_bfloat16 = swapping(least_number, "bfloat16")
+atomic_fmax_bfloat16 = swapping(greatest_number, "bfloat16")
 atomic_exch_bfloat16 = swapping(latter, "bfloat16")
+atomic_give_bfloat16 = giving(atomic_exch_bfloat16)
+atomic_cas_bfloat16 = swapping(replacing, "bfloat16")
+atomic_keep_bfloat16 = swapping(keeping, "bfloat16")
+
+
+# -- bits of numbers ---------------------------------------------------------------------------------------------------
+
+if SIMULATED:
+
+    def bits_of_float16(value: Any) -> Any:
+        """The bits of a float32 rounded to the nearest float16."""
+        return np.float16(value).view(np.uint16)
+
+    def float16_of_bits(bits: Any) -> Any:
+        """The number that bits are."""
+        return np.float32(np.uint16(bits).view(np.float16))
+
+    def bits_of_float32(value: Any) -> Any:
+        """The bits of a number."""
+        return np.float32(value).view(np.uint32)
+
+    def float32_of_bits(bits: Any) -> Any:
+        """The number that bits are."""
+        return np.uint32(bits).view(np.float32)
+
+    def bits_of_float64(value: Any) -> Any:
+        """The bits of a number."""
+        return np.float64(value).view(np.uint64)
+
+    def float64_of_bits(bits: Any) -> Any:
+        """The number that bits are."""
+        return np.uint64(bits).view(np.float64)
+
+else:
+
+    @device
+    def bits_of_float16(value: Any) -> Any:
+        """The bits of a float32 rounded to the nearest float16."""
+        return to_float16(value)
+
+    @device
+    def float16_of_bits(bits: Any) -> Any:
+        """The number that bits are."""
+        return from_float16(np.uint16(bits))
+
+    @device
+    def bits_of_float32(value: Any) -> Any:
+        """The bits of a number."""
+        return np.uint32(libdevice.float_as_int(value))
+
+    @device
+    def float32_of_bits(bits: Any) -> Any:
+        """The number that bits are."""
+        return libdevice.int_as_float(np.int32(bits))
+
+    @device
+    def bits_of_float64(value: Any) -> Any:
+        """The bits of a number."""
+        return np.uint64(libdevice.double_as_longlong(value))
+
+    @device
+    def float64_of_bits(bits: Any) -> Any:
+        """The number that bits are."""
+        return libdevice.longlong_as_double(np.int64(bits))
+
+
+@device
+def bits_of_bfloat16(value: Any) -> Any:
+    """The bits of a float32 rounded to the nearest bfloat16."""
+    return to_bfloat16(value)
+
+
+@device
+def bfloat16_of_bits(bits: Any) -> Any:
+    """The number that bits are."""
+    return from_bfloat16(bits)

@@ -5,7 +5,7 @@ one by-value parameter, the argument block of ``diffkern.abi``; nothing else is 
 
 Any one-dimensional grid of one-dimensional blocks is right, with at most ``abi.CUDA_GRID_THREADS`` threads in all, for
 a launch that has at least one thread. A thread starts at its number in the grid and goes on by the size of the grid.
-The components of its index are kept apart and carried from axis to axis, so that all arithmetic has 32 bits while the
+The components of its index are separate, and carried from axis to axis, so that all arithmetic has 32 bits while the
 product of the axes may have 64; axes that the kernel does not ask for repeat the thread.
 
 Where blocks work on tiles (the function's attribute ``tiled``) all this is said of blocks: a block has one index.
@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,11 +30,10 @@ from diffkern.ir.types import Array, Scalar, scalar_of
 from diffkern.ir.views import Access
 from diffkern.lower.cuda_plan import Update, update_of
 from diffkern.targets.cuda.body import CudaBody, add_element
-from diffkern.targets.cuda.dialect import opaque_text
 from diffkern.targets.cuda.lines import Lines
 from diffkern.targets.cuda.math import CudaScalars
-from diffkern.targets.cuda.mathdx import Product
 from diffkern.targets.cuda.registers import WARP, shuffle_down, special, synchronize
+from diffkern.targets.emit.buffers import Scratch
 from diffkern.targets.emit.facts import analyse, used_values
 from diffkern.targets.emit.frame import summed_type, width
 from diffkern.targets.emit.function import BodyEmitter, not_unrolled
@@ -78,8 +78,6 @@ class CudaModule(KernelModule):
         The shared memory of a block.
     dynamic_shared_bytes : int
         The part of it that the launch has to ask for.
-    products : tuple of Product
-        The matrix products that it calls, in program order.
     block_dim : int or None
         The only number of threads in a block for which the code is right; None if any is.
     """
@@ -87,8 +85,17 @@ class CudaModule(KernelModule):
     module: ir.Module
     shared_bytes: int
     dynamic_shared_bytes: int
-    products: tuple[Product, ...]
     block_dim: int | None
+
+
+_TYPED = re.compile(r"(?:\[\d+ x \w+\]|float|double|i\d+)( addrspace\(\d+\))?\*")
+"""llvmlite prints the types of some pointers: of stack slots, globals and by-value parameters."""
+_TYPED_FUNCTION = re.compile(r"\b\w+ \([^()]*\)\*")
+
+
+def _text(module: ir.Module) -> str:
+    """The text of a module without types of pointers."""
+    return _TYPED_FUNCTION.sub("ptr", _TYPED.sub(r"ptr\1", str(module)))
 
 
 def emit_kernel(
@@ -107,7 +114,7 @@ def emit_kernel(
     settings
         Of the program.
     arch
-        The architecture, which decides on atomic operations and products of a library.
+        The architecture, which decides on atomic operations.
     block_dim
         How many threads every block has, if that is known.
     """
@@ -124,9 +131,9 @@ def emit_kernel(
         _annotate(module, kernel.function, [("maxnreg", settings.max_registers)])
     sites = len(kernel.facts.reduced)
     dynamic = shared_bytes(fn) if fn.dynamic_shared else 0
-    products = tuple(kernel.products)
-    text, (found, stamped) = opaque_text(module), kernel.checked
-    return CudaModule(text, (symbol,), sites, found, stamped, module, kernel.shared_bytes, dynamic, products, block_dim)
+    text, (found, stamped) = _text(module), kernel.checked
+    facts = module, kernel.shared_bytes, dynamic, block_dim
+    return CudaModule(text, (symbol,), sites, found, stamped, *facts, outputs=kernel.printed)
 
 
 def _annotate(module: ir.Module, function: Any, facts: Iterable[tuple[str, int]]) -> None:
@@ -159,7 +166,6 @@ class _Kernel(KernelFrame):
         block_dim: int | None,
     ) -> None:
         self.arch, self.block_dim = arch, block_dim
-        self.products: dict[Product, None] = {}
         used = used_values(fn)
         self.quiet = frozenset(id(op) for op in walk(fn.body) if update_of(op, used) is Update.RED)
         _, size = abi.layout([p.type for p in fn.params])
@@ -183,7 +189,7 @@ class _Kernel(KernelFrame):
         body = CudaBody(self.builder, self.scalars, self.facts, self.arrays, dict(self.values))
         body.quiet, body.lines, body.extent_along = self.quiet, self.lines, self.extent
         body.constant_space = 1
-        body.arch, body.threads, body.products = self.arch, self.block_dim or 0, self.products
+        body.arch = self.arch
         return body
 
     def separate(self) -> None:
@@ -196,7 +202,11 @@ class _Kernel(KernelFrame):
         }
 
     def thread(self) -> CudaBody:
-        return self.body()
+        body = self.body()
+        if self.facts.buffers:
+            body.scratch = Scratch(self.module, self.builder, self.facts.buffers, math.inf, line=16)
+            body.arrays = self.arrays = body.scratch.apart_from(self.arrays)
+        return body
 
     def threads(self, body: BodyEmitter) -> Iterator[None]:
         assert isinstance(body, CudaBody)
@@ -328,7 +338,7 @@ class _Kernel(KernelFrame):
         b.position_at_end(head)
         i = b.phi(first.type)
         i.add_incoming(first, before)
-        b.cbranch(b.icmp_unsigned("<", i, end), body, done)
+        b.cbranch(self.goes_on(b.icmp_unsigned("<", i, end)), body, done)
         b.position_at_end(body)
         yield i
         i.add_incoming(b.add(i, step), b.block)
@@ -360,9 +370,9 @@ class _Kernel(KernelFrame):
             components.insert(0, b.sub(carried, b.mul(quotient, length)))
             carried = b.add(phi, quotient)
         components.insert(0, carried)
-        b.cbranch(b.icmp_unsigned("<", carried, lengths[0]), body, done)
+        b.cbranch(self.goes_on(b.icmp_unsigned("<", carried, lengths[0])), body, done)
         b.position_at_end(body)
-        if self.checks is not None:
+        if self.record is not None:
             flat = self.flat(list(zip(components, dims, strict=False)))
             self.note(flat if repeat is None else b.add(b.mul(flat, b.zext(repeat, I64)), b.zext(r, I64)))
         yield components
@@ -376,6 +386,10 @@ class _Kernel(KernelFrame):
             phi.add_incoming(value, b.block)
         self.back(head)
         b.position_at_end(done)
+
+    def goes_on(self, more: Any) -> Any:
+        """Whether there is a next thread to run; the threads of a block that works together leave together."""
+        return more if self.checks is None or self.together else self.builder.and_(more, self.checks.none_found())
 
     def back(self, head: Any) -> None:
         """Branch back to the head of a loop over threads."""

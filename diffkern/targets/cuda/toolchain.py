@@ -1,7 +1,7 @@
 """The compilers for CUDA, named here and nowhere else.
 
-LLVM's own NVPTX back end (of llvmlite) makes PTX. Where other LTO code is to be inlined, libNVVM makes LTO code of the
-same module, and nvJitLink the PTX of the two. It assembles either PTX to a cubin. No driver is needed.
+LLVM's own NVPTX back end (of llvmlite) makes PTX. Of the modules that numba-cuda makes libNVVM makes LTO code, and
+nvJitLink the PTX of that and other LTO code. It assembles either PTX to a cubin. No driver is needed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from diffkern.forks import free_in_child
 from diffkern.interrupts import interruptible
 from diffkern.platforms import ARCHITECTURES
 from diffkern.targets.cuda import libdevice
-from diffkern.targets.cuda.dialect import convert
 
 TRIPLE = "nvptx64-nvidia-cuda"
 DATA_LAYOUT = "e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64"
@@ -30,9 +29,6 @@ _FEATURES = {"sm_75": "+ptx81", "sm_80": "+ptx81", "sm_86": "+ptx81", "sm_87": "
 """What LLVM compiles for, each with an early version of PTX that has it: more drivers take that."""
 _BASES = {"sm_88": "sm_86", "sm_110": "sm_100", "sm_121": "sm_120"}
 """What only the assembler knows, each with that whose PTX it takes."""
-
-OPAQUE_SINCE = 100
-"""From this architecture on libNVVM reads pointers without element types."""
 
 _lock = free_in_child(threading.Lock())
 
@@ -120,15 +116,11 @@ def ptx(module: Any, arch: str) -> str:
     with _lock:
         text = str(machine(arch).emit_assembly(module))
     # LLVM takes the widest scope here; a launch is on one device, as for all other atomic operations.
-    return text.replace("atom.relaxed.sys.global.cas", "atom.relaxed.gpu.global.cas").replace(
-        "ld.relaxed.sys.global", "ld.relaxed.gpu.global"
+    return (
+        text.replace("atom.relaxed.sys.global.cas", "atom.relaxed.gpu.global.cas")
+        .replace("ld.relaxed.sys.global", "ld.relaxed.gpu.global")
+        .replace("fence.acq_rel.sys", "fence.acq_rel.gpu")
     )
-
-
-def ltoir(module: Any, symbol: str, arch: str) -> bytes:
-    """LTO code of an emitted module, which is changed: nvJitLink can inline other LTO code into it."""
-    typed = int(arch.removeprefix("sm_")) < OPAQUE_SINCE
-    return lto_code([convert(module, symbol, typed=typed)], symbol, arch)
 
 
 def lto_code(modules: Sequence[str], symbol: str, arch: str, *, fuse: bool = True) -> bytes:

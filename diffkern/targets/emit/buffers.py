@@ -8,6 +8,7 @@ buffers overlap, and no array reaches into one, so that loops over them are vect
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -26,21 +27,28 @@ LINE = 64
 class Scratch:
     """The memory of a function's buffers."""
 
-    def __init__(self, module: Any, builder: Builder, buffers: Sequence[Value]) -> None:
+    def __init__(
+        self,
+        module: Any,
+        builder: Builder,
+        buffers: Sequence[Value],
+        stack_bytes: float = STACK_BYTES,
+        line: int = LINE,
+    ) -> None:
         self.module, self.b = module, builder
         self.pointers: dict[Value, Any] = {}
         self.block: Any = None
         domain = module.add_metadata(["buffers"]) if buffers else None
         self._scopes = {v: module.add_metadata([f"buffer {k}", domain]) for k, v in enumerate(buffers)}
         self._tags: dict[tuple[Value, ...], tuple[Any, Any]] = {}
-        left = STACK_BYTES
+        left = stack_bytes
         heap: list[tuple[Value, int]] = []
         for v in sorted(buffers, key=_bytes):
-            size = _bytes(v)
+            size = -(-_type(v).itemsize // line) * line
             if size <= left:
                 left -= size
                 slot = builder.alloca(ir.ArrayType(I8, size))
-                slot.align = LINE
+                slot.align = line
                 slot.type = PTR
                 self.pointers[v] = slot
             else:
@@ -88,6 +96,12 @@ class Scratch:
             every = self.module.add_metadata([*known, *self._scopes.values()])
             out[p] = dataclasses.replace(a, scopes=(own, every))
         return out
+
+    def seen_from(self, builder: Builder, pointers: dict[Value, Any]) -> Scratch:
+        """The same memory for the code of another function, which knows some of the buffers by other pointers."""
+        other = copy.copy(self)
+        other.b, other.pointers = builder, pointers
+        return other
 
     def get(self, v: Value, index: Any) -> list[Any]:
         """The components of an element of a buffer."""

@@ -14,10 +14,11 @@ from llvmlite import ir
 
 from diffkern import abi
 from diffkern.ir.nodes import Op, Value
-from diffkern.ir.types import SHARED, Array, Scalar
+from diffkern.ir.types import HELD, SHARED, Array, Scalar
 from diffkern.ir.views import Access
 from diffkern.ops.table import lookup
 from diffkern.targets.emit.memory import ArrayRef, wrap_index
+from diffkern.targets.emit.record import Record
 from diffkern.targets.emit.types import I1, I64, PTR, VOID, Builder, i64
 
 _REPORT = "dk_report"
@@ -41,7 +42,7 @@ class Checks:
     module, builder
         Where the code goes.
     record
-        Address of the record.
+        The record of the launch, and the thread.
 
     Attributes
     ----------
@@ -49,16 +50,18 @@ class Checks:
         The ops that are checked, in the order of their numbers.
     stamps
         The array parameters with plain stores; their position here is that of their stamps in the record.
-    thread
-        Flattened index of the thread, a 64-bit value.
     """
 
-    def __init__(self, checking: Checking, module: ir.Module, builder: Builder, record: Any) -> None:
+    def __init__(self, checking: Checking, module: ir.Module, builder: Builder, record: Record) -> None:
         self.checking, self.module, self.builder = checking, module, builder
-        self.record = builder.inttoptr(record, PTR)
+        self.record, self.noted = record.pointer, record
         self.sites: list[Op] = []
         self.stamps: list[Value] = []
-        self.thread: Any = None
+
+    @property
+    def thread(self) -> Any:
+        """Flattened index of the thread."""
+        return self.noted.thread
 
     def access(self, op: Op, array: ArrayRef, indices: Sequence[Any]) -> Any:
         """Check an access; returns whether it is to happen."""
@@ -97,6 +100,11 @@ class Checks:
         """Check the step of a ``for`` loop."""
         if self.checking is Checking.ALL:
             self._report_zero(step, abi.ZERO_STEP, op)
+
+    def assertion(self, op: Op, holds: Any) -> None:
+        """Check an assertion."""
+        if self.checking is not Checking.NONE:
+            self._report_if(self.builder.not_(holds), abi.ASSERTION, op)
 
     def none_found(self) -> Any:
         """Whether no thread has found an error so far."""
@@ -162,7 +170,7 @@ class Checks:
         known = self.module.globals.get(_REPORT)
         if known is not None:
             return known
-        fn = ir.Function(self.module, ir.FunctionType(VOID, [PTR, *[I64] * abi.RECORD_STAMPS]), _REPORT)
+        fn = ir.Function(self.module, ir.FunctionType(VOID, [PTR, *[I64] * abi.RECORD_ERROR]), _REPORT)
         fn.linkage = "internal"
         for attribute in ("noinline", "cold", "nounwind"):
             fn.attributes.add(attribute)
@@ -180,7 +188,7 @@ class Checks:
 def _is_stamped(op: Op) -> bool:
     """Whether two threads must not both do it: a plain store to an array of the launch."""
     t = op.operands[0].type
-    return op.name == "store" and isinstance(t, Array) and t.layout != SHARED
+    return op.name == "store" and isinstance(t, Array) and t.layout not in (SHARED, HELD)
 
 
 def _is_integer(v: Value) -> bool:

@@ -6,6 +6,7 @@ arrays and values of LLVM, slots for the sums into uniform addresses, and where 
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 from llvmlite import ir
@@ -21,7 +22,7 @@ from diffkern.targets.emit.memory import ArrayRef, address, element_size, load_a
 from diffkern.targets.emit.scalars import ScalarEmitter
 from diffkern.targets.emit.types import I8, I64, Builder, constant, i64, value_type
 
-__all__ = ["Frame", "loop_stacks", "summed_type", "width"]
+__all__ = ["Frame", "loop_stacks", "summed_type", "untyped", "width"]
 
 
 class Frame:
@@ -39,6 +40,8 @@ class Frame:
         How scalars are computed.
     space : int, optional
         The address space of the arrays' elements.
+    used : container of Value, optional
+        The parameters that are read, if not all.
     """
 
     def __init__(
@@ -50,6 +53,7 @@ class Frame:
         block: Any,
         scalars: ScalarEmitter,
         space: int = 0,
+        used: Container[Value] | None = None,
     ) -> None:
         self.module, self.fn, self.facts = module, fn, facts
         self.builder, self.block, self.scalars = builder, block, scalars
@@ -57,6 +61,8 @@ class Frame:
         self.values: dict[Value, tuple[Any, ...]] = {}
         fields, _ = abi.layout([p.type for p in fn.params])
         for p, place in zip(fn.params, fields, strict=True):
+            if used is not None and p not in used:
+                continue
             if isinstance(p.type, Array):
                 self.arrays[p] = load_array(builder, block, place.offset, p.type, space)
             else:
@@ -106,10 +112,10 @@ class Frame:
         return array, address(self.builder, array, indices, op.attrs.get("wrap", (False,) * len(indices)))
 
 
-def loop_stacks(b: Builder, facts: Facts) -> dict[int, Any]:
-    """Memory for the stacks of a function's loops, by level."""
+def loop_stacks(b: Builder, facts: Facts, lanes: int = 1) -> dict[int, Any]:
+    """Memory for the stacks of the loops of so many threads, by level."""
     return {
-        level: _untyped(b.alloca(ir.ArrayType(I64, (size + 7) // 8)))
+        level: untyped(b.alloca(ir.ArrayType(I64, (size + 7) // 8 * lanes)))
         for level, size in sorted(facts.stack_bytes.items())
     }
 
@@ -130,7 +136,7 @@ def _array(op: Op) -> Array:
     return array
 
 
-def _untyped(slot: Any) -> Any:
+def untyped(slot: Any) -> Any:
     """A stack slot as an opaque pointer: llvmlite still gives ``alloca`` a typed one."""
     slot.type = ir.PointerType()
     return slot

@@ -29,16 +29,20 @@ from diffkern.targets.emit.memory import (
     ArrayRef,
     add_element,
     address,
-    atomic_element,
     compare_exchange,
     component,
     element_size,
+    give_element,
     is_neutral,
     load_element,
     store_element,
+    take_element,
+    update_element,
 )
+from diffkern.targets.emit.output import Output
+from diffkern.targets.emit.record import Record
 from diffkern.targets.emit.scalars import ScalarEmitter, is_scalar_op
-from diffkern.targets.emit.types import I1, I8, I32, I64, Builder, constant, i64, memory_type, value_type
+from diffkern.targets.emit.types import I1, I8, I32, I64, Builder, constant, from_memory, i64, memory_type, value_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +78,8 @@ class BodyEmitter:
         For each op summed per chunk: the accumulators of its components.
     stacks
         One block of memory per nesting level of loop stacks.
-    checks
-        What looks for errors at run time; None in release programs.
+    record, checks, output
+        Where threads report, what looks for errors at run time, and what prints; None where nothing does.
     scratch
         The buffers of the thread; None where tiles lie in arrays of the block.
     vector_bytes
@@ -88,6 +92,10 @@ class BodyEmitter:
         Emits an extent of the launch, as an int32.
     constant_space
         The address space of memory that is part of the program.
+    memory_space
+        That of what addresses lead to.
+    alone
+        A condition: whether no other thread updates what this one does. None where that is never known.
     """
 
     builder: Builder
@@ -100,13 +108,17 @@ class BodyEmitter:
     stacks: dict[int, Any] = field(default_factory=dict)
     exact: dict[Value, Any] = field(default_factory=dict)
     stack_refs: dict[Value, StackRef] = field(default_factory=dict)
+    record: Record | None = None
     checks: Checks | None = None
+    output: Output | None = None
     scratch: Scratch | None = None
     vector_bytes: int = 16
     launch: dict[str, Any] = field(default_factory=dict)
     moved: frozenset[Op] = frozenset()
     extent_along: Callable[[int], Any] = _no_launch
     constant_space: int = 0
+    memory_space: int = 0
+    alone: Any = None
 
     # -- values ------------------------------------------------------------------------------------------------------
 
@@ -133,6 +145,14 @@ class BodyEmitter:
             s = held_type(t)  # type: ignore[arg-type]
             out.append([self.builder.phi(value_type(scalar_of(s))) for _ in range(element_size(s))])
         return out
+
+    def phis_for(self, values: Sequence[Value]) -> list[list[Any]]:
+        """Phis for the components of values."""
+        return self.phis([v.type for v in values])
+
+    def merged(self, values: Sequence[Value], parts: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        """Bring what values will be to the form of their phis; at the end of the block that it comes from."""
+        return list(parts)
 
     def connect(self, phis: list[list[Any]], values: Sequence[tuple[Any, ...]], block: Any) -> None:
         for group, parts in zip(phis, values, strict=True):
@@ -241,6 +261,22 @@ class BodyEmitter:
         held.type = ir.PointerType(addrspace=self.constant_space)
         self.arrays[op.result] = ArrayRef(t, held, tuple(i64(n) for n in shape), tuple(i64(0) for _ in shape))
 
+    def peek(self, op: Op) -> None:
+        """An element of memory that no array of the launch stands for, and that nothing writes meanwhile."""
+        b, t, (address, index) = self.builder, op.attrs["type"], op.operands
+        start = b.inttoptr(self.scalar(address), ir.PointerType(addrspace=self.memory_space))
+        place = b.gep(start, [self.index(index)], inbounds=True, source_etype=memory_type(t))
+        raw = b.load(place, typ=memory_type(t))
+        if not op.attrs.get("changing"):
+            raw.set_metadata("invariant.load", b.module.add_metadata([]))
+        self.values[op.result] = (from_memory(b, t, raw),)
+
+    def array_at(self, op: Op) -> None:
+        """The array that a descriptor describes."""
+        t, (address, *rest) = op.attrs["type"], self.values[op.operands[0]]
+        data = self.builder.inttoptr(address, ir.PointerType(addrspace=self.memory_space))
+        self.arrays[op.result] = ArrayRef(t, data, tuple(rest[: t.ndim]), tuple(rest[t.ndim :]))
+
     def barrier(self, op: Op) -> None:
         """Wait for the other threads of the block; a target whose threads are blocks has none."""
         raise CompileError("a barrier has no form on this target", loc=op.loc)
@@ -288,7 +324,15 @@ class BodyEmitter:
         array, pointer = self.element(op)
         parts, kind = self.values[Access(op).value], op.attrs["kind"]
         if kind == "cas":
-            self.values[op.result] = (compare_exchange(self.builder, scalar_of(array.type.dtype), pointer, *parts),)
+            s, (expected, value) = scalar_of(array.type.dtype), parts
+            self.values[op.result] = (compare_exchange(self.builder, s, pointer, expected, value, self.alone),)
+            return
+        if kind == "take":
+            self.values[op.result] = tuple(take_element(self.builder, array.type.dtype, pointer, parts))
+            return
+        if kind == "give":
+            give_element(self.builder, array.type.dtype, pointer, parts)
+            self.values[op.result] = tuple(parts[: len(parts) // 4])  # never used
             return
         if op.attrs.get("augmented") and len(parts) > 1:
             self.update_parts(op, scalar_of(array.type.dtype), pointer, parts)
@@ -313,8 +357,8 @@ class BodyEmitter:
             self.update(op, array.type.dtype, pointer, "add", parts)
 
     def update(self, op: Op, t: Element, pointer: Any, kind: str, parts: Sequence[Any]) -> list[Any]:
-        """Update an element atomically; returns the old components."""
-        return atomic_element(self.builder, t, pointer, kind, parts)
+        """Update an element, atomically unless the launch is alone; returns the old components."""
+        return update_element(self.builder, t, pointer, kind, parts, self.alone)
 
     def summed(self, op: Op, kind: str) -> bool:
         """Add to the accumulators of the chunk, if the op has some."""
@@ -327,11 +371,22 @@ class BodyEmitter:
             if isinstance(part.type, ir.IntType):
                 new = b.add(old, part) if kind == "add" else b.sub(old, part)
             else:
-                # The order of the partial sums is nobody's promise, so LLVM may keep one per SIMD lane.
+                # The order of the partial sums is unspecified, so LLVM may keep one per SIMD lane.
                 combine = b.fadd if kind == "add" else b.fsub
                 new = combine(old, part, flags=("reassoc", *self.scalars.flags))
             b.store(new, slot)
         return True
+
+    # -- reports -----------------------------------------------------------------------------------------------------
+
+    def print_text(self, op: Op) -> None:
+        if self.output is None:
+            raise CompileError("nothing can be printed here", loc=op.loc, remedy="print in a kernel")
+        self.output.write(op, [self.scalar(v) for v in op.operands])
+
+    def assertion(self, op: Op) -> None:
+        if self.checks is not None:
+            self.checks.assertion(op, self.scalar(op.operands[0]))
 
     # -- buffers -----------------------------------------------------------------------------------------------------
 
@@ -381,24 +436,24 @@ class BodyEmitter:
         arms = []
         for block, region in zip((then, orelse), op.regions, strict=True):
             b.position_at_end(block)
-            values = self.region(region)
+            values = self.merged(op.results, self.region(region))
             arms.append((values, b.block))
             b.branch(done)
         b.position_at_end(done)
-        phis = self.phis([r.type for r in op.results])
+        phis = self.phis_for(op.results)
         for values, block in arms:
             self.connect(phis, values, block)
         self.define(op.results, phis)
 
     def loop_while(self, op: Op) -> None:
-        b = self.builder
+        b, loop = self.builder, While(op)
+        init = self.merged(op.results, [self.values[v] for v in loop.init])
         before = b.block
         head, body, done = (b.append_basic_block(n) for n in ("while", "do", "endwhile"))
         b.branch(head)
         b.position_at_end(head)
-        phis = self.phis([r.type for r in op.results])
-        loop = While(op)
-        self.connect(phis, [self.values[v] for v in loop.init], before)
+        phis = self.phis_for(op.results)
+        self.connect(phis, init, before)
         self.define(loop.tested, phis)
         ((go,),) = self.region(loop.test)
         if self.checks is not None:
@@ -406,7 +461,7 @@ class BodyEmitter:
         b.cbranch(go, body, done)
         b.position_at_end(body)
         self.define(loop.carried, phis)
-        values = self.region(loop.body)
+        values = self.merged(op.results, self.region(loop.body))
         self.connect(phis, values, b.block)
         b.branch(head)
         b.position_at_end(done)
@@ -426,22 +481,23 @@ class BodyEmitter:
         trips = None if ahead else trip_count(b, t, lo, hi, step)
         if self.checks is not None and not ahead:
             self.checks.step(op, step)
+        init = self.merged(op.results, [self.values[v] for v in loop.init])
         before = b.block
         head, body, done = (b.append_basic_block(n) for n in ("for", "body", "endfor"))
         b.branch(head)
         b.position_at_end(head)
         count, i = b.phi(I64), b.phi(value_type(t))
-        phis = self.phis([r.type for r in op.results])
-        self.connect([[count], [i], *phis], [(i64(0),), (lo,), *(self.values[v] for v in loop.init)], before)
+        phis = self.phis_for(op.results)
+        self.connect([[count], [i], *phis], [(i64(0),), (lo,), *init], before)
         go = b.icmp_signed("<", i, hi) if ahead else self.goes_on(count, trips)
         b.cbranch(go, body, done)
         b.position_at_end(body)
         self.define((loop.index, *loop.carried), [[i], *phis])
-        if op.attrs.get("threads") and self.checks is not None:
-            self.checks.thread = b.add(
+        if op.attrs.get("threads") and self.record is not None:
+            self.record.thread = b.add(
                 b.mul(self.launch["block"], b.sext(self.launch["block_dim"], I64)), b.sext(i, I64)
             )
-        values = self.region(loop.body)
+        values = self.merged(op.results, self.region(loop.body))
         # Only the value after the last trip can leave the range of the type, and nothing uses that one.
         following = b.add(i, step, flags=("nsw",) if t.kind is Kind.INT else ())
         counted = b.add(count, i64(1), flags=("nuw",))
@@ -455,9 +511,18 @@ class BodyEmitter:
 
 def not_unrolled(module: Any, branch: Any) -> None:
     """Keep LLVM from unrolling the loop that a branch goes back to the head of."""
-    disable = module.add_metadata(["llvm.loop.unroll.disable"])
-    loop = MDValue(module, [disable], name=str(len(module.metadata)))
-    loop.operands = (loop, disable)  # the first operand of a loop's node is the node itself
+    _of_loop(module, branch, module.add_metadata(["llvm.loop.unroll.disable"]))
+
+
+def left_alone(module: Any, branch: Any) -> None:
+    """Keep LLVM from making vectors of the loop that a branch goes back to the head of, and from unrolling it."""
+    vectors = module.add_metadata(["llvm.loop.vectorize.enable", ir.Constant(I1, 0)])
+    _of_loop(module, branch, vectors, module.add_metadata(["llvm.loop.unroll.disable"]))
+
+
+def _of_loop(module: Any, branch: Any, *said: Any) -> None:
+    loop = MDValue(module, said, name=str(len(module.metadata)))
+    loop.operands = (loop, *said)  # the first operand of a loop's node is the node itself
     branch.set_metadata("llvm.loop", loop)
 
 
@@ -469,7 +534,7 @@ def trip_count(b: Builder, t: Scalar, lo: Any, hi: Any, step: Any) -> Any:
     def wide(x: Any) -> Any:
         if isinstance(x, ir.Constant):
             return i64(x.constant)
-        if x.type.width == 64:
+        if t.bits == 64:
             return x
         return b.sext(x, I64) if signed else b.zext(x, I64)
 
@@ -497,8 +562,12 @@ _SPELLED: Mapping[str, str] = {
     **dict.fromkeys(("block_dim", "block_index", "block_thread"), "block_index"),
     "extent": "extent",
     "constant_array": "constant_array",
+    "array_at": "array_at",
+    "peek": "peek",
     "shared_new": "shared_new",
     "barrier": "barrier",
+    "output": "print_text",
+    "assertion": "assertion",
     "lane_left": "lane_left",
     "aligned": "aligned",
     "shape": "shape",
@@ -518,4 +587,4 @@ _SPELLED: Mapping[str, str] = {
     "for": "loop_for",
     "while": "loop_while",
 }
-__all__ = ["I1", "BodyEmitter", "StackRef", "not_unrolled", "trip_count"]
+__all__ = ["I1", "BodyEmitter", "StackRef", "left_alone", "not_unrolled", "trip_count"]

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from diffkern import abi
-from diffkern.ir.nodes import Function, Op, Value
+from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.targets.emit.checks import Checking, Checks
 from diffkern.targets.emit.frame import Frame
 from diffkern.targets.emit.function import BodyEmitter
+from diffkern.targets.emit.output import Output
+from diffkern.targets.emit.record import Record
+from diffkern.targets.emit.types import PTR
 
 __all__ = ["KernelFrame", "KernelModule", "float_flags"]
 
@@ -36,6 +39,8 @@ class KernelModule:
         What is checked while running; the number of a site is its position here.
     stamped : tuple of Value
         The array parameters in which the writing threads are noted, in the order of the record.
+    outputs : tuple of Op
+        What prints; the number of a place is its position here.
     """
 
     text: str
@@ -43,14 +48,21 @@ class KernelModule:
     sites: int
     check_sites: tuple[Op, ...]
     stamped: tuple[Value, ...]
+    outputs: tuple[Op, ...] = field(default=(), kw_only=True)
 
 
-def float_flags(fn: Function, *, fast_math: bool) -> tuple[str, ...]:
-    """LLVM's flags for floating point.
+_FAST = ("reassoc", "nsz", "arcp", "contract", "afn")
+"""Fast mathematics with NaN and infinities: a test that depends on one goes one way or the other, not anywhere."""
+
+
+def float_flags(fn: Function, *, fast_math: bool, finite: bool = True) -> tuple[str, ...]:
+    """LLVM's flags for floating point; ``finite``: fast mathematics may assume that no number is NaN or infinite.
 
     A replayed value that is compared with a stored one must be the same to the last bit, so there is none then.
     """
-    return () if fn.unfused else ("fast",) if fast_math else ("contract",)
+    if fn.unfused:
+        return ()
+    return ("contract",) if not fast_math else ("fast",) if finite else _FAST
 
 
 class KernelFrame(Frame, ABC):
@@ -58,23 +70,40 @@ class KernelFrame(Frame, ABC):
 
     Attributes
     ----------
+    record
+        Where threads report, and which thread it is; None in release programs that print nothing.
     checks
         What looks for errors at run time; None in release programs.
+    output
+        What prints; None where nothing is printed.
     """
 
+    record: Record | None = None
     checks: Checks | None = None
+    output: Output | None = None
 
     def emit(self, checking: Checking) -> None:
         """Emit all of the function."""
-        if checking is not Checking.NONE:
-            self.checks = Checks(checking, self.module, self.builder, self.header(abi.STATUS))
+        self.watch(checking)
         stacks, sums = self.stacks(), self.accumulators()
         body = self.thread()
-        body.sums, body.stacks, body.checks = sums, stacks, self.checks
+        body.sums, body.stacks = sums, stacks
+        body.record, body.checks, body.output = self.record, self.checks, self.output
         for _ in self.threads(body):
             body.region(self.fn.body)
         self.finish(sums)
         self.builder.ret_void()
+
+    def watch(self, checking: Checking) -> None:
+        """Begin what reports, where something does."""
+        prints = any(op.name == "output" for op in walk(self.fn.body))
+        if checking is Checking.NONE and not prints:
+            return
+        self.record = Record(self.builder.inttoptr(self.header(abi.STATUS), PTR))
+        if checking is not Checking.NONE:
+            self.checks = Checks(checking, self.module, self.builder, self.record)
+        if prints:
+            self.output = Output(self.module, self.builder, self.record)
 
     @abstractmethod
     def thread(self) -> BodyEmitter:
@@ -89,11 +118,16 @@ class KernelFrame(Frame, ABC):
         """Emit what follows the loops: what becomes of the sums into uniform addresses."""
 
     def note(self, thread: Any) -> None:
-        """Tell the checks the flattened index of the thread."""
-        if self.checks is not None:
-            self.checks.thread = thread
+        """Note the flattened index of the thread, for what it reports."""
+        if self.record is not None:
+            self.record.thread = thread
 
     @property
     def checked(self) -> tuple[tuple[Op, ...], tuple[Value, ...]]:
         """The sites of the checks, and the parameters in which writers are noted."""
         return ((), ()) if self.checks is None else (tuple(self.checks.sites), tuple(self.checks.stamps))
+
+    @property
+    def printed(self) -> tuple[Op, ...]:
+        """What prints, in the order of the numbers."""
+        return () if self.output is None else tuple(self.output.sites)

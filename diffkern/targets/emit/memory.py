@@ -16,7 +16,21 @@ from typing import Any
 from llvmlite import ir
 
 from diffkern.ir.nodes import Value
-from diffkern.ir.types import STORAGE_ONLY, Array, Element, Mat, Scalar, Vec, scalar_of
+from diffkern.ir.types import (
+    BFLOAT16,
+    FLOAT16,
+    FLOAT32,
+    FLOAT64,
+    HELD,
+    STORAGE_ONLY,
+    Array,
+    Element,
+    Mat,
+    Scalar,
+    Vec,
+    scalar_of,
+)
+from diffkern.ops.memory import EXTREMA, WON
 from diffkern.targets.emit.scalars import extremum
 from diffkern.targets.emit.types import I8, I32, I64, Builder, from_memory, i32, i64, memory_type, to_memory
 
@@ -49,7 +63,7 @@ def address(b: Builder, array: ArrayRef, indices: Sequence[Any], wrap: Sequence[
     """Pointer to the first scalar of an element."""
     exact = ("nsw",)
     index = [wrap_index(b, i, n) if w else i for i, n, w in zip(indices, array.shape, wrap, strict=True)]
-    if array.type.layout == "A":
+    if array.type.layout in ("A", HELD):
         offset: Any = i64(0)
         for i, stride in zip(index, array.strides, strict=True):
             offset = b.add(offset, b.mul(i, stride, flags=exact), flags=exact)
@@ -68,7 +82,7 @@ def component(b: Builder, t: Scalar, pointer: Any, k: int) -> Any:
     return pointer if k == 0 else b.gep(pointer, [i64(k)], inbounds=True, source_etype=memory_type(t))
 
 
-def _tag(array: ArrayRef | None, instruction: Any, k: int) -> Any:
+def tag(array: ArrayRef | None, instruction: Any, k: int) -> Any:
     """Say of the access to component ``k`` what is known about its array."""
     if array is not None and array.scopes is not None:
         own, others = array.scopes
@@ -85,7 +99,7 @@ def load_element(b: Builder, t: Element, pointer: Any, array: ArrayRef | None = 
     s = scalar_of(t)
     out = []
     for k in range(element_size(t)):
-        raw = _tag(array, b.load(component(b, s, pointer, k), typ=memory_type(s)), k)
+        raw = tag(array, b.load(component(b, s, pointer, k), typ=memory_type(s)), k)
         if array is not None and array.invariant is not None:
             raw.set_metadata("invariant.load", array.invariant)
         out.append(from_memory(b, s, raw))
@@ -96,19 +110,21 @@ def store_element(b: Builder, t: Element, pointer: Any, values: Sequence[Any], a
     """Write the components of an element."""
     s = scalar_of(t)
     for k, value in enumerate(values):
-        _tag(array, b.store(to_memory(b, s, value), component(b, s, pointer, k)), k)
+        tag(array, b.store(to_memory(b, s, value), component(b, s, pointer, k)), k)
 
 
 def add_element(b: Builder, array: ArrayRef, pointer: Any, values: Sequence[Any], flags: tuple[str, ...]) -> None:
     """Add to an element that no other thread touches."""
     old = load_element(b, array.type.dtype, pointer, array)
-    new = [_sum(b, o, v, flags) for o, v in zip(old, values, strict=True)]
+    new = [plus(b, o, v, flags) for o, v in zip(old, values, strict=True)]
     store_element(b, array.type.dtype, pointer, new, array)
 
 
-def _sum(b: Builder, x: Any, y: Any, flags: tuple[str, ...] = ()) -> Any:
-    if isinstance(x.type, ir.IntType):
-        return b.or_(x, y) if x.type.width == 1 else b.add(x, y)
+def plus(b: Builder, x: Any, y: Any, flags: tuple[str, ...] = ()) -> Any:
+    """A sum, of vectors too; of truth values whether one holds."""
+    t = x.type.element if isinstance(x.type, ir.VectorType) else x.type
+    if isinstance(t, ir.IntType):
+        return b.or_(x, y) if t.width == 1 else b.add(x, y)
     return b.fadd(x, y, flags=flags)
 
 
@@ -120,6 +136,42 @@ def atomic_element(b: Builder, t: Element, pointer: Any, kind: str, values: Sequ
     """Update the components of an element atomically, each by itself; returns the old components."""
     s = scalar_of(t)
     return [_atomic(b, s, component(b, s, pointer, k), kind, v) for k, v in enumerate(values)]
+
+
+def update_element(
+    b: Builder, t: Element, pointer: Any, kind: str, values: Sequence[Any], alone: Any = None
+) -> list[Any]:
+    """Update the components of an element; returns the old components.
+
+    Atomically, but for launches that are `alone`: a condition, None where none can be.
+    """
+    if alone is None:
+        return atomic_element(b, t, pointer, kind, values)
+    s = scalar_of(t)
+    ways = []
+    with b.if_else(alone) as (plainly, atomically):
+        with plainly:
+            found = [_plain(b, s, component(b, s, pointer, k), kind, v) for k, v in enumerate(values)]
+            ways.append((found, b.block))
+        with atomically:
+            ways.append((atomic_element(b, t, pointer, kind, values), b.block))
+    return _merged(b, ways)
+
+
+def _plain(b: Builder, t: Scalar, pointer: Any, kind: str, value: Any) -> Any:
+    old = from_memory(b, t, b.load(pointer, typ=memory_type(t)))
+    b.store(to_memory(b, t, _combination(t, kind)(b, old, value)), pointer)
+    return old
+
+
+def _merged(b: Builder, ways: Sequence[tuple[Sequence[Any], Any]]) -> list[Any]:
+    merged = []
+    for parts in zip(*(values for values, _ in ways), strict=True):
+        phi = b.phi(parts[0].type)
+        for part, (_, block) in zip(parts, ways, strict=True):
+            phi.add_incoming(part, block)
+        merged.append(phi)
+    return merged
 
 
 def is_neutral(kind: str, value: Any) -> bool:
@@ -137,7 +189,7 @@ _NATIVE_INT = {
 _BITS: dict[str, Callable[[Builder, Any, Any], Any]] = {
     "and": lambda b, x, y: b.and_(x, y), "or": lambda b, x, y: b.or_(x, y), "xor": lambda b, x, y: b.xor(x, y),
 }  # fmt: skip
-_EXTREMA = ("min", "max")
+_OFTEN_UNCHANGED = (*EXTREMA, "cas")
 _NATIVE_FLOAT = {"add": "fadd", "sub": "fsub", "exch": "xchg"}
 
 
@@ -155,16 +207,36 @@ def _atomic(b: Builder, t: Scalar, pointer: Any, kind: str, value: Any) -> Any:
 
 def _combination(t: Scalar, kind: str) -> Callable[[Builder, Any, Any], Any]:
     if kind == "add":
-        return _sum
+        return plus
     if kind == "sub":
         return _difference
     if kind == "exch":
         return lambda b, old, value: value
+    if kind == "cas":
+        return _exchanged
     if kind in _BITS:
         return _BITS[kind]
+    if kind == "keep":
+        return _kept
     if kind in ("inc", "dec"):
         return _counted_up if kind == "inc" else _counted_down
+    if kind in ("fmin", "fmax"):
+        return lambda b, old, value: _of_numbers(b, "<" if kind == "fmin" else ">", old, value)
     return lambda b, old, value: extremum(b, t, "<=" if kind == "min" else ">=", old, value)
+
+
+def _of_numbers(b: Builder, sign: str, old: Any, value: Any) -> Any:
+    """The new number where it compares so to the old one, or that is NaN; a new NaN changes nothing."""
+    return b.select(b.or_(b.fcmp_ordered(sign, value, old), b.fcmp_unordered("uno", old, old)), value, old)
+
+
+def _kept(b: Builder, old: Any, flag: Any) -> Any:
+    """The old number where the flag is not 0, else 0."""
+    zero = ir.Constant(old.type, 0)
+    is_set = (
+        b.icmp_unsigned("!=", flag, zero) if isinstance(old.type, ir.IntType) else b.fcmp_unordered("!=", flag, zero)
+    )
+    return b.select(is_set, old, zero)
 
 
 def _counted_up(b: Builder, old: Any, top: Any) -> Any:
@@ -180,15 +252,82 @@ def _counted_down(b: Builder, old: Any, top: Any) -> Any:
     return b.select(outside, top, b.sub(old, one))
 
 
-def compare_exchange(b: Builder, t: Scalar, pointer: Any, expected: Any, value: Any) -> Any:
-    """Replace an integer of 32 or 64 bits if it is what is expected; returns what it was."""
-    return b.extract_value(b.cmpxchg(pointer, expected, value, "monotonic", "monotonic"), 0)
+def compare_exchange(b: Builder, t: Scalar, pointer: Any, expected: Any, value: Any, alone: Any = None) -> Any:
+    """Replace a number if it equals what is expected; returns what it was. As :func:`update_element` otherwise."""
+    if alone is not None:
+        ways = []
+        with b.if_else(alone) as (plainly, atomically):
+            with plainly:
+                ways.append(([_plain(b, t, pointer, "cas", (expected, value))], b.block))
+            with atomically:
+                ways.append(([compare_exchange(b, t, pointer, expected, value)], b.block))
+        return _merged(b, ways)[0]
+    if t.is_integer and t.bits >= b.module.isa.atomic_bits:
+        return b.extract_value(b.cmpxchg(pointer, expected, value, "monotonic", "monotonic"), 0)
+    return _compare_and_swap(b, t, pointer, "cas", (expected, value))
+
+
+def take_element(b: Builder, t: Element, pointer: Any, wanted: Sequence[Any]) -> list[Any]:
+    """Wait for those components of an element that are wanted until nobody holds them, and hold them.
+
+    What is held has the bits of a signaling NaN, which no operation gives. Returns what the components were.
+    """
+    s = scalar_of(t)
+    found = [_take(b, s, component(b, s, pointer, k), flag) for k, flag in enumerate(wanted)]
+    b.fence("acquire")
+    return found
+
+
+def _take(b: Builder, t: Scalar, pointer: Any, wanted: Any) -> Any:
+    bits = ir.IntType(t.itemsize * 8)
+    part = _Part(b, pointer, bits) if bits.width < b.module.isa.atomic_bits else None
+    whole, place = (I32, part.word) if part else (bits, pointer)
+    held = ir.Constant(bits, HELD_BITS[t])
+    start, wait, swap, done = b.block, *(b.append_basic_block(f"take.{name}") for name in ("wait", "swap", "done"))
+    b.cbranch(b.fcmp_ordered("!=", wanted, ir.Constant(wanted.type, 0)), wait, done)
+    b.position_at_end(wait)
+    seen = b.load_atomic(place, "monotonic", whole.width // 8, typ=whole)
+    raw = part.get(seen) if part else seen
+    b.cbranch(b.icmp_unsigned("==", raw, held), wait, swap)
+    b.position_at_end(swap)
+    pair = b.cmpxchg(place, seen, part.put(seen, held) if part else held, "monotonic", "monotonic")
+    b.cbranch(b.extract_value(pair, 1), done, wait)
+    b.position_at_end(done)
+    taken = b.phi(bits)
+    taken.add_incoming(ir.Constant(bits, 0), start)
+    taken.add_incoming(raw, swap)
+    memory = memory_type(t)
+    return from_memory(b, t, taken if memory == bits else b.bitcast(taken, memory))
+
+
+def give_element(b: Builder, t: Element, pointer: Any, given: Sequence[Any]) -> None:
+    """Give components of an element back that are held: as they were, or as what has won."""
+    s, size = scalar_of(t), element_size(t)
+    seen, state, _, new = (given[k * size : (k + 1) * size] for k in range(4))
+    b.fence("release")
+    for k, how in enumerate(state):
+        with b.if_then(b.fcmp_ordered("!=", how, ir.Constant(how.type, 0))):
+            won = b.fcmp_ordered("==", how, ir.Constant(how.type, WON))
+            _atomic(b, s, component(b, s, pointer, k), "exch", b.select(won, new[k], seen[k]))
+
+
+HELD_BITS = {
+    FLOAT16: 0x7D4B, BFLOAT16: 0x7FA9, FLOAT32: 0x7FA94D2B, FLOAT64: 0x7FF4A94D2B5A6E97,
+}  # fmt: skip
+"""The bits of a number that is held, as the library of CUDA source has them."""
+
+
+def _exchanged(b: Builder, old: Any, pair: Any) -> Any:
+    expected, value = pair
+    whole = isinstance(old.type, ir.IntType)
+    same = b.icmp_unsigned("==", old, expected) if whole else b.fcmp_ordered("==", old, expected)
+    return b.select(same, value, old)
 
 
 def _compare_and_swap(b: Builder, t: Scalar, pointer: Any, kind: str, value: Any) -> Any:
-    """The general atomic update: retry until nobody came between reading and writing.
+    """The general atomic update: retry until no other thread wrote between read and write.
 
-    Most extrema leave the element as it is: those end without writing.
+    Most extrema and comparisons that fail leave the element as it is: those end without writing.
     """
     bits = ir.IntType(t.itemsize * 8)
     memory = memory_type(t)
@@ -211,7 +350,7 @@ def _compare_and_swap(b: Builder, t: Scalar, pointer: Any, kind: str, value: Any
     raw = part.get(seen) if part else seen
     old = from_memory(b, t, raw if memory == bits else b.bitcast(raw, memory))
     wanted = as_bits(to_memory(b, t, _combination(t, kind)(b, old, value)))
-    if kind in _EXTREMA:
+    if kind in _OFTEN_UNCHANGED:
         exchange = b.append_basic_block("cas.exchange")
         b.cbranch(b.icmp_unsigned("==", raw, wanted), done, exchange)
         b.position_at_end(exchange)
@@ -274,13 +413,13 @@ def disjoint(b: Builder, some: Sequence[ArrayRef], others: Sequence[ArrayRef]) -
     ranges = [byte_range(b, array) for array in others]
     for low, high in (byte_range(b, array) for array in some):
         for start, end in ranges:
-            apart = b.or_(b.icmp_unsigned("<=", high, start), b.icmp_unsigned("<=", end, low))
-            every = b.and_(every, apart)
+            disjoint = b.or_(b.icmp_unsigned("<=", high, start), b.icmp_unsigned("<=", end, low))
+            every = b.and_(every, disjoint)
     return every
 
 
 def with_scopes(module: ir.Module, arrays: dict[Value, ArrayRef]) -> dict[Value, ArrayRef]:
-    """Tell LLVM that accesses through different parameters never meet."""
+    """Tell LLVM that accesses through different parameters do not alias."""
     domain = module.add_metadata(["arrays"])
     scopes = {p: module.add_metadata([f"array {k}", domain]) for k, p in enumerate(arrays)}
     out = {}

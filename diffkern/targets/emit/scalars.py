@@ -14,11 +14,11 @@ from typing import Any, TypeAlias
 from llvmlite import ir
 
 from diffkern.ir.nodes import Op
-from diffkern.ir.types import BOOL, FLOAT32, FLOAT64, Kind, Scalar
+from diffkern.ir.types import BFLOAT16, BOOL, FLOAT16, FLOAT32, FLOAT64, STORAGE_ONLY, Kind, Scalar, scalar_of
 from diffkern.ops.table import all_ops, lookup
 from diffkern.targets.emit.checkpoint import next_function
 from diffkern.targets.emit.libm import math_function
-from diffkern.targets.emit.types import I1, I64, Builder, constant, value_type
+from diffkern.targets.emit.types import I1, I64, Builder, constant, from_memory, to_memory, value_type
 
 
 @dataclass(slots=True)
@@ -46,6 +46,15 @@ class ScalarEmitter:
         fn = self.module.declare_intrinsic(f"llvm.{name}", [ty], ir.FunctionType(ty, [a.type for a in args]))
         return self.builder.call(fn, args, fastmath=self.flags)
 
+    def elementary(self, name: str, t: Scalar, args: list[Any]) -> Any:
+        """A call of a function of the mathematics."""
+        return self.builder.call(math_function(self.module, name, t), args, fastmath=self.flags)
+
+    def converted(self, name: str, target: Any, source: Scalar, x: Any) -> Any:
+        """A call of an LLVM intrinsic that converts a number, overloaded on both types."""
+        fn = self.module.declare_intrinsic(name, [target, x.type], ir.FunctionType(target, [x.type]))
+        return self.builder.call(fn, [x])
+
     def quotient(self, t: Scalar, x: Any, y: Any) -> Any:
         """A quotient, correctly rounded or nearly so."""
         return self.builder.fdiv(x, y)
@@ -72,13 +81,13 @@ def _const(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
 
 
 def _arith(integer: str, floating: str) -> Spelling:
-    def spell(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
+    def emit(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
         if t.is_float:
             flags = (*e.flags, "reassoc") if op.attrs.get("reassoc") else e.flags
             return getattr(e.builder, floating)(*args, flags=flags)
         return getattr(e.builder, integer)(*args)
 
-    return spell
+    return emit
 
 
 def _div(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
@@ -168,6 +177,23 @@ def _mod(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
     return b.select(b.or_(zero, minus), constant(t, 0), floored)
 
 
+def _truncdiv(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
+    b, (x, y) = e.builder, args
+    divisor, zero, minus = _safe_divisor(e, t, y)
+    if t.kind is Kind.UINT:
+        return b.select(zero, constant(t, 0), b.udiv(x, divisor))
+    return b.select(zero, constant(t, 0), b.select(minus, b.neg(x), b.sdiv(x, divisor)))
+
+
+def _rem(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
+    b, (x, y) = e.builder, args
+    if t.is_float:
+        return e.remainder(t, x, y)
+    divisor, zero, minus = _safe_divisor(e, t, y)
+    rest = b.urem(x, divisor) if t.kind is Kind.UINT else b.srem(x, divisor)
+    return b.select(b.or_(zero, minus), constant(t, 0), rest)
+
+
 def _float_divmod(e: ScalarEmitter, t: Scalar, x: Any, y: Any) -> tuple[Any, Any]:
     """Python's ``x // y`` and ``x % y``: the remainder has the divisor's sign and is exact."""
     b, zero, one = e.builder, constant(t, 0), constant(t, 1)
@@ -196,13 +222,14 @@ def _not(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
 
 def _shift(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
     b, (x, n) = e.builder, args
-    inside = b.icmp_unsigned("<", n, ir.Constant(n.type, t.bits))  # a negative count is a huge unsigned one
-    count = b.select(inside, n, ir.Constant(n.type, 0))
+    counted = scalar_of(op.operands[1].type)
+    inside = b.icmp_unsigned("<", n, constant(counted, t.bits))  # a negative count is a huge unsigned one
+    count = b.select(inside, n, constant(counted, 0))
     if op.name == "shl":
         return b.select(inside, b.shl(x, count), constant(t, 0))
     if t.kind is Kind.UINT:
         return b.select(inside, b.lshr(x, count), constant(t, 0))
-    return b.select(inside, b.ashr(x, count), b.ashr(x, ir.Constant(x.type, t.bits - 1)))
+    return b.select(inside, b.ashr(x, count), b.ashr(x, constant(t, t.bits - 1)))
 
 
 def _hypot(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
@@ -218,7 +245,7 @@ def _from_library(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
     library = lookup(op.name).library
     if library is not None and library.llvm:
         return e.intrinsic(library.llvm, t, *args)
-    return e.builder.call(math_function(e.module, op.name, t), args, fastmath=e.flags)
+    return e.elementary(op.name, t, args)
 
 
 def _comparison(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
@@ -231,10 +258,10 @@ def _isnan(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
 
 
 def _against_infinity(sign: str) -> Spelling:
-    def spell(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
+    def emit(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
         return e.builder.fcmp_ordered(sign, e.intrinsic("fabs", t, *args), constant(t, float("inf")))
 
-    return spell
+    return emit
 
 
 def _select(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
@@ -265,10 +292,10 @@ def cast(e: ScalarEmitter, source: Scalar, to: Scalar, x: Any) -> Any:
         return _cast_float(e, source, to, x)
     if to.is_float:
         return (b.sitofp if source.kind is Kind.INT else b.uitofp)(x, value_type(to))
-    target = value_type(to)
-    if target.width == x.type.width:
+    target, held = value_type(to), value_type(source)
+    if target.width == held.width:
         return x
-    if target.width < x.type.width:
+    if target.width < held.width:
         return b.trunc(x, target)
     return (b.sext if source.kind is Kind.INT else b.zext)(x, target)
 
@@ -281,8 +308,7 @@ def _cast_float(e: ScalarEmitter, source: Scalar, to: Scalar, x: Any) -> Any:
         return b.fptrunc(x, value_type(to)) if source == FLOAT64 and to == FLOAT32 else x
     name = "llvm.fptosi.sat" if to.kind is Kind.INT else "llvm.fptoui.sat"
     target = value_type(to)
-    fn = e.module.declare_intrinsic(name, [target, x.type], ir.FunctionType(target, [x.type]))
-    return b.call(fn, [x])
+    return e.converted(name, target, source, x)
 
 
 def _next_checkpoint(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
@@ -292,9 +318,37 @@ def _next_checkpoint(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> An
     return position if target.width == 64 else b.trunc(position, target)
 
 
+def _rounded(stored: Scalar) -> Spelling:
+    def spelling(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
+        return from_memory(e.builder, stored, to_memory(e.builder, stored, args[0]))
+
+    return spelling
+
+
+def _bits_of(stored: Scalar) -> Spelling:
+    def spelling(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
+        raw = to_memory(e.builder, stored, args[0])
+        target = value_type(scalar_of(op.result.type))
+        return raw if raw.type == target else e.builder.bitcast(raw, target)
+
+    return spelling
+
+
+def _of_bits(stored: Scalar) -> Spelling:
+    def spelling(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
+        raw = args[0] if stored in STORAGE_ONLY else e.builder.bitcast(args[0], value_type(stored))
+        return from_memory(e.builder, stored, raw)
+
+    return spelling
+
+
 _TABLE: Mapping[str, Spelling] = {
     "const": _const,
     "cast": _cast,
+    "round_float16": _rounded(FLOAT16),
+    "round_bfloat16": _rounded(BFLOAT16),
+    **{f"bits_of_{t}": _bits_of(t) for t in (FLOAT16, BFLOAT16, FLOAT32, FLOAT64)},
+    **{f"{t}_of_bits": _of_bits(t) for t in (FLOAT16, BFLOAT16, FLOAT32, FLOAT64)},
     "select": _select,
     "add": _arith("add", "fadd"),
     "sub": _arith("sub", "fsub"),
@@ -309,6 +363,8 @@ _TABLE: Mapping[str, Spelling] = {
     "max": _extremum(">="),
     "floordiv": _floordiv,
     "mod": _mod,
+    "truncdiv": _truncdiv,
+    "rem": _rem,
     "and": _bits("and_"),
     "or": _bits("or_"),
     "xor": _bits("xor"),

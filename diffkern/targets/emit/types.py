@@ -48,6 +48,8 @@ class Isa:
         The narrowest integer that can be compared and swapped.
     vector_bytes
         How wide vectors should be.
+    vector_registers
+        How many of them there are.
     """
 
     triple: str
@@ -57,6 +59,7 @@ class Isa:
     signed_halves: bool = False
     atomic_bits: int = 8
     vector_bytes: int = 16
+    vector_registers: int = 16
 
 
 class TargetModule(ir.Module):  # type: ignore[misc]

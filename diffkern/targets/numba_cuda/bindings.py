@@ -76,6 +76,8 @@ def numba() -> Numba:
     """
     names = ("cgutils", "compiler", "cudadrv.nvvm", "dispatcher", "extending", "typing", "types")
     try:
+        # What puts it in place of numba's own module: a .pth file loads that, but from site-packages alone.
+        importlib.import_module("_numba_cuda_redirector")
         cuda = importlib.import_module("numba.cuda")
         if importlib.import_module("numba").config.ENABLE_CUDASIM:
             raise CompileError(
@@ -119,6 +121,7 @@ def to_llvm(
     architecture: tuple[int, int],
     flags: tuple[str, ...] = (),
     launch_bounds: tuple[int, int] | None = None,
+    max_registers: int | None = None,
     no_alias: bool = False,
     alignments: Mapping[int, int] | None = None,
     products: Mapping[str, tuple[str, bool]] | None = None,
@@ -139,6 +142,8 @@ def to_llvm(
         LLVM's flags for floating point.
     launch_bounds : (int, int), optional
         The most threads of a block, and the fewest blocks of a multiprocessor.
+    max_registers : int, optional
+        The most registers of a thread.
     no_alias : bool, optional
         Whether no two arrays overlap.
     alignments : mapping, optional
@@ -173,6 +178,9 @@ def to_llvm(
         )
         kernel = library.get_function(library._entry_name)
         _describe(kernel, entry, no_alias, alignments or {})
+        if max_registers is not None:
+            marks = kernel.module.add_metadata([kernel, "maxnreg", ir.IntType(32)(max_registers)])
+            found.cgutils.get_or_insert_named_metadata(kernel.module, "nvvm.annotations").add(marks)
         for function in own.values():
             for compiled in function.overloads.values():
                 finish(compiled.library._module)
@@ -255,7 +263,8 @@ def _make_array(found: Any, t: Array, made: Any, context: Any, builder: Any, arg
     if count is not None:
         shape, strides = [*shape, _I64(count)], [*strides, _I64(size)]
     array = context.make_array(made)(context, builder)
-    data = builder.bitcast(data, array.data.type)
+    to_pointer = builder.bitcast if data.type.is_pointer else builder.inttoptr
+    data = to_pointer(data, array.data.type)
     context.populate_array(array, data=data, shape=shape, strides=strides, itemsize=_I64(size), meminfo=None)
     return array._getvalue()
 

@@ -10,17 +10,17 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
-from diffkern.analysis.blocks import SHARED_BYTES, shared_bytes
 from diffkern.errors import CompileError
 from diffkern.interrupts import interruptible
 from diffkern.ir.nodes import Function, walk
 from diffkern.ir.types import Array, Type
-from diffkern.lower.cuda_plan import cuda_plan
-from diffkern.printing.cuda import library_products, to_cuda_python
+from diffkern.lower.cuda_plan import cuda_plan, dynamic_shared_bytes, sum_bytes
+from diffkern.printing.checked import CheckedWriter
+from diffkern.printing.cuda import to_cuda_python
+from diffkern.printing.products import library_products
 from diffkern.printing.python import function_name
 from diffkern.targets.cuda import toolchain
-from diffkern.targets.cuda.architecture import CudaArchitecture, taken
-from diffkern.targets.cuda.body import called
+from diffkern.targets.cuda.architecture import CudaArchitecture, called, taken
 from diffkern.targets.cuda.kernel import alignment
 from diffkern.targets.emit.checks import Checking
 from diffkern.targets.emit.kernel import KernelModule, float_flags
@@ -46,8 +46,21 @@ class NumbaCudaTarget(CudaArchitecture):
         _check(low, settings)
         multiplies = any(op.name == "buffer_product" for op in walk(low.body))
         fixed = low.threads or (settings.block_dim if multiplies else None)
-        sites = len(cuda_plan(low).sums)
-        return Printed(to_cuda_python(low), (symbol,), sites, (), (), low, fixed)
+        plan = cuda_plan(low)
+        dynamic = dynamic_shared_bytes(low, plan)
+        if dynamic and dynamic + sum_bytes(plan) > self.shared_limit:
+            raise CompileError(
+                f"the tiles or arrays of kernel {fn.name} take {dynamic} bytes of shared memory and its sums "
+                f"{sum_bytes(plan)}; a block has {self.shared_limit} on {self.name}",
+                loc=fn.loc,
+                remedy="use smaller tiles, or a loop over parts of them",
+            )
+        if settings.checking is Checking.NONE:
+            return Printed(to_cuda_python(low), (symbol,), len(plan.sums), (), (), low, fixed, dynamic)
+        writer = CheckedWriter(low, arithmetic=settings.checking is Checking.ALL)
+        text = writer.module()
+        sites, stamps = tuple(writer.sites), tuple(writer.stamps)
+        return Printed(text, (symbol,), len(plan.sums), sites, stamps, low, fixed, dynamic)
 
     def compile(self, fn: Function, symbol: str, settings: Settings = USUAL) -> Compiled:
         printed = self.emit(fn, symbol, settings)
@@ -65,7 +78,17 @@ class NumbaCudaTarget(CudaArchitecture):
 
         def machine_code() -> tuple[str, str, bytes]:
             made = _lto_code(
-                printed.text, function_name(low), types, symbol, flags, bounds, not settings.may_alias, fuse, named
+                printed.text,
+                function_name(low),
+                types,
+                symbol,
+                flags,
+                bounds,
+                settings.max_registers,
+                not settings.may_alias,
+                fuse,
+                named,
+                settings.checking is not Checking.NONE,
             )
             ptx = without_old_values(toolchain.link([made.code, *linked], self.name, symbol, fuse=fuse))
             return made.text, ptx, toolchain.assemble(ptx, self.name, symbol)
@@ -77,11 +100,11 @@ class NumbaCudaTarget(CudaArchitecture):
             lambda: text,
             lambda: ptx,
             printed.sites,
-            (),
-            (),
+            printed.check_sites,
+            printed.stamped,
             alignments=tuple(alignment(t) if isinstance(t, Array) else None for t in types),
             block_dim=printed.block_dim,
-            gpu=taken(cubin, ptx, symbol, 0, products),
+            gpu=taken(cubin, ptx, symbol, printed.dynamic_shared_bytes, products),
             files={"kernel.ptx": ptx.encode()},
         )
 
@@ -102,18 +125,21 @@ def _lto_code(
     symbol: str,
     flags: tuple[str, ...],
     bounds: tuple[int, int] | None,
+    max_registers: int | None,
     no_alias: bool,
     fuse: bool,
     products: tuple[tuple[str, tuple[str, bool]], ...],
+    checked: bool,
 ) -> _Lto:
     """Compile a printed program as far as all architectures have in common, once for those that are asked for."""
     made = to_llvm(
         text,
         name,
-        entry_of(types),
+        entry_of(types, record=checked),
         architecture=(int(COMPILED_FOR[3:-1]), int(COMPILED_FOR[-1])),
         flags=flags,
         launch_bounds=bounds,
+        max_registers=max_registers,
         no_alias=no_alias,
         alignments={k: alignment(t) for k, t in enumerate(types) if isinstance(t, Array)},
         products=dict(products),
@@ -132,30 +158,23 @@ class Printed(KernelModule):
         What was printed.
     block_dim : int or None
         The only number of threads in a block for which it is right; None if any is.
+    dynamic_shared_bytes : int
+        Shared memory for which a launch has to ask.
     """
 
     fn: Function
     block_dim: int | None
+    dynamic_shared_bytes: int
 
 
 def _check(fn: Function, settings: Settings) -> None:
     """Refuse what has no form here."""
-    size = shared_bytes(fn)
-    if size > SHARED_BYTES:
-        raise CompileError(
-            f"the tiles or arrays of kernel {fn.name} take {size} bytes of shared memory; with numba-cuda a block has "
-            f"{SHARED_BYTES}",
-            loc=fn.loc,
-            remedy=f"{TAKE_LLVM}, or use smaller tiles",
-        )
-    if settings.checking is not Checking.NONE:
-        raise CompileError(
-            f"numba-cuda has no form for the checks of debug mode in {fn.name!r}", loc=fn.loc, remedy=TAKE_LLVM
-        )
-    if settings.lineinfo:
+    remedy = TAKE_LLVM if settings.products is None else "leave it out, or take enable_mathdx_gemm=False"
+    printing = next((op for op in walk(fn.body) if op.name == "output"), None)
+    if printing is not None:
+        raise CompileError(f"numba-cuda has no form for what {fn.name!r} prints", loc=printing.loc, remedy=remedy)
+    if settings.lineinfo and settings.products is None:  # whoever wants a library's products has no other compiler
         raise CompileError(f"numba-cuda does not know the source lines of {fn.name!r}", loc=fn.loc, remedy=TAKE_LLVM)
-    if settings.max_registers is not None:
-        raise CompileError(f"numba-cuda does not take max_registers for {fn.name!r}", loc=fn.loc, remedy=TAKE_LLVM)
 
 
 def target(name: str) -> NumbaCudaTarget:

@@ -11,9 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from diffkern import abi
-from diffkern.ir.types import Array, Type
+from diffkern.ir.types import INT64, Array, Type
 
 __all__ = ["Entry", "Made", "entry_of"]
+
+_RECORD = 2**31
+"""Elements of the record, as far as its reader is concerned: it ends with the stamps of all arrays."""
 
 KERNEL = "kernel"
 """What the entry calls the readable kernel."""
@@ -49,7 +52,7 @@ class Entry:
     source : str
         Its definition.
     made : tuple of Made
-        What it calls besides the readable kernel, in the order of the parameters.
+        What it calls besides the readable kernel, in the order of the parameters; last the one for a record.
     pointers : tuple of (int, int)
         The number of each slot that is the address of an array, and of the parameter that the array is.
     slots : int
@@ -63,8 +66,8 @@ class Entry:
     slots: int
 
 
-def entry_of(types: Sequence[Type], name: str = "entry") -> Entry:
-    """Return the entry for a kernel with parameters of some types."""
+def entry_of(types: Sequence[Type], name: str = "entry", *, record: bool = False) -> Entry:
+    """Return the entry for a kernel with parameters of some types, and before them the record of a debug program."""
     fields, size = abi.layout(list(types))
     slots = [f"slot_{k}" for k in range(size // 8)]
     made: list[Made] = []
@@ -76,6 +79,9 @@ def entry_of(types: Sequence[Type], name: str = "entry") -> Entry:
         if isinstance(t, Array):
             pointers.append((first, k))
         arguments.append(f"parameter_{k}({', '.join(slots[first : first + count])})")
+    if record:
+        made.append(Made("record", Array(INT64, 1), 3))
+        arguments.insert(0, f"record({slots[abi.STATUS // 8]}, {_RECORD}, 8)")
     dims = slots[abi.DIMS // 8 : abi.DIMS // 8 + abi.MAX_DIMS]
     call = ", ".join([f"({', '.join(dims)})", *arguments])
     source = f"def {name}({', '.join(slots)}):\n    {KERNEL}({call})\n"

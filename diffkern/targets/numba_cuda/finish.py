@@ -1,8 +1,9 @@
-"""What numba has no say in: division in float32, and which loops are unrolled.
+"""What numba has no say in: division in float32, and which loops are copied.
 
 In: an LLVM module that numba-cuda made of printed source. Out: the same module, changed. Float32 is divided as the
 other compiler does it; NVIDIA's correctly rounded form takes ten times the instructions. No loop is unrolled: libNVVM
-makes six times the instructions of some by it.
+makes six times the instructions of some by it. Nor is one made twice for the outcomes of a condition that it does not
+change: that doubles its atomic operations.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ def finish(module: Any) -> None:
             goes_back = any(place[b] <= k for b in getattr(end, "operands", ()) if isinstance(b, ir.Block))
             if goes_back and "llvm.loop" not in end.metadata:
                 not_unrolled(module, end)
+                _hold(block)
 
 
 def _divide(block: Any, instruction: Any) -> None:
@@ -44,3 +46,11 @@ def _divide(block: Any, instruction: Any) -> None:
     value = approximate(b, "div", *instruction.operands) if fast else elementary.divide(b, *instruction.operands)
     block.instructions.remove(instruction)
     value._name = instruction._name  # those who use it know its name
+
+
+def _hold(block: Any) -> None:
+    """End a block with an instruction of no bytes that no compiler may copy to where fewer threads are."""
+    b = ir.IRBuilder(block)
+    b.position_before(block.terminator)
+    nothing = ir.InlineAsm(ir.FunctionType(ir.VoidType(), ()), "", "", side_effect=True)
+    b.call(nothing, (), attrs=("convergent",))

@@ -23,7 +23,7 @@ from diffkern.targets.emit.checkpoint import next_function
 
 __all__ = ["forms", "product"]
 
-_COMPOSED = frozenset({"floordiv", "mod", "min", "max", "sign", "hypot"})
+_COMPOSED = frozenset({"floordiv", "mod", "truncdiv", "rem", "min", "max", "sign", "hypot"})
 """Functions of numbers that are none of a library."""
 
 

@@ -1,4 +1,4 @@
-"""Atomic operations whose old value nobody reads: ``red`` in place of ``atom``.
+"""Atomic operations whose old value is not read: ``red`` in place of ``atom``.
 
 In and out: PTX with one kernel. Numba's atomic functions return the old value, and the assembler waits for it even if
 no instruction reads it.

@@ -53,6 +53,12 @@ def square(y: dk.array(dtype=float)):
 
 
 @dk.kernel
+def mirrored(y: dk.array(dtype=float), x: dk.array(dtype=float)):
+    i = dk.tid()
+    y[i] = y[i] + x[x.shape[0] - 1 - i]
+
+
+@dk.kernel
 def decay(y: dk.array(dtype=float), k: float, trace: dk.array(dtype=float)):
     """Changes its first argument, and needs what it held before for the gradient."""
     i = dk.tid()
@@ -123,3 +129,9 @@ def softmax(x: dk.array(dtype=float, ndim=2), out: dk.array(dtype=float, ndim=2)
     row = dk.tile_load(x[i], shape=COLUMNS)
     e = dk.tile_map(dk.exp, row - dk.tile_max(row)[0])
     dk.tile_store(out[i], e / dk.tile_sum(e)[0])
+
+
+@dk.kernel
+def twice(x: dk.array(dtype=dk.vec2), out: dk.array(dtype=dk.vec2)):
+    i = dk.tid()
+    out[i] = 2.0 * x[i]

@@ -119,6 +119,40 @@ def test_parts_of_arrays():
         jax.grad(lambda x: f(x)[0].sum())(x)
 
 
+def test_one_array_in_two_places_of_a_launch():
+    @dk.kernel
+    def squared_by_itself(a: Floats, b: Floats):
+        i = dk.tid()
+        b[i] = 2.0 * b[i]
+        b[i] = b[i] * a[i]
+
+    def in_place(x: Floats, out: Floats):
+        dk.copy(out, x)
+        dk.launch(squared_by_itself, x.shape, inputs=[out], outputs=[out])
+
+    def apart(x: Floats, out: Floats):
+        dk.copy(out, x)
+        dk.launch(squared_by_itself, x.shape, inputs=[dk.clone(out)], outputs=[out])
+
+    x = ramp(5)
+    close(dk.jax_callable(in_place)(x)[0], 4 * x * x)
+    with pytest.raises(dk.AutodiffError, match=r"one array as 'a' and 'b', and it is written to.*\n.*dk.clone"):
+        jax.grad(lambda x: dk.jax_callable(in_place)(x)[0].sum())(x)
+    close(jax.grad(lambda x: dk.jax_callable(apart)(x)[0].sum())(x), 4 * x)
+
+
+def test_dims_of_vectors_with_their_components_or_without():
+    def work(x: dk.array(dtype=dk.vec2), out: dk.array(dtype=dk.vec2)):
+        dk.launch(k.twice, x.shape[0], inputs=[x], outputs=[out])
+
+    f = dk.jax_callable(work)
+    x = jnp.arange(10.0).reshape(5, 2)
+    for dims in (5, (5, 2), {"out": (5, 2)}):
+        close(f(x, output_dims=dims)[0], 2.0 * x)
+    with pytest.raises(dk.LaunchError, match=r"'out' has 1 axes, its shape would be \(5, 3\)"):
+        f(x, output_dims=(5, 3))
+
+
 def test_vectors():
     def work(x: dk.array(dtype=dk.vec3), edges: dk.array2d(dtype=int), out: Floats):
         dk.launch(k.stretch, edges.shape[0], inputs=[x, edges, dk.vec3(0.5, 0.0, 1.0)], outputs=[out])
@@ -167,6 +201,16 @@ def chooses(x: Floats, n: int, out: Floats):
     dk.launch(k.smooth, n, inputs=[x], outputs=[out])
 
 
+def writes_to_an_input(x: Floats, out: Floats):
+    dk.launch(k.square, x.shape, inputs=[x])
+    dk.launch(k.smooth, x.shape, inputs=[x], outputs=[out])
+
+
+def fills_an_input(x: Floats, out: Floats):
+    x.zero_()
+    dk.launch(k.smooth, x.shape, inputs=[x], outputs=[out])
+
+
 def writes_outside(x: Floats, out: Floats):
     dk.launch(k.square, 50, inputs=[TABLE])
     dk.launch(k.smooth, x.shape, inputs=[x], outputs=[out])
@@ -183,6 +227,8 @@ def takes_a_component(x: Floats, v: dk.vec3, out: Floats):
         (takes_a_component, (np.ones(3, np.float32),), "computes with a number"),
         (chooses, (3,), "depends on a number"),
         (writes_outside, (), "not among its arguments"),
+        (writes_to_an_input, (), "writes to 'x', which is passed and not returned"),
+        (fills_an_input, (), "writes to 'x', which is passed and not returned"),
     ],
 )
 def test_what_cannot_be_recorded_is_refused(function, more, message):
@@ -215,3 +261,25 @@ def test_without_gradient():
     close(f(x, 1.0), chain_in_jax(x, 1.0))
     with pytest.raises(ValueError, match="cannot be differentiated"):
         jax.grad(both(f))(x, 1.0)
+
+
+@dk.kernel
+def scaled(x: dk.array(dtype=float), a: float, out: dk.array(dtype=float)):
+    i = dk.tid()
+    out[i] = x[i] * a + float(x.shape[0])
+
+
+def of_parts(x: dk.array(dtype=float), a: float, out: dk.array(dtype=float)):
+    n = x.shape[0]
+    middle = dk.zeros(n, float)
+    dk.launch(scaled, n, inputs=[x, a], outputs=[middle])
+    dk.launch(scaled, n // 2, inputs=[middle[::2], 3.0], outputs=[out[n // 2 :]])
+    dk.launch(scaled, n // 2, inputs=[middle[: n // 2], 2.0], outputs=[out[: n // 2]])
+
+
+def test_batches_of_parts_of_arrays():
+    f = dk.jax_callable(of_parts)
+    xs, a = jnp.asarray(np.random.default_rng(4).random((3, 8)), jnp.float32), jnp.arange(3.0)
+    middle = np.asarray(xs) * np.asarray(a)[:, None] + 8.0
+    expected = np.concatenate([middle[:, :4] * 2.0 + 4.0, middle[:, ::2] * 3.0 + 4.0], axis=1)
+    np.testing.assert_allclose(jax.vmap(lambda x, a: f(x, a)[0])(xs, a), expected, rtol=1e-5)

@@ -34,8 +34,13 @@ def test_types(name):
 
 
 def test_types_that_diffkern_does_not_have():
-    with pytest.raises(TypeError, match="no type for complex64"):
-        dk.dtype_from_jax(jax.numpy.complex64)
+    with pytest.raises(TypeError, match="no type for float8_e5m2"):
+        dk.dtype_from_jax(jax.numpy.float8_e5m2)
+
+
+def test_complex_types():
+    assert dk.dtype_from_jax(jax.numpy.complex64) == dk.complex64
+    assert dk.dtype_to_jax(dk.complex64) == jax.numpy.complex64
 
 
 def test_devices():

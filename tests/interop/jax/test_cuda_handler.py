@@ -217,7 +217,7 @@ def test_a_launch_of_tiles_counts_blocks(machine):
 
 
 def test_blocks_of_threads_are_refused(machine):
-    with pytest.raises(dk.LaunchError, match="works in blocks of threads"):
+    with pytest.raises(dk.LaunchError, match="works in blocks of threads, which calls from JAX have on the CPU alone"):
         lowered(dk.jax_kernel(k.turned_in_blocks), jnp.ones(512))
     assert not machine.calls
 
@@ -256,6 +256,35 @@ def test_batch_is_a_loop_over_launches(machine):
     assert len(machine.driver.launches) == 5
     left, right = xs[:, [0, *range(11)]], xs[:, [*range(1, 12), 11]]
     np.testing.assert_allclose(out, (left * xs + right) / 12, rtol=1e-5)
+
+
+def test_a_batch_of_arrays_and_numbers_is_one_launch(machine):
+    f = dk.jax_kernel(k.wave)
+    xs, y, scales = np.sin(np.arange(60, dtype=np.float32)).reshape(5, 12), np.ones(12, np.float32), np.arange(5.0)
+    scales = scales.astype(np.float32)
+    lowered(jax.vmap(lambda x, y, a: f(x, y, a)[0], (0, None, 0)), xs, y, scales)
+    name, _ = machine.calls[-1]
+    out = np.empty_like(xs)
+    assert machine.run(name, [xs, y, scales], [out], [(5, 12)]) is None
+    assert [dims for *_, dims in machine.driver.launches] == [(5, 12, 1, 1)]
+    np.testing.assert_allclose(out, np.sin(scales[:, None] * xs), rtol=1e-5, atol=1e-6)
+
+
+def test_a_batch_of_gradients_is_one_launch(machine):
+    lowered(jax.vmap(jax.grad(lambda x: dk.jax_kernel(k.smooth)(x)[0].sum())), jnp.ones((5, 12)))
+    name, call = machine.calls[-1]
+    assert call.name == "adjoint of smooth"
+    xs, ct = np.cos(np.arange(60, dtype=np.float32)).reshape(5, 12), np.ones((5, 12), np.float32)
+    results = [np.zeros((5, 12), np.float32) for _ in call.results]
+    operands = [xs if i == 0 else ct for i in range(len(call.operands))]
+    assert machine.run(name, operands, results, [(5, 12)]) is None
+    assert [dims for *_, dims in machine.driver.launches] == [(5, 12, 1, 1)]
+
+    def total(x):
+        at = jnp.arange(12)
+        return ((x[jnp.maximum(at - 1, 0)] * x + x[jnp.minimum(at + 1, 11)]) / 12).sum()
+
+    np.testing.assert_allclose(results[0], jax.vmap(jax.grad(total))(xs), rtol=1e-4, atol=1e-5)
 
 
 def test_in_out_is_copied_unless_aliased(machine):
@@ -384,6 +413,20 @@ def test_what_cannot_be_launched_is_refused_while_tracing(machine, monkeypatch):
     with pytest.raises(dk.LaunchError, match=r"takes 72 registers .* blocks of 1024(?s:.+)launch_bounds=1024"):
         lowered(dk.jax_kernel(dk.kernel(block_dim=1024)(k.wave.func)), *given)
     lowered(dk.jax_kernel(dk.kernel(block_dim=512)(k.wave.func)), *given)
+
+
+def test_programs_rely_on_arrays_that_are_apart(machine, monkeypatch):
+    made, entry = [], programs.load_entry
+
+    def noted(specialization, target):
+        made.append(specialization.variant.may_alias)
+        return entry(specialization, target)
+
+    monkeypatch.setattr(programs, "load_entry", noted)
+    f = dk.jax_kernel(k.decay, in_out_argnames="y", num_outputs=2)
+    lowered(jax.grad(lambda y: f(y, 0.5)[0].sum()), jnp.ones(50))
+    assert set(made) == {False}
+    assert {call.name for _, call in machine.calls} == {"decay", "adjoint of decay"}
 
 
 @dk.kernel

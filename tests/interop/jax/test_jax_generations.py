@@ -37,8 +37,12 @@ def test_the_derivative_is_that_of_the_call(monkeypatch):
     f = dk.jax_kernel(times)
     y, pull = jax.vjp(f, x)
     g, late = jax.vjp(jax.jit(lambda v: f(v)[0]), x)
+    _, change = jax.linearize(lambda v: f(v)[0], x)
     monkeypatch.setitem(globals(), "SCALE", 5.0)
+    assert change(one).tolist() == [2] * 4
     assert f(x)[0].tolist() == [5] * 4
+    assert change(one).tolist() == [2] * 4
+    assert jax.jvp(lambda v: f(v)[0], (x,), (one,))[1].tolist() == [5] * 4
     assert (y[0].tolist(), g.tolist()) == ([2] * 4, [2] * 4)
     assert pull((one,))[0].tolist() == [2] * 4
     assert late(one)[0].tolist() == [2] * 4

@@ -218,6 +218,11 @@ SHARDED = """
         mesh=mesh, in_specs=(P("data"), P("data"), P()), out_specs=P(), CHECK=False,
     )
     compare("inside", jax.jit(inside)(xs, ys, 2.0) / x.size, expected[2])
+    two, step = jnp.float32(2.0), jnp.float32(1.0)
+    along = lambda g: (lambda x, y, a: jax.jvp(jax.grad(loss(g), argnums=(0, 2)), (x, y, a), (y, x, step)))
+    compare("forward over reverse", jax.jit(along(one))(xs, ys, two), along(reference)(x, y, two))
+    linear = lambda g: (lambda x, y, a: jax.linearize(lambda x, a: g(x, y, a), x, a)[1](y, step))
+    compare("linearize", jax.jit(linear(one))(xs, ys, two), linear(reference)(x, y, two))
     print(json.dumps([errors, sharded]))
 """
 

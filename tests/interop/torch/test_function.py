@@ -15,7 +15,8 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from torch_places import claim_cuda
 
 import diffkern as dk
-from diffkern.interop.torch import operator
+from diffkern.interop.torch import gradient, operator
+from diffkern.interop.torch.call import Forward
 
 pytestmark = [
     # PyTorch scripts its own decompositions, and says of itself that it should not.
@@ -348,14 +349,16 @@ def test_gradients_given_are_not_changed():
     assert (given == 1.0).all()
 
 
-def test_second_derivatives_are_refused_with_a_reason(how):
+def test_second_derivatives(how):
     f = how(dk.torch_function(wave64))
     x = tensor(4)
     (g,) = torch.autograd.grad(f(x, 0.7).sum(), x, create_graph=True)
-    with pytest.raises(
-        RuntimeError, match=r"cannot be differentiated again|not support double backwards|double backward"
-    ):
-        torch.autograd.grad(g.sum(), x)
+    if how is compiled:
+        with pytest.raises(RuntimeError, match=r"torch.compile .* double backward"):
+            torch.autograd.grad(g.sum(), x)
+        return
+    (found,) = torch.autograd.grad(g.sum(), x)
+    torch.testing.assert_close(found, 1.4 * torch.cos(0.7 * x) - 0.49 * x * torch.sin(0.7 * x))
 
 
 def test_a_gradient_that_is_recorded_may_go_unused():
@@ -469,13 +472,8 @@ def test_gradients_in_batches():
     torch.testing.assert_close(rows, torch.func.jacrev(reference)(x.detach()))
 
 
-def test_functional_second_derivatives_and_forward_mode_are_refused():
+def test_an_empty_batch_is_refused():
     f = dk.torch_function(wave64)
-    x = tensor(4, grad=False)
-    with pytest.raises(RuntimeError, match="cannot be differentiated again"):
-        torch.func.grad(lambda x: torch.func.grad(lambda x: f(x, 0.7).sum())(x).sum())(x)
-    with pytest.raises(RuntimeError, match="forward-mode"):
-        torch.func.jvp(lambda x: f(x, 0.7), (x,), (x,))
     with pytest.raises(RuntimeError, match="empty batch"):
         torch.func.vmap(lambda x: f(x, 0.7))(tensor(0, 4, grad=False))
 
@@ -615,7 +613,7 @@ def test_a_backward_is_that_of_the_call_in_every_form(monkeypatch):
     unknown = [results[0].clone()]
     registered = next(o for o in operator._operators.values() if o._function is f)
     with pytest.raises(dk.LaunchError, match="not known whether"):
-        registered._run_backward([one], unknown, [True], x.detach())
+        registered._run_backward([one], [1], unknown, [1], x.detach())
 
 
 def test_functions_of_one_content_whose_kernels_come_to_differ():
@@ -721,3 +719,102 @@ def test_a_module_that_learns(how):
         loss.backward()
         optimizer.step()
     assert abs(model.a.item() - 0.8) < 1e-2
+
+
+# -- batches in one launch ---------------------------------------------------------------------------------------------
+
+
+Doubles = dk.array(dtype=dk.float64)
+
+
+@dk.kernel
+def coupled(x: Doubles, y: Doubles, a: dk.float64, out: Doubles):
+    i = dk.tid()
+    n = x.shape[0]
+    out[i] = dk.sin(a * x[i]) * y[i] * y[(i + 1) % n]
+
+
+def in_torch(x, y, a):
+    return torch.sin(a * x) * y * torch.roll(y, -1)
+
+
+@pytest.fixture
+def launches(monkeypatch):
+    """The dims of the launches of functions of tensors."""
+    made, run = [], Forward.run
+
+    def noted(self, args):
+        made.append(self.dims)
+        return run(self, args)
+
+    monkeypatch.setattr(Forward, "run", noted)
+    return made
+
+
+BATCHES = {
+    "values": lambda f: f,
+    "gradients": lambda f: torch.func.grad(lambda *z: (f(*z) ** 2).sum(), (0, 1, 2)),
+    "tangents": lambda f: lambda x, y, a: torch.func.jvp(lambda x: f(x, y, a), (x,), (y,))[1],
+    "hessians": lambda f: torch.func.hessian(lambda *z: (f(*z) ** 2).sum(), (0, 2)),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "axes"),
+    [
+        ("values", (0, 0, 0)), ("values", (None, 1, 0)), ("gradients", (0, None, None)), ("gradients", (None, 1, 0)),
+        ("tangents", (0, 0, 0)), ("hessians", (0, None, None)),
+    ],
+)  # fmt: skip
+def test_a_batch_is_one_launch(launches, name, axes):
+    f = dk.torch_function(coupled)
+    x, y, a = torch.rand(3, 5, dtype=torch.float64), torch.rand(3, 5, dtype=torch.float64), torch.rand(3).double()
+    args = [v if axis == 0 else v.T if axis == 1 else v[0] for v, axis in zip((x, y, a), axes, strict=True)]
+    of = BATCHES[name]
+    found = torch.func.vmap(of(f), axes)(*args)
+    assert launches
+    assert all(dims[0] == 3 and dims[-1] == 5 for dims in launches)
+    torch.testing.assert_close(found, torch.func.vmap(of(in_torch), axes)(*args))
+
+
+def test_batches_of_batches_are_one_launch(launches):
+    f = dk.torch_function(coupled)
+    x, y = torch.rand(2, 3, 5, dtype=torch.float64), torch.rand(3, 5, dtype=torch.float64)
+
+    def of(f):
+        return torch.func.vmap(torch.func.vmap(lambda x, y: f(x, y, 0.7)), (0, None))
+
+    torch.testing.assert_close(of(f)(x, y), of(in_torch)(x, y))
+    assert launches == [(2, 3, 5)]
+
+
+def test_backward_through_a_batch_sums_what_its_examples_share(monkeypatch):
+    def gradients(f):
+        x, y, a = (torch.rand(n, dtype=torch.float64, generator=torch.Generator().manual_seed(1)) for n in (15, 5, 3))
+        given = [x.reshape(3, 5).requires_grad_(), y.requires_grad_(), a.requires_grad_()]
+        (torch.func.vmap(f, (0, None, 0))(*given) ** 2).sum().backward()
+        return [v.grad for v in given]
+
+    expected = gradients(in_torch)
+    torch.testing.assert_close(gradients(dk.torch_function(coupled)), expected)
+    whole = gradient.gradients_of
+
+    def of_examples(wanted, tensors):
+        if wanted.function.examples is not None:
+            raise dk.AutodiffError("there is none of a batch")
+        return whole(wanted, tensors)
+
+    monkeypatch.setattr(gradient, "gradients_of", of_examples)
+    torch.testing.assert_close(gradients(dk.torch_function(coupled)), expected)
+
+
+def test_large_examples_that_add_up_are_calls(launches):
+    @dk.kernel
+    def total(x: dk.array(dtype=dk.float64), out: dk.array(dtype=dk.float64)):
+        dk.atomic_add(out, 0, x[dk.tid()])
+
+    f = dk.torch_function(total, output_dims=1)
+    x = torch.rand(2, 5000, dtype=torch.float64)
+    torch.testing.assert_close(torch.func.vmap(f)(x), x.sum(1, keepdim=True))
+    torch.testing.assert_close(torch.func.vmap(f)(x[:, :100]), x[:, :100].sum(1, keepdim=True))
+    assert launches == [(5000,), (5000,), (2, 100)]

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from diffkern import abi
-from diffkern.runtime.cuda import context
+from diffkern.runtime.cuda.devices import use_driver
 from diffkern.runtime.cuda.driver import Attribute, FunctionAttribute
 from diffkern.runtime.cuda.images import nearest
 from diffkern.runtime.native.loader import load_object
@@ -276,8 +276,8 @@ def fake_cuda(
 ) -> Iterator[FakeDriver]:
     """Run the block with a fake driver; the one before is back afterwards."""
     driver = FakeDriver(devices, target, conditional, seed, native, version)
-    before = context.use_driver(driver)
+    before = use_driver(driver)
     try:
         yield driver
     finally:
-        context.use_driver(before)
+        use_driver(before)

@@ -39,7 +39,7 @@ class FakeStreams(FakeBase):
         self._time.finish_stream(self._known(stream, "stream_synchronize"), self._context())
 
     @call
-    def stream_settle(self, stream: int) -> None:
+    def stream_wait(self, stream: int) -> None:
         self._not_capturing(stream, "stream_synchronize")
         self._time.finish_stream(self._known(stream, "stream_synchronize"), self._context())
 

@@ -7,9 +7,11 @@ printed. ``--program N`` checks a single one and prints its text.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 
+from ..lanes import VARIABLE, force
 from ..seeds import run_seed
 from .campaign import run_campaign
 from .check import Verdict, check
@@ -29,9 +31,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=None, help="seed of the run (default: from the commit)")
     parser.add_argument("--time-limit", type=float, default=None, help="seconds after which no program is begun")
     parser.add_argument("--workers", type=int, default=2, help="number of processes (default: 2)")
+    parser.add_argument("--lanes", choices=("on", "off"), help="run threads in lanes wherever they can, or nowhere")
     parser.add_argument("--program", type=int, default=None, help="check this program alone, and print it")
     args = parser.parse_args()
+    if args.lanes is not None:
+        os.environ[VARIABLE] = args.lanes
     if args.program is not None:
+        force()
         program = random_program(args.program)
         print(program.text)
         with tempfile.TemporaryDirectory() as directory:

@@ -21,6 +21,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+from ..lanes import force
 from .check import Verdict, check
 from .program import random_program
 
@@ -61,9 +62,12 @@ class Campaign:
         compared, kinks = (sum(getattr(v, what) for v in self.verdicts.values()) for what in ("compared", "kinks"))
         slowest = sorted(((v.seconds, seed) for seed, v in self.verdicts.items()), reverse=True)[:3]
         lines = [f"{len(self.verdicts)} programs: " + ", ".join(f"{n} {what}" for what, n in outcomes.most_common())]
-        lines += [f"{compared} derivatives compared, {kinks} too near a kink"]
+        by_python = sum(v.by_python for v in self.verdicts.values())
+        lines += [f"{compared} derivatives compared, {kinks} too near a kink; {by_python} with plain Python as well"]
         lines += ["slowest to compile: " + ", ".join(f"{s:.1f} s (program {seed})" for s, seed in slowest)]
         lines += [f"{n:5} {outcome}: {reason}" for (outcome, reason), n in reasons.most_common()]
+        tangents = Counter(v.no_tangents for v in self.verdicts.values() if v.no_tangents)
+        lines += [f"{n:5} without tangents: {reason}" for reason, n in tangents.most_common()]
         return "\n".join(lines)
 
 
@@ -167,6 +171,7 @@ class _Worker:
 
 def _work(pipe: Connection, folder: str) -> None:
     os.environ["DIFFKERN_CACHE_DIR"] = str(Path(folder) / "cache")
+    force()
     while True:
         try:
             seed = pipe.recv()

@@ -1,4 +1,4 @@
-"""Is a random program right? Its results against the reference, its gradients against central differences.
+"""Is a random program right? Its results against the reference, its gradients against central differences and Python.
 
 A program in ``float64`` is compared with central differences of itself, element by element and along random directions,
 which is the dot-product test. One in ``float32`` is compared with its twin in ``float64``, which is checked first. What
@@ -19,6 +19,7 @@ import diffkern as dk
 from diffkern.testing.differences import Differences, Estimate
 
 from ..fuzz import load_module
+from . import oracle
 from .program import RandomProgram, random_program
 from .reference import run_reference
 
@@ -48,6 +49,10 @@ class Verdict:
         Processor time of the longest compilation.
     compared, kinks
         Elements and directions that were compared, and those that lie too near a kink.
+    by_python
+        Directions along which plain Python on numbers with tangents was compared.
+    no_tangents
+        Why forward mode, or a derivative of it, is refused.
     """
 
     outcome: str
@@ -55,6 +60,8 @@ class Verdict:
     seconds: float = 0.0
     compared: int = 0
     kinks: int = 0
+    no_tangents: str = ""
+    by_python: int = 0
 
     @property
     def wrong(self) -> bool:
@@ -143,6 +150,36 @@ class _Run:
         arrays = self.arrays(gradients=True)
         with dk.Tape() as tape:
             self.steps(arrays)
+        before = _processor_time()
+        tape.backward(grads=self._weighed(arrays, weights))
+        self.seconds = max(self.seconds, _processor_time() - before)
+        return self.gather({name: arrays[name].grad.numpy() for name in self.active}, self.active)
+
+    def _along(self, direction: np.ndarray) -> dict[str, np.ndarray]:
+        """What of a direction belongs to each array that has a gradient."""
+        state = {name: np.zeros_like(self.start[name]) for name in self.active}
+        self._scatter(state, direction)
+        return state
+
+    def change(self, direction: np.ndarray) -> np.ndarray:
+        """How what is written changes along a direction, by forward mode."""
+        arrays = self.arrays()
+        with dk.Tangents({arrays[name]: t for name, t in self._along(direction).items()}) as tangents:
+            self.steps(arrays)
+        found = {name: tangents[arrays[name]].numpy() for name in self.written if _fields(self.start[name])}
+        return self.gather(found, [name for name in self.written if name in found])
+
+    def gradient_change(self, weights: np.ndarray, direction: np.ndarray) -> np.ndarray:
+        """How the gradient changes along a direction, by reverse mode over forward mode."""
+        arrays = self.arrays(gradients=True)
+        along = self._along(direction)
+        with dk.Tape() as tape, dk.Tangents({arrays[name]: t for name, t in along.items()}) as tangents:
+            self.steps(arrays)
+        tape.backward(grads={tangents[held]: w for held, w in self._weighed(arrays, weights).items()})
+        return self.gather({name: arrays[name].grad.numpy() for name in self.active}, self.active)
+
+    def _weighed(self, arrays: dict[str, dk.array], weights: np.ndarray) -> dict[dk.array, np.ndarray]:
+        """What of a projection belongs to each array that is written."""
         grads: dict[dk.array, np.ndarray] = {}
         at = 0
         for name in self.written:
@@ -152,10 +189,24 @@ class _Run:
                 at += part.size
             if _fields(like):
                 grads[arrays[name]] = like
-        before = _processor_time()
-        tape.backward(grads=grads)
-        self.seconds = max(self.seconds, _processor_time() - before)
-        return self.gather({name: arrays[name].grad.numpy() for name in self.active}, self.active)
+        return grads
+
+
+class _Gradient:
+    """The gradient of a program as one that is run again and again."""
+
+    def __init__(self, run: _Run, weights: np.ndarray) -> None:
+        self.of, self.weights = run, weights
+
+    def run(self, dim: object, args: list[np.ndarray], chunk: int | None = None) -> None:
+        """From the first argument to the second."""
+        state = {name: values.copy() for name, values in self.of.start.items()}
+        self.of._scatter(state, args[0])
+        before, self.of.start = self.of.start, state
+        try:
+            args[1][...] = self.of.gradient(self.weights)
+        finally:
+            self.of.start = before
 
 
 def check(program: RandomProgram, directory: str) -> Verdict:
@@ -174,6 +225,8 @@ def check(program: RandomProgram, directory: str) -> Verdict:
         return _checked(run, directory)
     except _WrongError as wrong:
         return Verdict(wrong.outcome, str(wrong), run.seconds if run else 0.0)
+    except dk.CompileError as error:
+        return Verdict("error", str(error), run.seconds if run else 0.0)
     except dk.KernelError as error:
         return Verdict("refused", reason_of(error), run.seconds if run else 0.0)
     except Exception as error:
@@ -203,9 +256,61 @@ def _checked(run: _Run, directory: str) -> Verdict:
         return Verdict("forward only", reason_of(error), run.seconds)
     if run.program.real == "float64":
         compared, kinks = _compare_differences(run, gradient, weights, rng)
-    else:
-        compared, kinks = _compare_twin(run, gradient, weights, directory, rng)
+        reason, further = _compare_forward(run, gradient, weights, rng)
+        by_python = _compare_python(run, gradient, weights, rng)
+        return Verdict("right", "", run.seconds, compared + further, kinks, reason, by_python)
+    compared, kinks = _compare_twin(run, gradient, weights, directory, rng)
     return Verdict("right", "", run.seconds, compared, kinks)
+
+
+def _compare_forward(run: _Run, gradient: np.ndarray, weights: np.ndarray, rng: np.random.Generator) -> tuple[str, int]:
+    """Compare forward mode with reverse mode and, of some programs, second derivatives with differences.
+
+    Returns why there is no forward mode, or nothing, and how many directions were compared.
+    """
+    direction = rng.uniform(-1.0, 1.0, gradient.size)
+    try:
+        got = float(np.sum(weights * run.change(direction)))
+    except (dk.AutodiffError, dk.LaunchError) as error:
+        return reason_of(error), 0
+    parts = gradient * direction
+    if not np.isclose(got, parts.sum(), rtol=1e-7, atol=1e-9 * (1.0 + np.abs(parts).sum()), equal_nan=True):
+        raise _WrongError("wrong gradient", f"forward mode says {got:.9g}, reverse mode {parts.sum():.9g}")
+    if run.program.seed % 3 or not np.isfinite(got):
+        return "", 1
+    try:
+        change = run.gradient_change(weights, direction)
+    except (dk.AutodiffError, dk.LaunchError) as error:
+        return f"second order: {reason_of(error)}", 1
+    other = rng.uniform(-1.0, 1.0, gradient.size)
+    theta, out = run.gather(run.start, run.active), np.zeros(gradient.size)
+    differences = Differences(_Gradient(run, weights), (), [theta, out], {1: other}, EPS)
+    if differences.not_finite() is not None:
+        return "", 1
+    got = float(np.sum(other * change))
+    estimate = differences.along({0: direction}, agrees=lambda e: _agree(got, e))
+    if not estimate.kink and not _agree(got, estimate):
+        raise _WrongError("wrong gradient", f"second order: {got:.9g}, differences say {estimate.value:.9g}")
+    return "", 1 + (not estimate.kink)
+
+
+def _compare_python(run: _Run, gradient: np.ndarray, weights: np.ndarray, rng: np.random.Generator) -> int:
+    """Compare the gradient with the change along a direction by plain Python; return whether that was done.
+
+    It is not where rounding has grown, so that Python's own numbers are others.
+    """
+    if oracle.threads_of(run.program) > oracle.MOST_THREADS:
+        return 0
+    direction = rng.uniform(-1.0, 1.0, gradient.size)
+    ends, changes = oracle.along(run.program, run.values, run.start, run._along(direction))
+    arrays = run.arrays()
+    run.steps(arrays)
+    if any(_differ(arrays[name].numpy(), ends[name], 1e-9).any() for name in run.written):
+        return 0
+    got, parts = float(np.sum(weights * run.gather(changes, run.written))), gradient * direction
+    if not np.isclose(got, parts.sum(), rtol=1e-7, atol=1e-9 * (1.0 + np.abs(parts).sum()), equal_nan=True):
+        raise _WrongError("wrong gradient", f"plain Python says {got:.9g}, reverse mode {parts.sum():.9g}")
+    return 1
 
 
 def _compare_results(run: _Run, found: dict[str, np.ndarray]) -> None:

@@ -20,9 +20,9 @@ def test_report():
     assert text.splitlines() == [
         "adjoint of everything",
         "  gradient of x: plain additions, neighbouring chunks one after the other",
-        "  gradient of y: plain additions, no two threads meet",
+        "  gradient of y: plain additions, no two threads race",
         "  gradient of k: one partial sum per chunk",
-        "  gradient of out: plain additions, no two threads meet",
+        "  gradient of out: plain additions, no two threads race",
         "  contents kept from before the launch: y",
         (
             "  loop at line 12: 83 snapshots of 8 bytes; every trip is stored up to 83 trips, "

@@ -120,7 +120,7 @@ def test_loops_without_state_need_no_stack() -> None:
 
     assert not any(op.name.startswith("stack") for op in walk(adjoint(total, D1, D1, INT32).fn.body))
     stacks = [op.attrs["type"] for op in walk(adjoint(state, D1, D1, INT32).fn.body) if op.name == "stack_new"]
-    assert [t.fields for t in stacks] == [(INT32, FLOAT64)]
+    assert [t.fields for t in stacks] == [(FLOAT64,), (INT32, FLOAT64)]  # every state where they fit, or snapshots
 
 
 def test_nested_stacks_share_the_budget() -> None:
@@ -135,7 +135,7 @@ def test_nested_stacks_share_the_budget() -> None:
         y[i] = s
 
     stacks = [op.attrs["type"] for op in walk(adjoint(f, D1, D1, INT32).fn.body) if op.name == "stack_new"]
-    assert sorted(t.level for t in stacks) == [0, 1, 1]
+    assert sorted(t.level for t in stacks) == [0, 1, 1, 1, 1]  # of the inner loops for every state, or snapshots
     assert {t.slots for t in stacks} == {STACK_BYTES // 2 // 16}
 
 
@@ -232,13 +232,12 @@ def test_entry_contents_of_an_array_without_gradient_are_harmless() -> None:
     assert d.saved == (1,)
 
 
-def test_rounded_elements_hide_the_winner() -> None:
+def test_the_winner_among_rounded_elements() -> None:
     def f(x, y):
         i = dk.tid()
         dk.atomic_max(y, 0, x[i])
 
-    with pytest.raises(AutodiffError, match="the element is rounded"):
-        adjoint(f, Array(FLOAT32, 1), Array(FLOAT16, 1))
+    assert adjoint(f, Array(FLOAT32, 1), Array(FLOAT16, 1)).saved == (1,)
 
 
 def test_loops_over_unsigned_integers() -> None:

@@ -22,7 +22,7 @@ from diffkern.opt.cse import eliminate_common
 from diffkern.opt.dce import eliminate
 from diffkern.opt.promote import promote
 from diffkern.opt.ranges import clear_wraps
-from diffkern.opt.sink import sink_singular
+from diffkern.opt.sink import sink_into_branches
 
 X = np.linspace(0.2, 1.9, 8)
 Y = np.linspace(1.5, -0.7, 8)
@@ -296,7 +296,7 @@ def test_sinking_into_the_branch_and_guards_around_a_loop() -> None:
                 y[i] = r
 
     fn = lowered(f, D1, D1, INT32)
-    out = after(fn, share, sink_singular, eliminate)
+    out = after(fn, share, sink_into_branches, eliminate)
     assert body(out) == [
         "%i: int32 = tid {axis=0}",
         "%4: float64 = load %x, %i {wrap=(False)}",
@@ -336,7 +336,7 @@ def test_choices_between_computed_values_become_branches() -> None:
         x[i] = dk.where(x[i] > 1.0, s, t)
 
     fn = lowered(f, D1, D1)
-    out = after(fn, share, sink_singular, eliminate)
+    out = after(fn, share, sink_into_branches, eliminate)
     assert names(out).count("if") == 1
     assert names(out).count("select") == 1
     assert [op.name for op in walk(out.body) if op.name in ("if", "log")] == ["if", "log"]
@@ -367,7 +367,7 @@ def test_long_straight_code_does_not_exhaust_the_interpreter() -> None:
         s = b.one("sqrt", s)
     (out,) = b.if_(cond, Region(yields=(s,)), Region(yields=(b.const(0.0, FLOAT64),)))
     b.op("store", x, i, out, wrap=(False,))
-    after(Function("deep", (x,), b.region, tid_arity=1), sink_singular)
+    after(Function("deep", (x,), b.region, tid_arity=1), sink_into_branches)
 
 
 # -- dependence --------------------------------------------------------------------------------------------------------

@@ -32,7 +32,8 @@ from diffkern.manifest import (
 X = Parameter("x", "array1d<float32,C>", "param", 0, 0, align=16, whole=1, shape_read=True)
 CT = Parameter("ct_x", "array1d<float32,C>", "cotangent", 0, 0, conflict=Conflict("bounded", ((-1, 2),), False))
 FULL = Manifest(
-    1, 2.5, (X, replace(X, role="saved"), CT), reads=(0,), writes=(0,), post=(0,),
+    1, 2.5, (X, replace(X, role="saved"), CT), reads=(0,), writes=(0,), updated=(0,), post=(0,),
+    steering=(0,),
     accesses=(Access(0, 0, True, ((0, 2),), Linear(-1), Linear(3, ((0, 0, 1),)), (Linear(1),), ((0, 1),)),),
     alone="x", blockwise=True, tiled=True, block_dim=64, block_dim_fixed=True, launch_bounds=(64, 2), sites=3,
     gpu=GpuResources(20, 0, 0, 128, 64, ("product",)),

@@ -119,7 +119,7 @@ def test_inspect_after_a_pass_of_a_kernel_that_is_refused_later(capsys, tmp_path
 
 def test_inspect_after_an_unknown_pass(capsys, model):
     message = refused(capsys, "inspect", f"{model}:scale", "--after", "flod")
-    assert "goes through no pass 'flod'; those it goes through are lower, barriers, updates" in message
+    assert "goes through no pass 'flod'; those it goes through are lower, thread-arrays, barriers, updates" in message
 
 
 @pytest.mark.parametrize(

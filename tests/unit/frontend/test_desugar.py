@@ -31,11 +31,11 @@ def test_a_loop_over_a_tuple_chooses_its_elements() -> None:
 
 
 def test_names_that_are_taken_are_left_alone() -> None:
-    text = "def f(d_at):\n    for d in [d_at]:\n        for d in (1, 2):\n            use(d)"
+    text = "def f(d_at):\n    for d in [d_at, 3]:\n        for d in (1, 2):\n            use(d)"
     assert spelled(text).split("\n") == [
         "    d_0 = d_at",
-        "    for d_at_ in range(1):",
-        "        d = d_0",
+        "    for d_at_ in range(2):",
+        "        d = d_0 if d_at_ == 0 else 3",
         "        for d_at__ in range(2):",
         "            d = 1 if d_at__ == 0 else 2",
         "            use(d)",

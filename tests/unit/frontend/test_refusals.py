@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,17 @@ def other_kernel(x):
     x[0] = 1.0
 
 
+@dk.struct
+class Holder:
+    a: dk.array(dtype=float)
+
+
+def holder() -> Holder:
+    made = Holder()
+    made.a = dk.zeros(1, dtype=float)
+    return made
+
+
 NAMES: dict[str, Any] = {
     "plain": plain,
     "recursive": recursive,
@@ -50,7 +62,10 @@ NAMES: dict[str, Any] = {
     "ARRAY": np.zeros(3),
     "LIST": [1, 2],
     "PAIR": (1, 2.0),
+    "MIXED": (1, None),
     "NOTHING": None,
+    "SimpleNamespace": SimpleNamespace,
+    "holder": holder,
 }
 
 # statement, what the caret marks, the reason, the remedy ("" where the reason says it all)
@@ -58,9 +73,12 @@ SYNTAX = [
     ("try:\n    pass\nexcept ValueError:\n    pass", "try:", "try is not supported", "if"),
     ("with x:\n    pass", "with x:", "with is not supported", "around the launch"),
     ("raise ValueError", "raise ValueError", "raise is not supported", "error code"),
-    ("assert n > 0", "assert n > 0", "assert is not supported", "before the launch"),
-    ("f = lambda q: q", "lambda q: q", "lambda is not supported", "@dk.func"),
-    ("def g():\n    pass", "def g():", "a def inside a kernel", "outside"),
+    ("def f(q):\n    return f(q)\ny[i] = f(a)", "f(q)", "f calls itself", "a loop"),
+    ("def g(*q):\n    pass", "q", "a fixed list of parameters", "name each parameter"),
+    ("@typed\ndef g(q):\n    pass", "typed", "a decorator is not supported", "a func already"),
+    ("v = dk.vec2(a, a)\ndef g():\n    v.x = 1.0\ng()", "v", "belongs to the function around", "return the new value"),
+    ("g = lambda q: q\ny[i] = g(1.0, 2.0)", "g(1.0, 2.0)", "too many positional arguments", "its parameters are q"),
+    ("def g(q: int):\n    return q\ny[i] = g(0.5)", "0.5", "the float 0.5 cannot become int32", "int"),
     ("class C:\n    pass", "class C:", "a class inside a kernel", "outside"),
     ("import math", "import math", "import is not supported", "top of the file"),
     ("global G", "global G", "global is not supported", "parameters"),
@@ -70,16 +88,23 @@ SYNTAX = [
     ("q = [1, 2]", "[1, 2]", "a list is not supported", "vec3"),
     ('q = "text"', '"text"', "a string is not supported", "numbers"),
     ('q = f"{n}"', 'f"{n}"', "an f-string", "host"),
-    ("q = 1j", "1j", "a complex number", "real numbers"),
-    ("y[i] = (q := a)", "q := a", ":= is not supported", "statement of its own"),
-    ("print(n)", "print(n)", "print is not supported", "debugger"),
-    ("p, *q = 1, 2", "*q", r"\* is not supported", "list the elements"),
+    ("q = 1j < 2j", "1j < 2j", "< of complex", "compare abs"),
+    ("p, *q = 1, 2", "*q", "a starred target is not supported", "a variable for each"),
+    ("y[i] = dk.length(dk.vec4(*x))", r"*x", "of an array of float32 with 1 axis", "between constants"),
+    ("y[i] = dk.length(dk.vec4(*x[0:n]))", "0:n", "how many elements", "constants"),
     ("y[i] = typed(**PAIR)", "PAIR", r"\*\* in a call", "name the arguments"),
-    ("for q in x:\n    pass", "x", "runs over range", "range"),
-    ("for q, r in range(3):\n    pass", "q, r", "must be a name", "range"),
-    ("for q in abs(3):\n    pass", "abs(3)", "runs over range", "range"),
+    ("for q, r in range(3):\n    pass", "q, r", "cannot be unpacked", "only tuples and vectors"),
+    ("for q in abs(3):\n    pass", "abs(3)", "cannot be looped over", "range"),
+    ("for q in zip((1, 2), x):\n    pass", "(1, 2)", "a length known at run time", "range"),
+    ("dk.static(1, 2)", "dk.static(1, 2)", "takes one expression", "a tuple"),
+    ("dk.static(1 / 0)", "dk.static(1 / 0)", "cannot be evaluated: ZeroDivisionError", "known where"),
+    ("dk.static(i)", "dk.static(i)", "known only where the kernel runs", "constant bounds"),
+    ("dk.static(None)", "dk.static(None)", r"static\(...\) is None", "a number"),
+    ("dk.static(object())", "dk.static(object())", r"static\(...\) is a object", "a number"),
+    ("dk.static(SimpleNamespace())", "dk.static(SimpleNamespace())", "is a SimpleNamespace", "a number"),
+    ("dk.static(holder())", "dk.static(holder())", "whose field a is an array", "as a parameter"),
     ("return a", "return a", "a kernel returns nothing", "array parameter"),
-    ("y[i] = a in (1, 2)", "a in (1, 2)", "'in' is not supported", "or"),
+    ("y[i] = a in x", "a in x", "in an array of float32", "a tuple"),
     ("y[i] = x[None]", "None", "new axes", "one index per axis"),
     ("q = range(3)", "range(3)", "stands outside a for", "for i in range"),
 ]
@@ -93,8 +118,10 @@ TYPES = [
     ("index[i] = 0.5", "index[i]", "the float 0.5 cannot become int32", "write 0"),
     ("index[i] = wide[i]", "index[i]", "takes int32, not int64", "int"),
     ("bytes8[i] = 256", "bytes8[i]", "256 does not fit in uint8", "wider"),
+    ("x[i] = 10 ** 400", "x[i]", "an integer beyond all floats", "math.inf"),
     ("y[i] = n > 0", "y[i]", "takes float32, not bool", "float"),
-    ("y[i] = n / 2", "n / 2", "/ of two integers", "//"),
+    ("for j in range(n / 2):\n    y[i] = a", "n / 2", "range takes integers", "//"),
+    ("y[n / 2] = a", "n / 2", "an index must be an integer", "//"),
     ("y[i] = a + (n > 0)", "a + (n > 0)", r"\+ of float32 and bool", "int"),
     ("y[i] = -(n > 0)", "-(n > 0)", "- of a bool", "not"),
     ("y[i] = a & n", "a & n", "& of float32", "integers"),
@@ -109,7 +136,6 @@ TYPES = [
     ("y[:] = 1.0", "y[:]", "is assigned as a whole", "single elements"),
     ("grid[i] = 1.0", "grid[i]", "is assigned as a whole", "single elements"),
     ("y[i] = grid[::n, i][0]", "n", "step of a slice must be a constant", ""),
-    ("if x:\n    pass", "x", "used as a condition", "compare"),
     ("y[i] = plain(a)", "plain", "is a plain Python function", "@dk.func"),
     ("other_kernel(x)", "other_kernel", "is a kernel", "@dk.func"),
     ("y[i] = np.linalg.det(a)", "np.linalg.det(a)", "cannot be called", "@dk.func"),
@@ -117,9 +143,8 @@ TYPES = [
     ("y[i] = typed(a, 1.5)", "1.5", "the float 1.5 cannot become int32", "int"),
     ("y[i] = typed(a, q=1)", "typed(a, q=1)", "unexpected keyword argument 'q'", "x, k"),
     ("y[i] = typed()", "typed()", "missing a required argument: 'x'", "x, k"),
-    ("y[i] = ARRAY[0]", "ARRAY", "a NumPy array outside the kernel", "parameters"),
     ("y[i] = LIST[0]", "LIST", "LIST is a list", "tuples"),
-    ("y[i] = PAIR[n]", "n", "indexed by a constant", "array"),
+    ("y[i] = MIXED[n]", "n", "indexed by a constant", "array"),
     ("y[i] = PAIR[2]", "PAIR[2]", "index 2 of a tuple of 2", ""),
     ("y[i] = NOTHING", "y[i]", "not None", ""),
     ("p, q, r = PAIR", "p, q, r", "2 values for 3 targets", ""),
@@ -138,10 +163,9 @@ TYPES = [
     ("v[i] = m[i] @ dk.vec2(1.0)", "m[i] @ dk.vec2(1.0)", "@ of mat3x3<float32> and vec2<float32>", "sizes"),
     ("y[i] = dk.length(a)", "dk.length(a)", "takes a vector or matrix, not float32", ""),
     ("y[i] = dk.clamp(a, 0.0)", "dk.clamp(a, 0.0)", "takes 3 arguments, not 2", ""),
-    ("y[i] = dk.sin(x=a)", "dk.sin(x=a)", "takes no keyword arguments", "in order"),
+    ("y[i] = dk.sin(y=a)", "a", "has no parameter 'y'", "its parameters are x"),
     ("dk.atomic_add(y, 1.0)", "dk.atomic_add(y, 1.0)", "an index for each axis, and a value", ""),
     ("dk.atomic_add(y, 0, 0, 1.0)", "dk.atomic_add(y, 0, 0, 1.0)", "2 indices for an array with 1 axis", ""),
-    ("dk.atomic_max(v, 0, v[i])", "dk.atomic_max(v, 0, v[i])", "on elements of type vec3", "per component"),
     ("p, q = dk.tid()", "dk.tid()", "tid\\(\\) gives 2 here and 1 in line 2", "same number"),
     ("y[i] = a if a > 0 else v[i]", "a if a > 0 else v[i]", "float32 on one side and vec3", ""),
     ("for j in range(a):\n    pass", "a", "range takes integers, not float32", "int"),
@@ -165,7 +189,7 @@ def test_refused(statement: str, mark: str, reason: str, remedy: str) -> None:
 
 
 def test_several_mistakes_are_reported_together() -> None:
-    found = mistakes("y[i] = missing\nif n / 2 > 1:\n    y[i] = d[i]\nfor j in range(3):\n    y[i] = dk.sinn(a)")
+    found = mistakes("y[i] = missing\nif n @ 2 > 1:\n    y[i] = d[i]\nfor j in range(3):\n    y[i] = dk.sinn(a)")
     assert [e.loc.line for e in found] == [3, 4, 5, 7]
 
 

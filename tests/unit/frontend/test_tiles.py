@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import diffkern as dk
@@ -64,15 +65,42 @@ def unknown_parameter(x: f1, y: f1):
 def changed_view(x: f2, y: f2):
     t = dk.tile_load(x, shape=(4, 4))
     row = t[1]
-    row[0] = 1.0
+    for k in range(2):
+        row[k] = 1.0
     dk.tile_store(y, t)
 
 
 def changed_under_a_view(x: f2, y: f1):
     t = dk.tile_load(x, shape=(4, 4))
     row = t[1]
-    t[1, 0] = 1.0
+    if y[0] > 0.0:
+        t[1, 0] = 1.0
     dk.tile_store(y, row)
+
+
+def changed_in_the_trip_after_its_view(x: f1, y: f1, n: int):
+    t = dk.tile_load(x, shape=4)
+    v = dk.tile_zeros(shape=2, dtype=float)
+    for k in range(n):
+        v[0] = v[0] + 1.0
+        v = dk.tile_view(t, offset=(0,), shape=(2,))
+    dk.tile_store(y, t)
+
+
+def changed_while_the_trip_before_has_a_view(x: f1, y: f1, n: int):
+    t = dk.tile_load(x, shape=4)
+    v = dk.tile_zeros(shape=2, dtype=float)
+    for k in range(n):
+        t[0] = t[0] + 1.0
+        dk.tile_store(y, v)
+        v = dk.tile_view(t, offset=(0,), shape=(2,))
+
+
+def changed_under_a_view_in_a_tuple(x: f1, y: f1):
+    t = dk.tile_load(x, shape=4)
+    pair = (dk.tile_view(t, offset=(0,), shape=(2,)), 1)
+    t[0] = 1.0
+    dk.tile_store(y, pair[0])
 
 
 @dk.func
@@ -99,6 +127,11 @@ def types_in_a_loop(x: f1, y: f1, n: int):
     for k in range(n):
         t = dk.tile_broadcast(dk.tile_sum(t), shape=8)
     dk.tile_store(y, t)
+
+
+def assigned_as_integers(x: f1, y: f1):
+    t = dk.tile_zeros(shape=4, dtype=int)
+    dk.tile_assign(t, dk.tile_load(x, shape=4))
 
 
 def outside(x: f1, y: f1):
@@ -134,10 +167,14 @@ def enormous(y: f2):
         (unknown_storage, "'register' or 'shared'"),
         (unknown_parameter, "no parameter 'offsets'"),
         (changed_view, "row is a view of another tile"),
-        (changed_under_a_view, "t is changed while row"),
+        (changed_under_a_view, "row (line"),
+        (changed_in_the_trip_after_its_view, "v is a view of another tile and cannot be changed"),
+        (changed_while_the_trip_before_has_a_view, ") is a view of it"),
+        (changed_under_a_view_in_a_tuple, ") holds a view of it"),
         (changed_by_a_func, "the caller's tile"),
         (another_name, "must be called by its own name"),
         (types_in_a_loop, "tile<float32, 4>"),
+        (assigned_as_integers, "dk.tile_astype(tile, dtype=…)"),
         (outside, "index 4 of an axis of 4"),
         (no_broadcast, "has shape (4,)"),
         (not_square, "square"),
@@ -205,6 +242,55 @@ def test_the_length_of_a_tile() -> None:
         y[0] = float(len(dk.tile_load(x, shape=(4, 3))))
 
     assert "y[0] = 4.0" in dk.kernel(length).source()
+
+
+def test_a_tile_is_assigned_to_one_of_a_wider_type() -> None:
+    @dk.kernel
+    def widened(x: f1, n: dk.array(dtype=int), y: dk.array(dtype=dk.float64)):
+        t = dk.tile_zeros(shape=4, dtype=dk.float64)
+        dk.tile_assign(t, dk.tile_load(x, shape=2))
+        dk.tile_assign(t, dk.tile_load(n, shape=2), offset=2)
+        dk.tile_store(y, t)
+
+    x, y = dk.array([1.0, 2.5], dtype=float, requires_grad=True), dk.zeros(4, dtype=dk.float64, requires_grad=True)
+    with dk.Tape() as tape:
+        dk.launch_tiled(widened, dim=1, inputs=[x, dk.array([3, 4], dtype=int)], outputs=[y])
+    assert y.numpy().tolist() == [1.0, 2.5, 3.0, 4.0]
+    tape.backward(grads={y: dk.array([1.0, 2.0, 3.0, 4.0], dtype=dk.float64)})
+    assert x.grad.numpy().tolist() == [1.0, 2.0]
+
+
+def test_views_share_elements() -> None:
+    """A change of a tile or of a view of it is one of all of them, as in NumPy."""
+
+    @dk.kernel
+    def shared(x: f1, y: f1, z: f2):
+        t = dk.tile_load(x, shape=6)
+        m = dk.tile_reshape(t, shape=(2, 3))
+        u = dk.tile_transpose(m)
+        row = m[1]
+        row += dk.tile_ones(shape=3, dtype=float)
+        u[0, 0] = 100.0
+        row *= x[5]
+        dk.tile_assign(t, row, offset=(0,))
+        dk.tile_store(y, t)
+        dk.tile_store(z, u)
+
+    x = dk.array(np.arange(6.0) + 1.0, dtype=float, requires_grad=True)
+    y, z = (dk.zeros(shape, dtype=float, requires_grad=True) for shape in (6, (3, 2)))
+    with dk.Tape() as tape:
+        dk.launch_tiled(shared, dim=1, inputs=[x], outputs=[y, z])
+    t = np.arange(6.0) + 1.0
+    m = t.reshape(2, 3)
+    row = m[1]
+    row += 1.0
+    m.T[0, 0] = 100.0
+    row *= 6.0
+    t[:3] = row
+    np.testing.assert_array_equal(y.numpy(), t)
+    np.testing.assert_array_equal(z.numpy(), m.T)
+    tape.backward(grads={y: dk.ones(6, dtype=float)})
+    np.testing.assert_array_equal(x.grad.numpy(), [0.0, 0.0, 0.0, 12.0, 12.0, 12.0 + 2.0 * (5.0 + 6.0 + 7.0)])
 
 
 def test_a_returned_tile_may_be_changed_in_the_kernel() -> None:

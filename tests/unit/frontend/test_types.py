@@ -283,3 +283,23 @@ def test_ops_of_a_func_carry_positions_in_its_file() -> None:
 @dk.func
 def helper(x):
     return dk.exp(x)
+
+
+class _Mode(enum.IntEnum):
+    FAST = 7
+
+
+class _Factor(enum.Enum):
+    HALF = 0.5
+
+
+def test_values_of_enumerations_and_shapes_of_composites() -> None:
+    @dk.kernel
+    def facts(y: dk.array(dtype=float)):
+        m, v = dk.mat22(1.0), dk.vec3(0.0)
+        y[0] = float(_Mode.FAST.value) * _Factor.HALF.value
+        y[1] = float(m.shape[0] + 10 * m.shape[1] + 100 * v.length + 1000 * v.shape[0])
+
+    y = dk.zeros(2)
+    dk.launch(facts, 1, inputs=[y])
+    assert y.list() == [3.5, 3322.0]

@@ -37,15 +37,18 @@ def test_resolve_dtype(given: object, want: object) -> None:
     assert resolve_dtype(given) == want
 
 
-@pytest.mark.parametrize("given", ["float", None, str, 3, np.complex64, list, np.zeros(2)])
+@pytest.mark.parametrize("given", ["float", None, str, 3, np.datetime64, list, np.zeros(2)])
 def test_what_is_no_dtype(given: object) -> None:
     with pytest.raises(TypeError, match="is not an element type; use one of"):
         resolve_dtype(given)
 
 
 def test_dtypes_make_numpy_scalars() -> None:
-    assert type(dk.float32(1)) is np.float32
-    assert type(dk.uint8(3)) is np.uint8
+    assert isinstance(dk.float32(1), np.float32)
+    assert isinstance(dk.uint8(3), np.uint8)
+    assert (dk.float16(3).value, type(dk.float16(3).value)) == (3.0, float)
+    assert isinstance(dk.int64(3), dk.int64)
+    assert not isinstance(dk.int64(3), dk.int32)
     assert dk.float32.numpy == np.float32
     assert repr(dk.float32) == "float32"
     assert dk.vec3f == dk.vec3
@@ -69,8 +72,6 @@ def test_composites_on_the_host() -> None:
     assert dk.vec2d(1.5).tolist() == [1.5, 1.5]
     assert dk.mat22(1, 2, 3, 4).tolist() == [[1.0, 2.0], [3.0, 4.0]]
     assert dk.mat22(dk.vec2(1, 2), dk.vec2(3, 4)).tolist() == [[1.0, 2.0], [3.0, 4.0]]
-    with pytest.raises(ValueError, match="read-only"):
-        v[0] = 2.0
     with pytest.raises(TypeError, match="vec3 has 3 components, not 2"):
         dk.vec3(1, 2)
     with pytest.raises(AttributeError, match="no attribute 'w'"):
@@ -86,7 +87,7 @@ def test_composites_on_the_host() -> None:
         (np.float64(1), FLOAT64),
         (np.int64(1), INT64),
         (dk.vec3(1), Vec(FLOAT32, 3)),
-        (dk.vec3(1) + 1, None),
+        (dk.vec3(1) + np.ones(3), None),
         ("a", None),
         (np.zeros(3), None),
     ],

@@ -5,14 +5,16 @@ from __future__ import annotations
 import pytest
 
 from diffkern.ad.rules import RULES
-from diffkern.ir.types import BOOL, FLOAT16, FLOAT32, INT32, UINT32, Array, Mat, Type, Vec
+from diffkern.ir.types import BOOL, FLOAT16, FLOAT32, INT32, UINT32, Array, Mat, Type, Vec, quaternion
+from diffkern.ops.output import REPORTS
 from diffkern.ops.row import Diff, Effect, OpDef, TypeRuleError
 from diffkern.ops.table import all_ops, lookup, table_of
 
 TILES = {"tile_load", "tile_store", "tile_atomic"}
-SPECIAL = {"load", "store", "atomic", "if", "for", "while", "barrier", "shared_new"} | TILES
+SPECIAL = {"load", "store", "atomic", "if", "for", "while", "barrier", "shared_new", "ruled", "cotangent_array"} | TILES
 BUFFERS = {"buffer_new", "buffer_get", "buffer_set", "buffer_add", "buffer_matmul", "buffer_product"}
-PURE_INTERNAL = {"next_checkpoint", "tile_add_at", "tile_scatter", "aligned"}
+PURE_INTERNAL = {"next_checkpoint", "tile_scatter", "aligned", "array_at"}
+OF_ADDRESSES = {"peek", "inner_shape", "points"}
 INTERNAL = (
     {"accumulate", "stack_new", "stack_get", "stack_set", "tile_accumulate", "lane_left"} | BUFFERS | PURE_INTERNAL
 )
@@ -30,9 +32,9 @@ def test_every_op_is_treated_in_exactly_one_way() -> None:
     assert sum(map(len, groups.values())) == len(all_ops())
 
 
-def test_only_memory_and_control_have_effects() -> None:
+def test_only_memory_control_and_reports_have_effects() -> None:
     effects = {name for name, row in all_ops().items() if row.effect is not Effect.PURE}
-    assert effects == (SPECIAL | INTERNAL) - PURE_INTERNAL - {"shared_new"}
+    assert effects == REPORTS | OF_ADDRESSES | (SPECIAL | INTERNAL) - PURE_INTERNAL - {"shared_new", "cotangent_array"}
 
 
 def test_a_name_is_taken_once() -> None:
@@ -46,6 +48,7 @@ def test_pure_scalar_ops_have_a_spelling_in_python() -> None:
     assert unspelled == {"const", "construct", "extract", "insert"}
 
 
+Q = quaternion(FLOAT32)
 V3, M2, M23 = Vec(FLOAT32, 3), Mat(FLOAT32, 2, 2), Mat(FLOAT32, 2, 3)
 A1 = Array(FLOAT16, 1)
 
@@ -60,6 +63,7 @@ A1 = Array(FLOAT16, 1)
         ("matvec", (M23, V3), {}, (Vec(FLOAT32, 2),)),
         ("vecmat", (Vec(FLOAT32, 2), M23), {}, (V3,)),
         ("outer", (Vec(FLOAT32, 2), V3), {}, (M23,)),
+        ("quat_mul", (Q, Q), {}, (Q,)),
         ("transpose", (M23,), {}, (Mat(FLOAT32, 3, 2),)),
         ("dot", (M2, M2), {}, (FLOAT32,)),
         ("load", (A1, INT32), {"wrap": (False,)}, (FLOAT32,)),
@@ -84,6 +88,7 @@ def test_result_types(name: str, types: tuple[Type, ...], attrs: dict[str, objec
         ("select", (BOOL, A1, A1), {}, "scalar or composite"),
         ("cast", (V3,), {"to": FLOAT32}, "target of shape"),
         ("cross", (Vec(FLOAT32, 2),) * 2, {}, "length 3"),
+        ("quat_mul", (Vec(FLOAT32, 4),) * 2, {}, "needs quaternions"),
         ("matmul", (M23, M2), {}, "inner sizes differ"),
         ("inverse", (M23,), {}, "square"),
         ("extract", (V3,), {"index": 3}, "component 3"),

@@ -169,12 +169,13 @@ def test_every_primitive_has_a_device_function() -> None:
         "constant_array",
         "extent",
         "launched_over",
+        "output",
         "shared_array",
         "syncthreads",
     }  # spelled by the kernel itself
     composites = {
         "vec", "mat", "extract", "insert", "cw_mul", "cw_div", "dot", "length_sq", "length", "normalize", "cross",
-        "matmul", "matvec", "vecmat", "outer", "transpose", "trace", "determinant", "inverse",
+        "matmul", "matvec", "vecmat", "outer", "transpose", "trace", "determinant", "inverse", "quat_mul",
     }  # fmt: skip
     modules = {
         "annotations", "builtins", "contextlib", "math", "np", "Any", "Callable", "Iterator", "Sequence",

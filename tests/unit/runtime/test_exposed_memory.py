@@ -110,6 +110,27 @@ def test_write_to_an_array_of_numpy_is_an_error():
         _back(tape, x, y)
 
 
+@pytest.mark.parametrize("write", ["in place", "data", "numpy"])
+def test_write_to_a_tensor_of_torch_is_an_error(write):
+    torch = pytest.importorskip("torch")
+    tensor = torch.tensor([1.0, 2.0, 3.0])
+    x, y = dk.from_torch(tensor), dk.zeros(3, requires_grad=True)
+    x.requires_grad = True
+    with dk.Tape() as tape:
+        dk.launch(square, dim=3, inputs=[x], outputs=[y])
+    {"in place": tensor, "data": tensor.data, "numpy": tensor.numpy()}[write][0] = 9.0
+    with pytest.raises(dk.LaunchError, match="changed outside the tape"):
+        _back(tape, x, y)
+
+
+def test_the_error_names_array_launch_and_line(recorded):
+    tape, x, y = recorded
+    x.numpy()[0] = 9.0
+    with pytest.raises(dk.LaunchError, match=r"array 'x' of launch 0 on the tape \(kernel 'square'\)") as error:
+        _back(tape, x, y)
+    assert (error.value.loc.file, error.value.loc.line) == (__file__, square.func.__code__.co_firstlineno)
+
+
 def test_looking_is_no_change(recorded):
     tape, x, y = recorded
     kept = x.numpy()

@@ -156,7 +156,8 @@ def test_values_and_annotations(way):
     m = WAYS[way](dk.mat22d(1.0, 2.0, 3.0, 4.0))
     assert m.composite == dk.mat22d
     assert m.tolist() == [[1.0, 2.0], [3.0, 4.0]]
-    assert WAYS[way](v + 1).tolist() == [2.0, 3.0, 4.0]
+    assert WAYS[way](v + v) == dk.vec3(2.0, 4.0, 6.0)
+    assert WAYS[way](v + np.ones(3)).tolist() == [2.0, 3.0, 4.0]
     for annotation in (dk.array(dtype=dk.vec3, ndim=2), dk.array2d(), dk.array(dtype=Particle)):
         assert WAYS[way](annotation) == annotation
 

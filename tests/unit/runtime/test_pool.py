@@ -83,8 +83,28 @@ define void @pool_test_nest(i64 %args, i64 %lo, i64 %hi) {
   %r = call i32 %run(ptr @pool_test_count, i64 %at, i64 0, i64 32, i64 4, i64 0, i64 1)
   ret void
 }
+; args: {trips, int64 array}; adds 1 to the elements lo .. hi-1, and spends so many trips on each
+define void @pool_test_spend(i64 %args, i64 %lo, i64 %hi) {
+entry:
+  %a = inttoptr i64 %args to ptr
+  %trips = load i64, ptr %a
+  %p = getelementptr i64, ptr %a, i64 1
+  %data = load i64, ptr %p
+  call void @pool_test_count(i64 %data, i64 %lo, i64 %hi)
+  %n = sub i64 %hi, %lo
+  %all = mul i64 %n, %trips
+  br label %loop
+loop:
+  %k = phi i64 [ 0, %entry ], [ %k.next, %loop ]
+  %v = load volatile i64, ptr %a
+  %k.next = add i64 %k, 1
+  %more = icmp slt i64 %k.next, %all
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}
 """
-NAMES = ("pool_test_count", "pool_test_record", "pool_test_wait", "pool_test_nest")
+NAMES = ("pool_test_count", "pool_test_record", "pool_test_wait", "pool_test_nest", "pool_test_spend")
 
 
 def emitted(text: str) -> bytes:
@@ -399,6 +419,49 @@ def test_the_process_ends_whatever_the_pool_does(kind: str) -> None:
         DIFFKERN_NUM_THREADS="3",
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
+
+
+def spend(kernels: dict[str, int], trips: int, n: int, chunk: int) -> None:
+    """Run chunks that take about as many nanoseconds for each element as there are trips; all must run once."""
+    counts = np.zeros(n, np.int64)
+    block = np.array([trips, counts.ctypes.data], np.int64)
+    pool.run(kernels["pool_test_spend"], block.ctypes.data, 0, n, chunk)
+    assert (counts == 1).all()
+
+
+@posix
+def test_quick_runs_are_no_business_of_workers(kernels: dict[str, int]) -> None:
+    pool.set_num_threads(4)
+    spend(kernels, 1, 256, 8)  # it is not known yet how long it takes
+    before = pool.shared_runs()
+    for _ in range(200):
+        spend(kernels, 1, 256, 8)
+    assert pool.shared_runs() - before <= 50  # of a preempted run the rest is shared
+
+
+@posix
+def test_long_runs_are_shared_after_quick_ones_as_well(kernels: dict[str, int]) -> None:
+    pool.set_num_threads(4)
+    spend(kernels, 1, 256, 8)
+    spend(kernels, 1, 256, 8)
+    before = pool.shared_runs()
+    spend(kernels, 100_000, 64, 1)
+    assert pool.shared_runs() == before + 1
+    spend(kernels, 100_000, 64, 1)
+    assert pool.shared_runs() == before + 2
+
+
+@posix
+@pytest.mark.parametrize("threads", [2, 16, 100])
+def test_quick_and_long_runs_of_many_submitters(kernels: dict[str, int], threads: int) -> None:
+    """More jobs at once than there are slots, and more threads than processors."""
+    pool.set_num_threads(threads)
+
+    def work(k: int) -> None:
+        for repeat in range(12):
+            spend(kernels, (1, 50, 3000)[(k + repeat) % 3], 40 + k, 1 + repeat % 3)
+
+    submit_from_threads(80, work)
 
 
 @posix

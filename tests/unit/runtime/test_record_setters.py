@@ -91,12 +91,16 @@ def test_floats_of_every_width(scalar):
         assert found == out.numpy().tobytes()
 
 
-@pytest.mark.parametrize(("t", "value"), [(dk.float16, 1.0), (dk.vec2h, dk.vec2h(1.0, 2.0))], ids=str)
-def test_halves_by_value_are_refused_in_words(t, value):
-    kernel, out = stored(dk.float32)
-    kernel.func.__annotations__["value"] = t
-    with pytest.raises(dk.LaunchError, match=r"'value': takes .*float16.* by value"):
-        dk.launch(dk.kernel(kernel.func), 1, [value], [out])
+@pytest.mark.parametrize(
+    ("t", "value", "other"), [(dk.float16, 1.0, 0.1), (dk.vec2h, dk.vec2h(1.0, 2.0), dk.vec2h(0.1, -3.0))], ids=str
+)
+def test_halves_by_value(t, value, other):
+    kernel, out = stored(t)
+    record = dk.launch(kernel, 1, [value], [out], record_cmd=True)
+    for number in (value, other):
+        record.set_param_at_index(0, number)
+        record.launch()
+        assert np.array_equal(out.numpy()[0], np.asarray(number, np.float16))
 
 
 def test_a_float_that_does_not_fit_and_one_that_just_does():
@@ -320,7 +324,9 @@ def test_a_struct_with_another_array_or_of_another_class():
         record.set_param_at_index(0, other)
         record.launch()
         np.testing.assert_allclose(y.numpy(), expected(other, x, 1.0), rtol=1e-6)
-    for wrong in (Inner(), 1.0, None, settings(None)):
+    with pytest.raises(dk.KernelError, match="is None in this launch"):
+        record.set_param_at_index(0, settings(None))
+    for wrong in (Inner(), 1.0, None):
         with pytest.raises(dk.LaunchError, match="'s'"):
             record.set_param_at_index(0, wrong)
     record.launch()

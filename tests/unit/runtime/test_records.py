@@ -154,11 +154,11 @@ def test_another_memory_layout(xy):
         (lambda r: r.set_param_at_index(1, "one"), "'a'"),
         (lambda r: r.set_param_at_index(1, 1e300), "'a'"),
         (lambda r: r.set_param_at_index(0, 1.0), "'x'"),
-        (lambda r: r.set_param_at_index(0, None), "'x'"),
+        (lambda r: r.set_param_at_index(0, None), "x is None"),
         (lambda r: r.set_param_at_index(0, dk.zeros(3, dtype=dk.float64)), "'x'"),
         (lambda r: r.set_param_at_index(0, dk.zeros((3, 3))), "'x'"),
         (lambda r: r.set_param_at_index(2, np.broadcast_to(np.float32(0), 3)), "read-only"),
-        (lambda r: r.set_params([1.0]), "3 parameters"),
+        (lambda r: r.set_params([1.0]), "3 arguments"),
         (lambda r: r.set_param_at_index(0, dk.zeros(3), adjoint=True), "runs forward"),
         (lambda r: r.set_params(adj_values=[None] * 3), "runs forward"),
         (lambda r: r.set_dim(-1), "at least 0"),
@@ -167,7 +167,7 @@ def test_another_memory_layout(xy):
         (lambda r: r.set_param_at_index_from_ctype(1, "x"), "ctypes"),
         (lambda r: r.launch(stream="s"), "dk.Stream"),
         (lambda r: r.launch(1, 2), "argument"),
-        (lambda r: r.set_params_from_ctypes([ctypes.c_float(1)]), "3 parameters"),
+        (lambda r: r.set_params_from_ctypes([ctypes.c_float(1)]), "3 arguments"),
     ],
 )
 def test_what_is_refused_changes_nothing(xy, change, message):

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from diffkern.manifest import Conflict, Manifest, Parameter
 from diffkern.runtime.derivative import DerivativePlan
-from diffkern.runtime.schedule import MAX_CHUNKS, MAX_GROUPS, Conflicts, cut, normalize_dim, plan_adjoint
+from diffkern.runtime.partition import MAX_CHUNKS, MAX_GROUPS
+from diffkern.runtime.schedule import Conflicts, cut, normalize_dim, plan_adjoint
 
 
 @given(st.lists(st.integers(0, 3000), min_size=1, max_size=3), st.floats(0.1, 1e6), st.integers(1, 10_000))

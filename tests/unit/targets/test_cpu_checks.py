@@ -65,7 +65,7 @@ def test_code_without_checks_has_no_trace_of_them():
 def test_record_of_an_index_outside():
     x, y = np.arange(4, dtype=np.float32), np.full(4, 9, np.float32)
     record = run(copy_shifted(1), [x, y], (4,))
-    assert record[: abi.RECORD_STAMPS].tolist() == [abi.OUT_OF_BOUNDS, 0, 3, 0, 4, 0, 0, 0, 4, 0, 0, 0]
+    assert record[: abi.RECORD_STAMPS].tolist() == [abi.OUT_OF_BOUNDS, 0, 3, 0, 4, 0, 0, 0, 4, 0, 0, 0, 0]
     np.testing.assert_array_equal(y, [1, 2, 3, 0])
 
 

@@ -87,3 +87,35 @@ def test_debugger_stops_at_the_first_line_of_each_thread(tmp_path):
     assert done.stdout.count("-> i = tid[0]") == 2
     assert "-> y[i] = " in done.stdout
     assert done.stdout.rstrip().endswith("[2. 2.]")
+
+
+def test_breakpoint_enters_the_debugger(monkeypatch):
+    stops = []
+
+    @dk.kernel
+    def stopping(x: dk.array(dtype=float), y: dk.array(dtype=float)):
+        i = dk.tid()
+        if x[i] > 1.5:
+            breakpoint()  # noqa: T100
+        y[i] = 2.0 * x[i]
+
+    monkeypatch.setattr(sys, "breakpointhook", lambda: stops.append(sys._getframe(1).f_locals["i"]))
+    x, y = dk.array(np.arange(4.0, dtype=np.float32), requires_grad=True), dk.zeros(4, requires_grad=True)
+    assert run_in_python(stopping, 4, [x], [y])["y"].tolist() == [0.0, 2.0, 4.0, 6.0]
+    assert stops == [2, 3]
+    gradients = run_in_python(stopping, 4, [x], [y], cotangents={"y": np.ones(4)})
+    assert gradients["x"].tolist() == [2.0] * 4
+    dk.launch(stopping, 4, [x], [y])
+    assert stops == [2, 3] * 2
+
+
+def test_complex_numbers_in_python():
+    @dk.kernel
+    def squares(z: dk.array(dtype=dk.complex64), s: dk.complex64, out: dk.array(dtype=dk.complex64)):
+        i = dk.tid()
+        out[i] = s * z[i] * z[i]
+
+    z, out = dk.array([1j, 2.0], dtype=dk.complex64), dk.zeros(2, dtype=dk.complex64)
+    assert run_in_python(squares, 2, [z, 2j], [out])["out"].tolist() == [-2j, 8j]
+    gradients = run_in_python(squares, 2, [z, 2j], [out], cotangents={"out": [1.0, 1.0]})
+    assert gradients["z"].tolist() == [-4 + 0j, -8j]

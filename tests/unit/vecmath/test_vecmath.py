@@ -6,7 +6,6 @@ import ctypes
 import math
 import platform
 import re
-from collections.abc import Callable
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -14,135 +13,14 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from llvmlite import ir
+from support.ulps import BINARY, arguments, errors_in_ulp, samples, stated_errors, wide_errors
 
 from diffkern import vecmath
 
-mpmath = pytest.importorskip("mpmath")
 Array = npt.NDArray[Any]
 X86_64 = platform.machine().lower() in ("x86_64", "amd64")
 DTYPES = ("float32", "float64")
-BINARY = ("atan2", "pow")
-MPMATH: dict[str, Callable[..., Any]] = {
-    "sin": mpmath.sin,
-    "cos": mpmath.cos,
-    "tan": mpmath.tan,
-    "exp": mpmath.exp,
-    "exp2": lambda x: mpmath.power(2, x),
-    "expm1": mpmath.expm1,
-    "log": mpmath.log,
-    "log2": lambda x: mpmath.log(x) / mpmath.ln(2),
-    "log10": mpmath.log10,
-    "log1p": mpmath.log1p,
-    "pow": mpmath.power,
-    "cbrt": lambda x: mpmath.sign(x) * mpmath.cbrt(abs(x)),
-    "sinh": mpmath.sinh,
-    "cosh": mpmath.cosh,
-    "tanh": mpmath.tanh,
-    "asinh": mpmath.asinh,
-    "acosh": mpmath.acosh,
-    "atanh": mpmath.atanh,
-    "asin": mpmath.asin,
-    "acos": mpmath.acos,
-    "atan": mpmath.atan,
-    "atan2": mpmath.atan2,
-    "erf": mpmath.erf,
-    "erfc": mpmath.erfc,
-}
-# Units in the last place, over all arguments, as the package docstring states them.
-BOUND32 = dict.fromkeys(MPMATH, 0.51) | {
-    "sin": 1.6, "cos": 1.6, "tan": 2.0, "exp": 1.0, "exp2": 1.1, "log": 0.9,
-}  # fmt: skip
-BOUND64 = {
-    "sin": 0.8, "cos": 0.8, "tan": 2.2, "exp": 1.0, "exp2": 1.2, "expm1": 2.0, "log": 0.9, "log2": 0.8,
-    "log10": 0.8, "log1p": 0.9, "pow": 1.3, "cbrt": 0.7, "sinh": 1.1, "cosh": 1.1, "tanh": 1.5, "asinh": 2.0,
-    "acosh": 2.6, "atanh": 2.0, "asin": 1.3, "acos": 1.3, "atan": 0.9, "atan2": 1.5, "erf": 1.4, "erfc": 3.5,
-}  # fmt: skip
-BOUNDS = {"float32": BOUND32, "float64": BOUND64}
-DOMAIN: dict[str, Callable[[float], bool]] = {
-    "log": lambda x: x > 0,
-    "log2": lambda x: x > 0,
-    "log10": lambda x: x > 0,
-    "log1p": lambda x: x > -1,
-    "acosh": lambda x: x >= 1,
-    "asin": lambda x: abs(x) <= 1,
-    "acos": lambda x: abs(x) <= 1,
-    "atanh": lambda x: abs(x) < 1,
-}
-# Beyond 10^4 these are 0, a constant or infinite, which mpmath would work out in all its digits.
-SATURATED = ("exp", "exp2", "expm1", "sinh", "cosh", "tanh", "erf", "erfc")
-HARD = [
-    *(0.5, 0.4375, 0.6875, 0.6, 1.0, 1.0000001, 0.9999999, 1.5, 2.0, 3.0, 3.92, 5.9, 88.72, 89.0, 104.0, 709.78, 710.4),
-    *(745.1, 1023.9, 1074.5, 127.99, 149.5, math.pi, math.pi / 2, math.pi / 4, 355.0, 1048575.0, 1048577.0, 1e5, 1e22),
-    *(1e-5, 1e-20, 1e-39, 1e-45, 5e-324, 2.2250738585072014e-308, 1e300, 1.7976931348623157e308, 3.4e38),
-    # The float64 and the float32 that are closest to a multiple of pi/2.
-    *(6381956970095103.0 * 2.0**797, 16367173.0 * 2.0**72),
-]
-
-
-def samples(dtype: str, count: int, seed: int) -> Array:
-    """Finite numbers: all magnitudes, the usual ones, those around 1, around multiples of pi/2, and hard ones."""
-    rng = np.random.default_rng(seed)
-    unsigned = np.uint32 if dtype == "float32" else np.uint64
-    bits = rng.integers(0, np.iinfo(unsigned).max, count, dtype=unsigned, endpoint=True).view(dtype)
-    signs = rng.choice([-1.0, 1.0], count)
-    parts = [
-        np.array(HARD),
-        -np.array(HARD),
-        bits[np.isfinite(bits)].astype(np.float64),
-        signs * np.exp2(rng.uniform(-30, 30, count)),
-        signs * (1 + rng.uniform(-1, 1, count) * np.exp2(rng.uniform(-20, 0, count))),
-        rng.uniform(-1, 1, count),
-        rng.uniform(-10, 10, count),
-        rng.uniform(-110, 110, count),
-        rng.uniform(-1080, 1030, count),
-        np.round(rng.uniform(-6e5, 6e5, count)) * (np.pi / 2),
-    ]
-    with np.errstate(all="ignore"):
-        x = np.concatenate(parts).astype(dtype)
-    return x[np.isfinite(x) & (x != 0)]
-
-
-def arguments(name: str, dtype: str, count: int, seed: int = 1) -> tuple[Array, ...]:
-    """Samples inside the domain; for pow, mostly pairs whose result is finite."""
-    x = samples(dtype, count, seed)
-    if name in DOMAIN:
-        x = x[[DOMAIN[name](float(v)) for v in x]]
-    if name not in BINARY:
-        return (x,)
-    rng = np.random.default_rng(seed + 1)
-    if name == "atan2":
-        return x, rng.permutation(x)
-    base = np.abs(x)
-    base = base[base != 1]
-    limits = (-1074.0, 1024.0) if dtype == "float64" else (-149.0, 128.0)
-    with np.errstate(all="ignore"):
-        y = (rng.uniform(*limits, base.size) / np.log2(base.astype(np.float64))).astype(dtype)
-    fine = np.isfinite(y) & (y != 0)
-    return base[fine], y[fine]
-
-
-def errors_in_ulp(name: str, args: tuple[Array, ...], got: Array) -> Array:
-    """The distance from the true value in units in the last place of the true value."""
-    info = np.finfo(got.dtype)
-    out = np.empty(got.size)
-    # pow with a result near 1 and sums such as 1 + tiny need more than the significand.
-    with mpmath.workprec(200):
-        largest = mpmath.mpf(float(info.max)) * (1 + mpmath.mpf(float(info.eps)) / 4)
-        for i, value in enumerate(got):
-            point = [mpmath.mpf(float(a[i])) for a in args]
-            if name in SATURATED and abs(point[0]) > 1e4:
-                point[0] = mpmath.sign(point[0]) * 10**4
-            if name in ("sin", "cos", "tan"):
-                with mpmath.workprec(1300):
-                    true = MPMATH[name](*point)
-            else:
-                true = MPMATH[name](*point)
-            if abs(true) > largest:
-                out[i] = 0.0 if float(value) == math.copysign(math.inf, true) else math.inf
-                continue
-            exponent = max(int(mpmath.frexp(true)[1]) - 1, int(info.minexp)) if true else int(info.minexp)
-            out[i] = abs(mpmath.mpf(float(value)) - true) / mpmath.ldexp(1, exponent - info.nmant)
-    return out
+BOUNDS = stated_errors()
 
 
 def same_bits(a: Array, b: Array) -> Array:
@@ -164,32 +42,11 @@ def test_error_bound(name: str, dtype: str) -> None:
     assert errors[worst] <= BOUNDS[dtype][name], f"{name}{where} = {got[worst]!r}: {errors[worst]} ulp"
 
 
-DENSE: dict[str, Callable[..., Array]] = {name: getattr(np, name) for name in vecmath.NAMES if hasattr(np, name)} | {
-    "pow": np.power,
-    "asin": np.arcsin,
-    "acos": np.arccos,
-    "atan": np.arctan,
-    "atan2": np.arctan2,
-    "asinh": np.arcsinh,
-    "acosh": np.arccosh,
-    "atanh": np.arctanh,
-    "erf": np.vectorize(math.erf, otypes=[np.float64]),
-    "erfc": np.vectorize(math.erfc, otypes=[np.float64]),
-}
-
-
 @pytest.mark.parametrize("name", sorted(vecmath.NAMES))
 def test_error_bound_float32_dense(name: str) -> None:
     """Many float32 samples against NumPy in float64, whose own error does not count here."""
     args = arguments(name, "float32", 3000, seed=5)
-    got = vecmath.evaluate(name, *args)
-    with np.errstate(all="ignore"):
-        true = DENSE[name](*(a.astype(np.float64) for a in args))
-        overflow = np.abs(true) > float(np.finfo(np.float32).max) * (1 + 2.0**-25)
-        exponent = np.maximum(np.frexp(np.where(overflow, 1.0, true))[1] - 1, -126)
-        errors = np.abs(got.astype(np.float64) - true) / np.ldexp(1.0, exponent - 23)
-    assert np.isinf(got[overflow]).all()
-    assert errors[~overflow].max() <= BOUND32[name]
+    assert wide_errors(name, args, vecmath.evaluate(name, *args)).max() <= BOUNDS["float32"][name]
 
 
 INF, NAN = math.inf, math.nan

@@ -53,6 +53,17 @@ def test_numpy_is_a_copy(driver):
     assert not hasattr(x, "__array_interface__")
 
 
+def test_a_view_as_elements_of_another_type(driver):
+    bits = dk.array([1.0, -2.0, 0.5, 4.0], dtype=float, device=G)
+    np.testing.assert_array_equal(bits.view(dk.uint32).numpy(), bits.numpy().view(np.uint32))
+    np.testing.assert_array_equal(bits[::2].view(int).numpy(), bits.numpy()[::2].copy().view(np.int32))
+    whole = dk.array([[1.0, 2.0], [3.0, 4.0]], dtype=dk.vec2, device=G)
+    whole.view(dk.int64).zero_()
+    assert whole.numpy().tolist() == [[0.0, 0.0], [0.0, 0.0]]
+    with pytest.raises(ValueError, match="not of the same size"):
+        bits.view(dk.float64)
+
+
 def test_constructors(driver):
     assert dk.full(3, 2.5, device=G).list() == [2.5] * 3
     assert dk.ones((2, 2), dtype=int, device=G).list() == [[1, 1], [1, 1]]

@@ -48,7 +48,7 @@ def test_arrays_work_in_a_capture_of_others(driver: FakeDriver) -> None:
     with captured_by_others(driver):
         dk.launch(square, 4, inputs=[x, y, 1.0])
         launched = driver.names()
-        assert "stream_settle" in launched
+        assert "stream_wait" in launched
         assert "stream_wait_event" not in launched
     assert driver.launches == []
 
@@ -95,7 +95,7 @@ def test_running_out_of_memory_spares_captures_of_others(driver: FakeDriver) -> 
             driver.calls.clear()
             driver.fail("alloc", code=2)
             x = dk.zeros(4, device=G)
-            assert driver.names().count("stream_settle") == 2
+            assert driver.names().count("stream_wait") == 2
     assert x.list() == [0.0] * 4
 
 

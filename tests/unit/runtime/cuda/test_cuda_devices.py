@@ -6,15 +6,15 @@ import pytest
 from support.fake_driver.driver import fake_cuda
 
 import diffkern as dk
-from diffkern.runtime.cuda import context, drivers
+from diffkern.runtime.cuda import devices, drivers
 from diffkern.runtime.state import attention
 
 
 @pytest.fixture
 def no_driver():
-    before = context.use_driver(None)
+    before = devices.use_driver(None)
     yield
-    context.use_driver(before)
+    devices.use_driver(before)
 
 
 def test_without_a_driver_everything_is_on_the_cpu(no_driver):
@@ -107,7 +107,7 @@ def test_peers(two_devices):
 def test_arrays_outlive_their_driver(driver):
     held = dk.zeros(5, device="cuda:0")
     gone = held.device
-    context.use_driver(None)
+    devices.use_driver(None)
     count = len(driver.calls)
     del held
     assert len(driver.calls) == count

@@ -72,6 +72,14 @@ def test_default_stream_waits_for_the_others_and_they_for_it(driver, arrays):
     assert y.list() == [6561.0] * 8
 
 
+def test_the_default_stream_may_be_asked_for_while_another_one_is_current(driver, arrays):
+    x, y, _ = arrays
+    with dk.ScopedStream(dk.Stream(G)):
+        dk.launch(square, 8, inputs=[x, y, 1.0], stream=dk.get_device(G).null_stream)
+    dk.synchronize_device(G)
+    assert driver.launches[0].stream == 0
+
+
 def test_scoped_stream(driver, arrays):
     x, y, _ = arrays
     gpu = dk.get_device(G)

@@ -35,6 +35,7 @@ from diffkern.targets.target import Settings
 sys.path.insert(0, str(Path(__file__).parent.parent))  # the CPU back end's tests are used here
 import cpu_harness
 import test_cpu_checks
+from product_call import calls, products_of
 
 __all__ = ["HostCuda", "cpu_harness", "host_text", "test_cpu_checks"]
 
@@ -293,8 +294,9 @@ class HostCuda:
         symbol = f"cuda_on_host_{next(_serial)}"
         t, given = target.machine(), Settings(**settings)
         fn = run(target_named(arch).lowering(replace(given, may_alias=False)), clone_function(fn))
-        self.module = emit_kernel(fn, symbol, replace(t.isa, halves=True), given, arch=arch)
-        text = host_text(self.module.text, symbol, self.module.products)
+        with calls():
+            self.module = emit_kernel(fn, symbol, replace(t.isa, halves=True), given, arch=arch)
+        text = host_text(self.module.text, symbol, products_of(fn, arch))
         code = target.object_code(target.optimise(text, 10**9, t), t)
         addresses = load_object(code, [symbol, f"{symbol}.set", f"{symbol}.meet"])
         self._entry = _ENTRY(addresses[symbol])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from compiling import by_nvidia, compile_function
+from compiling import by_numba, compile_function
 from conftest import require
 
 import diffkern as dk
@@ -51,7 +51,7 @@ def test_lto_code_links_to_the_same_kernel(arch: str) -> None:
     d = Compilation(spring.func, spring.argument_types(), Variant(active=frozenset({0, 2, 3}), target=arch)).adjoint
     use_atomics(d.fn, d.buffers)
     compiled = compile_function(d.fn, "adjoint", arch)
-    linked = by_nvidia(d.fn, "adjoint", arch)
+    linked = by_numba(d.fn, "adjoint", arch)
     assert resources(linked).keys() == {"adjoint"}
     own, other = resources(compiled.code)["adjoint"], resources(linked)["adjoint"]
     assert other.stack_bytes == own.stack_bytes == 0
@@ -74,7 +74,7 @@ def test_fast_math_takes_the_approximate_instructions() -> None:
     assert "sin.approx" not in precise.assembly()
     assert ".f64" not in precise.assembly()
     assert ".local" not in precise.assembly()
-    linked = by_nvidia(fn, "k", fast_math=True)
+    linked = by_numba(fn, "k", fast_math=True)
     assert resources(linked)["k"].stack_bytes == 0
 
 
@@ -94,7 +94,7 @@ def test_launch_bounds_reach_the_code() -> None:
     compiled = compile_function(fn, "k", "sm_90", launch_bounds=(256, 2))
     assert ".maxntid 256" in compiled.assembly()
     assert ".minnctapersm 2" in compiled.assembly()
-    assert by_nvidia(fn, "k", launch_bounds=(256, 2))
+    assert by_numba(fn, "k", launch_bounds=(256, 2))
 
 
 def test_the_same_function_gives_the_same_bytes() -> None:
@@ -116,7 +116,7 @@ def test_narrow_atomics_have_lto_code(dtype: type, arch: str) -> None:
     made = compile_function(fn, "scatter", arch)
     assert "atom" in made.assembly()
     assert re.search(r"\.cas\.b32", made.assembly())
-    linked = by_nvidia(fn, "scatter", arch)
+    linked = by_numba(fn, "scatter", arch)
     (functions,) = disassembler.codes([linked])
     assert functions["scatter"].count("atomic")
 

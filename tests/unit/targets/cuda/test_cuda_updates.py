@@ -13,8 +13,6 @@ from conftest import require
 import diffkern as dk
 from diffkern.compilation import Compilation
 from diffkern.options import Variant
-from diffkern.targets import target_named
-from diffkern.targets.cuda import toolchain
 
 require("cuda.bindings.nvjitlink", "nvidia")
 
@@ -159,11 +157,8 @@ def test_components_of_one_sum_are_added_up_over_the_block() -> None:
 
 @pytest.mark.parametrize("arch", ["sm_90", "sm_120"])
 def test_libnvvm_takes_the_first_read(arch: str) -> None:
-    """It says ``volatile`` where its language is the older one."""
-    fn = Compilation(extrema.func, extrema.argument_types(), Variant(target=arch)).forward
-    code = toolchain.ltoir(target_named(arch).emit(fn, "k").module, "k", arch)
-    text = toolchain.link([code], arch, "k")
-    assert len(re.findall(r"ld\.(?:volatile|relaxed\.gpu)\.global", text)) == 2
+    text = dk.compile(extrema, target=arch, compiler="numba").ptx
+    assert len(re.findall(r"ld\.volatile\.b(?:32|64)", text)) == 2
     assert text.count(".cas.") == 2
 
 

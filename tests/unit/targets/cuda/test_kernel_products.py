@@ -14,8 +14,6 @@ from typing import Any
 
 import pytest
 from conftest import require
-from llvmlite import ir
-from product_kernel import kernel_module
 from support.fake_driver.driver import fake_cuda
 
 import diffkern as dk
@@ -25,8 +23,9 @@ from diffkern.cache import environment
 from diffkern.runtime import module_options
 from diffkern.targets.cuda import toolchain
 from diffkern.targets.cuda.mathdx import Product
+from diffkern.targets.numba_cuda.compiler import COMPILED_FOR
 
-require("cuda.bindings.nvjitlink", "nvidia")
+require("cuda.bindings.nvjitlink", "nvidia", "numba_cuda")
 
 T = 16
 FORWARD = Product(T, T, T, "float16", "float16", "float32", threads=32, arch="sm_90")
@@ -47,13 +46,24 @@ def product(a: half, b: half, c: f2):
     dk.tile_store(c, total, offset=(i * T, j * T))
 
 
+NOTHING = """\
+target triple = "nvptx64-nvidia-cuda"
+target datalayout = "e-p:64:64:64-i1:8:8-i8:8:8-i16:16:16-i32:32:32-i64:64:64-i128:128:128-f32:32:32-f64:64:64-\
+v16:16:16-v32:32:32-v64:64:64-v128:128:128-n16:32:64"
+define void @{symbol}(i8* %a, i8* %b, i8* %c, i8* %d, i8* %e) {{
+  ret void
+}}
+@llvm.used = appending global [1 x i8*]
+  [i8* bitcast (void (i8*, i8*, i8*, i8*, i8*)* @{symbol} to i8*)], section "llvm.metadata"
+!nvvmir.version = !{{!0}}
+!0 = !{{i32 2, i32 0, i32 3, i32 1}}
+"""
+
+
 @functools.cache
 def stand_in(p: Product) -> bytes:
     """Code that defines the function of a product, which does nothing."""
-    name = f"of_{p.symbol}"
-    module = kernel_module(p, name=name)
-    ir.IRBuilder(module.globals[p.symbol].append_basic_block("entry")).ret_void()
-    return toolchain.ltoir(module, name, p.arch)
+    return toolchain.lto_code([NOTHING.format(symbol=p.symbol)], p.symbol, COMPILED_FOR)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from grad.corpus import CASES
 from ptx import accesses, problems
 
 import diffkern as dk
-from diffkern import pipeline
+from diffkern import passes, pipeline
 from diffkern.compilation import Compilation
 from diffkern.errors import CompileError
 from diffkern.ir.nodes import Function
@@ -37,7 +37,7 @@ def unlinked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def lower(case: Case) -> Function:
-    return run(pipeline.WRITTEN_TO_PRIMAL, as_written(case))
+    return run(passes.WRITTEN_TO_PRIMAL, as_written(case))
 
 
 def text(fn: Function, **options: Any) -> str:
@@ -47,7 +47,7 @@ def text(fn: Function, **options: Any) -> str:
 def programs(fn: Function, slots: int | None = None) -> list[Function]:
     active = [i for i, p in enumerate(fn.params) if is_differentiable(p.type)]
     d = pipeline.differentiate(pipeline.prepare(fn), active, Variant(target=TARGET), slots)
-    return [pipeline.settle(d, Variant(target=TARGET)).fn, pipeline.optimise(fn)]
+    return [pipeline.finalize(d, Variant(target=TARGET)).fn, pipeline.optimise(fn)]
 
 
 @pytest.mark.parametrize("name", sorted(CASES))

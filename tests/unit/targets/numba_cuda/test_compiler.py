@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -157,11 +159,6 @@ def test_a_launch_sees_no_difference() -> None:
             assert resources(image)[launched.name].parameter_bytes == len(launched.block)
 
 
-def test_debug_programs_are_refused_with_a_line() -> None:
-    with pytest.raises(CompileError, match=r'(?s)test_compiler\.py:.*debug.*take compiler="llvm"'):
-        dk.compile(by_numba, target="sm_90", mode="debug")
-
-
 @dk.kernel(compiler="numba")
 def large(x: dk.array(dtype=float, ndim=2), y: dk.array(dtype=float, ndim=2)):
     i = dk.tid()
@@ -169,6 +166,29 @@ def large(x: dk.array(dtype=float, ndim=2), y: dk.array(dtype=float, ndim=2)):
     dk.tile_store(y, dk.tile_transpose(t), offset=(i * 128, 0))
 
 
-def test_more_shared_memory_than_a_block_has_is_refused_with_a_line() -> None:
-    with pytest.raises(CompileError, match=r"(?s)test_compiler\.py:.*65536 bytes of shared memory.*compiler=\"llvm\""):
-        dk.compile(large, target="sm_90")
+def test_a_launch_asks_for_the_shared_memory_that_a_block_does_not_have() -> None:
+    made = dk.compile(large, target="sm_90")
+    assert made.manifest.gpu == replace(
+        made.manifest.gpu, shared_bytes=128 * 128 * 4, dynamic_shared_bytes=128 * 128 * 4
+    )
+    assert re.search(r"\.extern \.shared \.align 16 \.b8 \w+\[\]", made.ptx)
+    assert not re.search(r"^\.shared|(st|ld)\.(f|b|u)\d+", made.ptx, re.MULTILINE)  # generic accesses are slower
+
+
+@dk.kernel(compiler="numba")
+def full(x: dk.array(dtype=float, ndim=2), y: dk.array(dtype=float, ndim=2), total: f1):
+    i = dk.tid()
+    t = dk.tile_load(x, shape=(128, 128), offset=(i * 128, 0))
+    dk.tile_store(y, dk.tile_transpose(t), offset=(i * 128, 0))
+    total[0] += x[i, 0]
+
+
+def test_arrays_and_sums_that_a_block_cannot_have_together_are_refused_with_a_line() -> None:
+    with pytest.raises(CompileError, match=r"(?s)test_compiler\.py:.*65536 bytes of shared memory and its sums 128"):
+        dk.compile(full, target="sm_75")
+
+
+def test_registers_are_limited() -> None:
+    limited = dk.compile(kernel, target="sm_90", compiler="numba", adjoint=True, max_registers=24)
+    assert ".maxnreg 24" in limited.ptx
+    assert limited.registers <= 24

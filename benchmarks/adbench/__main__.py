@@ -1,0 +1,113 @@
+"""The objectives of the ADBench suite as kernels, beside JAX and PyTorch: value, and value with gradient or Jacobian.
+
+    python benchmarks/adbench                    # one thread, processor time            about 4 minutes
+    python benchmarks/adbench --threads 2        # wall time
+    python benchmarks/adbench --quick lstm hand
+
+The derivatives are compared first. All readings of a case are interleaved, and before each short one the same work
+runs once unread: what another library leaves behind, in caches and in the allocator, is not on its account.
+"""
+
+# ruff: noqa: E402  (the number of threads and the path are set before)
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+THREADS = int(sys.argv[sys.argv.index("--threads") + 1]) if "--threads" in sys.argv else 1
+if hasattr(os, "sched_setaffinity"):
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
+for _name in ("DIFFKERN_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ[_name] = str(THREADS)
+sys.path.insert(1, str(Path(__file__).parent.parent))
+
+import jax
+import jax_forms
+import torch
+import torch_forms
+from case import Case, difference
+from harness import machine, print_machine, save_json, version_of
+from sizes import CASES, MODULES
+
+RUNS, QUICK_RUNS = 15, 5
+LONG, FEW = 0.3, 2
+MOST_APART, MOST_TIMES = 1e-9, 4.0
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """What a call takes: of the processor with one thread, of the clock with several."""
+    clock = time.process_time_ns if THREADS == 1 else time.perf_counter_ns
+    begin = clock()
+    work()
+    return (clock() - begin) * 1e-9
+
+
+def readings(cases: dict[str, Case], runs: int) -> dict[str, dict[str, float]]:
+    """Medians of interleaved readings; what takes long is read a few times."""
+    works = {(name, what): getattr(case, what) for name, case in cases.items() for what in ("forward", "derivative")}
+    times: dict[tuple[str, str], list[float]] = {}
+    for key, work in works.items():
+        times[key] = [seconds(work)]
+    for turn in range(runs):
+        for key, work in works.items():
+            if times[key][0] < LONG:
+                work()
+            elif turn >= FEW:
+                continue
+            times[key].append(seconds(work))
+    return {name: {what: median(times[name, what][1:]) for what in ("forward", "derivative")} for name in cases}
+
+
+def measure(name: str, runs: int) -> dict[str, Any]:
+    """Compare the derivatives of a case, measure it, and print its line."""
+    given, module = CASES[name](), name.partition(" ")[0]
+    cases = {
+        "diffkern": MODULES[module].case(given),
+        "jax": getattr(jax_forms, module)(given),
+        "torch": getattr(torch_forms, module)(given),
+    }
+    for case in cases.values():
+        case.derivative()
+    expected = cases["jax"].results()
+    apart = {other: difference(cases[other].results(), expected) for other in ("diffkern", "torch")}
+    found = readings(cases, runs)
+    own = found["diffkern"]
+    ratio = own["derivative"] / own["forward"]
+    cells = [f"{1e3 * t['forward']:10.3f}{1e3 * t['derivative']:10.3f}" for t in found.values()]
+    beside = [f"{found[other]['derivative'] / own['derivative']:7.2f}" for other in ("jax", "torch")]
+    wrong = "" if apart["diffkern"] <= MOST_APART else "  WRONG"
+    print(f"{name:<26}", *cells, f"{ratio:7.2f}", *beside, f"{apart['diffkern']:9.1e}{wrong}", flush=True)
+    return {"case": name, "threads": THREADS, "seconds": found, "apart": apart, "ratio": ratio}
+
+
+def main() -> int:
+    """Run the chosen cases and print the table."""
+    parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
+    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"beginnings of: {', '.join(CASES)}")
+    parser.add_argument("--threads", type=int, default=1, help="1: processor time; more: wall time")
+    parser.add_argument("--quick", action="store_true", help="few repetitions: a look, not a figure to quote")
+    parser.add_argument("--json", metavar="FILE", default="", help="also write the figures to FILE")
+    chosen = parser.parse_args()
+    torch.set_num_threads(THREADS)
+    jax.config.update("jax_enable_x64", True)
+    facts = {**machine(), "jax": version_of("jax"), "torch": version_of("torch")}
+    print_machine(facts)
+    print(f"ms {'of one thread' if THREADS == 1 else 'of the clock'}; derivative / value at most {MOST_TIMES:g}")
+    sides = [f"{side:>10}{'derivative':>10}" for side in ("diffkern", "jax", "torch")]
+    print(f"{'case':<26}", *sides, f"{'times':>7} {'jax/dk':>7} {'torch/dk':>7} {'apart':>9}")
+    names = [name for name in CASES if not chosen.cases or any(name.startswith(c) for c in chosen.cases)]
+    rows = [measure(name, QUICK_RUNS if chosen.quick else RUNS) for name in names]
+    if chosen.json:
+        save_json(chosen.json, facts, [], readings=rows)
+    return int(any(row["apart"]["diffkern"] > MOST_APART for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,297 @@
+"""Hand tracking: distances of measured points from a skinned hand model, and their Jacobian.
+
+In: bones with parents, transforms at rest and their inverses, vertices with the bones that move them, and measured
+points, each with the vertex or the corners of the triangle to which it belongs. Out: an error of three numbers for each
+point and its derivatives with respect to the 26 numbers of the pose (the simple form); where it lies in a triangle (the
+complicated one), with respect to its own two coordinates there as well, which come first.
+
+The pose is a rotation and a translation of the whole hand, then two angles for the first bone of each of five fingers
+and one for the second and third.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from case import Case, Data
+
+import diffkern as dk
+
+REAL = dk.float64
+FINGERS, BONES, POSE, NEAREST = 5, 22, 26, 4
+FINGER_ANGLES = 4
+Pose = dk.types.vector(POSE, dk.float64)
+Rigid = dk.types.matrix((3, 4), dk.float64)
+
+
+def data(points: int, vertices: int = 544, complicated: bool = False, seed: int = 0) -> Data:
+    """A synthetic hand with the suite's bones and pose, and points near it."""
+    rng = np.random.default_rng(seed)
+    parents = [-1, 0] + [1 if joint == 0 else 2 + 4 * f + joint - 1 for f in range(FINGERS) for joint in range(4)]
+    rest = np.array([_rigid(rng) for _ in parents])
+    absolute: list[Any] = []
+    for parent, own in zip(parents, rest, strict=True):
+        absolute.append(own if parent < 0 else absolute[parent] @ own)
+    homes = rng.integers(0, BONES, vertices)
+    corners = np.array([absolute[b][:3, 3] for b in homes]) + 0.3 * rng.normal(size=(vertices, 3))
+    bones = np.array([rng.permutation(np.delete(np.arange(BONES), b))[: NEAREST - 1] for b in homes])
+    weights = rng.dirichlet(np.ones(NEAREST), vertices)
+    given = {
+        "parents": np.array(parents, np.int32),
+        "rest": rest,
+        "inverse": np.linalg.inv(np.array(absolute)),
+        "vertices": np.concatenate([corners, np.ones((vertices, 1))], axis=1),
+        "bones": np.concatenate([homes[:, None], bones], axis=1).astype(np.int32),
+        "weights": weights,
+        "pose": 0.3 * rng.normal(size=POSE),
+        "points": corners[rng.integers(0, vertices, points)] + 0.1 * rng.normal(size=(points, 3)),
+        "belongs": rng.integers(0, vertices, (points, 3)).astype(np.int32),
+    }
+    if complicated:
+        given["places"] = rng.dirichlet(np.ones(3), points)[:, :2].copy()
+    return given
+
+
+def _rigid(rng: np.random.Generator) -> Any:
+    """A small rotation and a translation."""
+    turn, _ = np.linalg.qr(np.eye(3) + 0.2 * rng.normal(size=(3, 3)))
+    found = np.eye(4)
+    found[:3, :3], found[:3, 3] = turn * np.sign(np.linalg.det(turn)), rng.normal(size=3)
+    return found
+
+
+@dk.func
+def bend(pose: Pose, bone: int):
+    """The rotation of a bone by its angles: about z, y and x, of which y is always 0."""
+    x, z = REAL(0.0), REAL(0.0)
+    finger, joint = (bone - 2) // 4, (bone - 2) % 4
+    if bone >= 2 and joint < 3:
+        first = 6 + 4 * finger
+        if joint == 0:
+            x, z = pose[first], pose[first + 1]
+        else:
+            x = pose[first + 1 + joint]
+    cx, sx, cz, sz = dk.cos(x), dk.sin(x), dk.cos(z), dk.sin(z)
+    return dk.mat44d(
+        cz, -sz * cx, sz * sx, 0.0,
+        sz, cz * cx, -cz * sx, 0.0,
+        0.0, sx, cx, 0.0,
+        0.0, 0.0, 0.0, 1.0,
+    )  # fmt: skip
+
+
+@dk.func
+def movement(pose: Pose, bone: int, parents: dk.array[int], rest: dk.array[dk.mat44d], inverse: dk.array[dk.mat44d]):
+    """What the pose does to the points of a bone: the chain from the wrist, behind the inverse of that at rest."""
+    chain = rest[bone] @ bend(pose, bone)
+    above = parents[bone]
+    while above >= 0:
+        chain = rest[above] @ bend(pose, above) @ chain
+        above = parents[above]
+    return (chain @ inverse[bone])[0:3, 0:4]
+
+
+@dk.func
+def turn(pose: Pose):
+    """The rotation of the whole hand, from axis times angle."""
+    given = dk.vec3d(pose[0], pose[1], pose[2])
+    angle = dk.length(given)
+    if angle < 0.0001:
+        return dk.identity(n=3, dtype=REAL)
+    a = given / angle
+    s, c = dk.sin(angle), dk.cos(angle)
+    across = dk.mat33d(0.0, -a[2], a[1], a[2], 0.0, -a[0], -a[1], a[0], 0.0)
+    return dk.identity(n=3, dtype=REAL) * c + across * s + dk.outer(a, a) * (1.0 - c)
+
+
+@dk.func
+def placed(pose: Pose, rotation: dk.mat33d, bent: dk.vec3d):
+    """A point of the bent hand in space."""
+    return rotation @ bent + dk.vec3d(pose[3], pose[4], pose[5])
+
+
+@dk.func
+def inside(place: dk.vec2d, a: dk.vec3d, b: dk.vec3d, c: dk.vec3d):
+    """A point of a triangle."""
+    return a * place[0] + b * place[1] + c * (1.0 - place[0] - place[1])
+
+
+@dk.kernel
+def move(
+    pose: dk.array[Pose],
+    parents: dk.array[int],
+    rest: dk.array[dk.mat44d],
+    inverse: dk.array[dk.mat44d],
+    moved: dk.array[Rigid],
+    rotation: dk.array[dk.mat33d],
+):
+    """What the pose does to a bone's points, and to the whole hand."""
+    b = dk.tid()
+    moved[b] = movement(pose[0], b, parents, rest, inverse)
+    if b == 0:
+        rotation[0] = turn(pose[0])
+
+
+@dk.kernel
+def move_columns(
+    pose: dk.array[Pose],
+    parents: dk.array[int],
+    rest: dk.array[dk.mat44d],
+    inverse: dk.array[dk.mat44d],
+    moved: dk.array2d[Rigid],
+    rotation: dk.array[dk.mat33d],
+):
+    """The same along each of the numbers on which it depends: four angles of a finger, three of the hand."""
+    b, k = dk.tid()
+    along = Pose()
+    if b >= 2:
+        along[6 + FINGER_ANGLES * ((b - 2) // 4) + k] = 1.0
+        moved[b, k] = dk.jvp(movement)(pose[0], b, parents, rest, inverse, along)[1]
+    elif b == 0 and k < 3:
+        along[k] = 1.0
+        rotation[k] = dk.jvp(turn)(pose[0], along)[1]
+
+
+@dk.func
+def bent(
+    vertex: int,
+    moved: dk.array[Rigid],
+    vertices: dk.array[dk.vec4d],
+    bones: dk.array2d[int],
+    weights: dk.array2d[REAL],
+):
+    """A vertex between the places where its bones would move it."""
+    total = dk.vec3d()
+    for k in range(NEAREST):
+        total += moved[bones[vertex, k]] @ vertices[vertex] * weights[vertex, k]
+    return total
+
+
+@dk.kernel
+def errors(
+    pose: dk.array[Pose],
+    places: dk.array[dk.vec2d],
+    moved: dk.array[Rigid],
+    rotation: dk.array[dk.mat33d],
+    vertices: dk.array[dk.vec4d],
+    bones: dk.array2d[int],
+    weights: dk.array2d[REAL],
+    points: dk.array[dk.vec3d],
+    belongs: dk.array2d[int],
+    error: dk.array[dk.vec3d],
+):
+    """How far a measured point is from its vertex, or from its place in a triangle."""
+    i = dk.tid()
+    x = bent(belongs[i, 0], moved, vertices, bones, weights)
+    if places:
+        second = bent(belongs[i, 1], moved, vertices, bones, weights)
+        third = bent(belongs[i, 2], moved, vertices, bones, weights)
+        x = inside(places[i], x, second, third)
+    error[i] = points[i] - placed(pose[0], rotation[0], x)
+
+
+@dk.func
+def add_slopes(
+    vertex: int,
+    share: REAL,
+    columns: dk.array2d[Rigid],
+    vertices: dk.array[dk.vec4d],
+    bones: dk.array2d[int],
+    weights: dk.array2d[REAL],
+    slopes: dk.array[dk.vec3d],
+):
+    """Add what a vertex's share of a point contributes to the point's derivatives by the angles of the fingers."""
+    for k in range(NEAREST):
+        bone = bones[vertex, k]
+        if bone >= 2:
+            x = vertices[vertex] * (weights[vertex, k] * share)
+            for s in range(FINGER_ANGLES):
+                slopes[FINGER_ANGLES * ((bone - 2) // 4) + s] += columns[bone, s] @ x
+
+
+@dk.kernel
+def jacobian(
+    pose: dk.array[Pose],
+    places: dk.array[dk.vec2d],
+    moved: dk.array[Rigid],
+    rotation: dk.array[dk.mat33d],
+    vertices: dk.array[dk.vec4d],
+    bones: dk.array2d[int],
+    weights: dk.array2d[REAL],
+    points: dk.array[dk.vec3d],
+    belongs: dk.array2d[int],
+    columns: dk.array2d[Rigid],
+    rotation_columns: dk.array[dk.mat33d],
+    error: dk.array[dk.vec3d],
+    rows: dk.array3d[REAL],
+):
+    """The error of a point and its rows: what its vertices add up to, by the chain rule through `placed`."""
+    i = dk.tid()
+    slopes = dk.zeros(FINGERS * FINGER_ANGLES, dtype=dk.vec3d)
+    x = bent(belongs[i, 0], moved, vertices, bones, weights)
+    own = 0
+    turned = rotation[0]
+    if places:
+        u = places[i]
+        second = bent(belongs[i, 1], moved, vertices, bones, weights)
+        third = bent(belongs[i, 2], moved, vertices, bones, weights)
+        for k in range(2):
+            along = dk.vec2d()
+            along[k] = 1.0
+            change = dk.jvp(inside)(u, x, second, third, along, dk.vec3d(), dk.vec3d(), dk.vec3d())[1]
+            column = -(turned @ change)
+            for r in range(3):
+                rows[i, r, k] = column[r]
+        x = inside(u, x, second, third)
+        add_slopes(belongs[i, 0], u[0], columns, vertices, bones, weights, slopes)
+        add_slopes(belongs[i, 1], u[1], columns, vertices, bones, weights, slopes)
+        add_slopes(belongs[i, 2], 1.0 - u[0] - u[1], columns, vertices, bones, weights, slopes)
+        own = 2
+    else:
+        add_slopes(belongs[i, 0], 1.0, columns, vertices, bones, weights, slopes)
+    error[i] = points[i] - placed(pose[0], turned, x)
+    for k in range(3):
+        column = -(rotation_columns[k] @ x)
+        for r in range(3):
+            rows[i, r, own + k] = column[r]
+            rows[i, r, own + 3 + k] = -1.0 if r == k else 0.0
+    for k in range(FINGERS * FINGER_ANGLES):
+        column = -(turned @ slopes[k])
+        for r in range(3):
+            rows[i, r, own + 6 + k] = column[r]
+
+
+def case(given: Data) -> Case:
+    """The kernels on given data."""
+    count = len(given["points"])
+    pose = dk.array(given["pose"][None], dtype=Pose)
+    tree = [
+        dk.array(given["parents"], dtype=int),
+        dk.array(given["rest"], dtype=dk.mat44d),
+        dk.array(given["inverse"], dtype=dk.mat44d),
+    ]
+    own = 0 if "places" not in given else 2
+    places = dk.array(given["places"], dtype=dk.vec2d) if own else None
+    mesh = [
+        dk.array(given["vertices"], dtype=dk.vec4d),
+        dk.array(given["bones"], dtype=int),
+        dk.array(given["weights"], dtype=REAL),
+        dk.array(given["points"], dtype=dk.vec3d),
+        dk.array(given["belongs"], dtype=int),
+    ]
+    moved, rotation = dk.zeros(BONES, dtype=Rigid), dk.zeros(1, dtype=dk.mat33d)
+    columns, rotation_columns = dk.zeros((BONES, FINGER_ANGLES), dtype=Rigid), dk.zeros(3, dtype=dk.mat33d)
+    error, rows = dk.zeros(count, dtype=dk.vec3d), dk.zeros((count, 3, own + POSE), dtype=REAL)
+    with dk.record() as forward:
+        dk.launch(move, BONES, [pose, *tree], [moved, rotation])
+        dk.launch(errors, count, [pose, places, moved, rotation, *mesh], [error])
+    with dk.record() as both:
+        dk.launch(move, BONES, [pose, *tree], [moved, rotation])
+        dk.launch(move_columns, (BONES, FINGER_ANGLES), [pose, *tree], [columns, rotation_columns])
+        dk.launch(jacobian, count, [pose, places, moved, rotation, *mesh, columns, rotation_columns], [error, rows])
+
+    def results() -> dict[str, Any]:
+        return {"value": error.numpy(), "rows": rows.numpy()}
+
+    return Case("diffkern", forward.replay, both.replay, results)

@@ -1,0 +1,115 @@
+"""Four workloads, forward and gradient: kernels beside the same in Dr.Jit, JAX (``jit``) and ``torch.compile``.
+
+    python benchmarks/frameworks                    # one thread, processor time          about 3 minutes
+    python benchmarks/frameworks --threads 2        # wall time
+    python benchmarks/frameworks --quick mesh
+
+What is not installed is left out. Results are compared first; the readings of a case are interleaved, and before each
+the same work runs once unread.
+"""
+
+# ruff: noqa: E402  (the number of threads and the path are set before)
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+THREADS = int(sys.argv[sys.argv.index("--threads") + 1]) if "--threads" in sys.argv else 1
+if hasattr(os, "sched_setaffinity"):
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
+for _name in ("DIFFKERN_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ[_name] = str(THREADS)
+sys.path[1:1] = [str(Path(__file__).parent.parent), str(Path(__file__).parent.parent / "limit")]
+
+import inputs
+import numpy as np
+from harness import machine, print_machine, save_json, version_of
+
+CASES = ("elementwise", "nbody", "mesh", "recurrence")
+SIDES = {"diffkern": "own_forms", "drjit": "drjit_forms", "jax": "jax_forms", "torch": "torch_forms"}
+RUNS, QUICK_RUNS, LONG, FEW = 15, 5, 0.5, 3
+MOST_APART = 2e-3
+
+
+def forms() -> dict[str, Any]:
+    """The modules of the frameworks that are installed."""
+    found = {}
+    for side, module in SIDES.items():
+        try:
+            found[side] = importlib.import_module(module)
+        except ImportError as missing:
+            print(f"{side} is left out: {missing}")
+    if "torch" in found:
+        found["torch"].torch.set_num_threads(THREADS)
+    if "drjit" in found:
+        found["drjit"].dr.set_thread_count(THREADS)
+    return found
+
+
+def difference(found: dict[str, Any], expected: dict[str, Any]) -> float:
+    """The largest difference, each relative to the largest number of its array."""
+    pairs = [(np.asarray(found[name]).reshape(x.shape), x) for name, x in expected.items()]
+    return max(float(np.abs(a - b).max() / np.abs(b).max()) for a, b in pairs)
+
+
+def seconds(work: Any) -> float:
+    """What a call takes: of the processor with one thread, of the clock with several."""
+    clock = time.process_time_ns if THREADS == 1 else time.perf_counter_ns
+    begin = clock()
+    work()
+    return (clock() - begin) * 1e-9
+
+
+def measure(name: str, modules: dict[str, Any], runs: int) -> dict[str, Any]:
+    """Compare the results of a case, measure it, and print its line."""
+    given = getattr(inputs, name)()
+    works = {side: getattr(module, name)(given) for side, module in modules.items()}
+    for work, _ in works.values():
+        work()
+    expected = works["diffkern"][1]()
+    apart = {side: difference(results(), expected) for side, (_, results) in works.items()}
+    times: dict[str, list[float]] = {side: [] for side in works}
+    for turn in range(runs):
+        for side, (work, _) in works.items():
+            if turn < FEW or times[side][0] < LONG:
+                work()
+                times[side].append(seconds(work))
+    found = {side: median(read) for side, read in times.items()}
+    own = found["diffkern"]
+    cells = [f"{1e3 * t:10.2f} ({t / own:6.2f})" for t in found.values()]
+    wrong = [side for side, far in apart.items() if not far <= MOST_APART]
+    print(f"{name:<12}", *cells, f"  differ: {wrong}" if wrong else "", flush=True)
+    return {"case": name, "threads": THREADS, "seconds": found, "apart": apart}
+
+
+def main() -> int:
+    """Run the chosen cases and print the table."""
+    parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
+    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join(CASES)}; all by default")
+    parser.add_argument("--threads", type=int, default=1, help="1: processor time; more: wall time")
+    parser.add_argument("--quick", action="store_true", help="few repetitions: a look, not a figure to quote")
+    parser.add_argument("--json", metavar="FILE", default="", help="also write the figures to FILE")
+    chosen = parser.parse_args()
+    unknown = [name for name in chosen.cases if name not in CASES]
+    if unknown:
+        parser.error(f"there is no case {unknown[0]}; the cases are {', '.join(CASES)}")
+    facts = {**machine(), **{name: version_of(name) for name in ("drjit", "jax", "torch")}}
+    print_machine(facts)
+    modules = forms()
+    print(f"ms {'of one thread' if THREADS == 1 else 'of the clock'}, forward and gradient (times diffkern's)")
+    print(f"{'case':<12}", *(f"{side:>19}" for side in modules))
+    rows = [measure(name, modules, QUICK_RUNS if chosen.quick else RUNS) for name in chosen.cases or CASES]
+    if chosen.json:
+        save_json(chosen.json, facts, [], readings=rows)
+    return int(any(far > MOST_APART for row in rows for far in row["apart"].values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

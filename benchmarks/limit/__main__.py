@@ -1,0 +1,190 @@
+"""How far diffkern is from hand-written programs: forward and gradient, one thread, processor time.
+
+    python benchmarks/limit                      # about 2 minutes
+    python benchmarks/limit --quick n-body mesh
+
+Beside the hand-written program: the launches on a tape with ``backward``, the same recorded and replayed, that with
+``fast_math`` as the hand-written programs have it, and Warp's tape on its CPU device. All start from the same inputs;
+their results are compared before anything is timed.
+"""
+
+# ruff: noqa: E402  (the number of threads and the path are set before)
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from types import SimpleNamespace
+from typing import Any
+
+for _name in ("DIFFKERN_NUM_THREADS", "NUMBA_NUM_THREADS", "OMP_NUM_THREADS"):
+    os.environ[_name] = "1"
+sys.path.insert(1, str(Path(__file__).parent.parent))
+
+import limit_kernels
+import numpy as np
+from cases import CASES, Case, Values
+from harness import machine, print_machine, save_json
+
+import diffkern as dk
+import kernels
+
+RUNS, QUICK_RUNS = 21, 7
+OWN = ("tape", "recorded", "fast")
+Work = Callable[[], Values]
+
+
+def by_tape(w: Any, case: Case, made: SimpleNamespace, recorded: bool = False) -> Work:
+    """Return what computes a case on a tape; ``recorded``: in a sequence that is replayed."""
+    launch, results, wanted = case.launched(w, made)
+    seeds = {out: w.array(seed, dtype=out.dtype) for out, seed in results.values()}
+
+    def compute() -> None:
+        with w.Tape() as tape:
+            launch()
+        tape.backward(grads=dict(seeds))
+        if not recorded:
+            kept.append(tape)
+
+    def clear() -> None:
+        for array in wanted.values():
+            array.grad.zero_()
+
+    kept: list[Any] = []
+
+    def work() -> Values:
+        compute()
+        found = {name: out.numpy() for name, (out, _) in results.items()}
+        found.update({f"gradient {name}": array.grad.numpy() for name, array in wanted.items()})
+        return found
+
+    def once() -> Values:
+        if kept:
+            kept.pop().zero()
+        return work()
+
+    if not recorded:
+        return once
+    with dk.record() as sequence:
+        clear()
+        compute()
+
+    def replay() -> Values:
+        sequence.replay()
+        found = {name: out.numpy() for name, (out, _) in results.items()}
+        found.update({f"gradient {name}": array.grad.numpy() for name, array in wanted.items()})
+        return found
+
+    return replay
+
+
+def seconds(work: Work) -> float:
+    begin = time.process_time_ns()
+    work()
+    return (time.process_time_ns() - begin) * 1e-9
+
+
+def check(case: Case, expected: Values, found: Values) -> str:
+    """Return how results differ, "" where they agree."""
+    for name, value in expected.items():
+        other = found[name].reshape(value.shape)
+        scale = np.abs(value) if case.apart else np.abs(value).max()
+        with np.errstate(over="ignore", invalid="ignore"):
+            fine = np.abs(other - value) <= case.rtol * (scale + 1e-30)
+        wrong = 1.0 - float(fine.mean())
+        if wrong > case.apart:
+            return f"{100 * wrong:.2g} % differ"
+    return ""
+
+
+def works_of(case: Case, warp: Any) -> dict[str, Work]:
+    """Return the hand-written program and what stands beside it, by name."""
+    own = _kernels(dk)
+    found = {
+        "by hand": case.hand,
+        "tape": by_tape(dk, case, own),
+        "recorded": by_tape(dk, case, own, recorded=True),
+        "fast": by_tape(dk, case, _fast(own), recorded=True),
+    }
+    if warp is not None:
+        found["warp"] = by_tape(warp, case, _kernels(warp))
+    return found
+
+
+def _kernels(w: Any) -> SimpleNamespace:
+    return SimpleNamespace(**vars(kernels.make(w)), **vars(limit_kernels.make(w)))
+
+
+def _fast(own: SimpleNamespace) -> SimpleNamespace:
+    """Return kernels with ``fast_math``: what the hand-written programs are compiled with."""
+    return SimpleNamespace(**{name: dk.kernel(k.func, fast_math=True) for name, k in vars(own).items()})
+
+
+def measure(name: str, case: Case, warp: Any, runs: int) -> dict[str, Any]:
+    """Compare the results of a case, measure it, and print its line."""
+    works = works_of(case, warp)
+    expected = {key: np.array(value) for key, value in works["by hand"]().items()}
+    wrong = {}
+    for other in list(works)[1:]:
+        works[other]()
+        wrong[other] = check(case, expected, works[other]())
+        if wrong[other]:
+            del works[other]
+    times = {side: [] for side in works}
+    for _ in range(runs):
+        for side, work in works.items():
+            times[side].append(seconds(work))
+    row: dict[str, Any] = {"case": name, "target": case.most, "seconds": {k: median(t) for k, t in times.items()}}
+    row["ratios"] = {k: median(a / b for a, b in zip(t, times["by hand"], strict=True)) for k, t in times.items()}
+    cells = [f"{1e3 * row['seconds']['by hand']:9.2f}"]
+    for side in ("tape", "recorded", "fast", "warp"):
+        if side in times:
+            cells.append(f"{1e3 * row['seconds'][side]:9.2f} ({row['ratios'][side]:5.2f})")
+        else:
+            cells.append(wrong.get(side, "").rjust(17))
+    best = min((row["ratios"][k] for k in OWN if k in times), default=float("inf"))
+    print(f"{name:<12}", *cells, f"   {case.most}: {'met' if best <= case.most else 'missed'}", flush=True)
+    return {**row, "wrong": {side: why for side, why in wrong.items() if why}}
+
+
+def main() -> int:
+    """Run the chosen cases and print the table."""
+    parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
+    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join(CASES)}; all by default")
+    parser.add_argument("--quick", action="store_true", help="few repetitions: a look, not a figure to quote")
+    parser.add_argument("--json", metavar="FILE", default="", help="also write the figures to FILE")
+    chosen = parser.parse_args()
+    unknown = [name for name in chosen.cases if name not in CASES]
+    if unknown:
+        parser.error(f"there is no case {unknown[0]}; the cases are {', '.join(CASES)}")
+    facts = machine()
+    print_machine(facts)
+    warp = _warp()
+    print("ms of one thread, forward and gradient (ratio to the hand-written program)")
+    print(f"{'case':<12} {'by hand':>9} {'tape':>17} {'recorded':>17} {'fast':>17} {'warp':>17}    target")
+    rows = [measure(name, CASES[name](), warp, QUICK_RUNS if chosen.quick else RUNS) for name in chosen.cases or CASES]
+    if chosen.json:
+        save_json(chosen.json, facts, [], readings=rows)
+    return int(any(side in row["wrong"] for row in rows for side in OWN))
+
+
+def _warp() -> Any:
+    """Return Warp, quiet and on the CPU; None where it is not installed."""
+    try:
+        warp: Any = importlib.import_module("warp")
+    except ImportError:
+        return None
+    warp.config.log_level = warp.LOG_ERROR
+    warp.init()
+    warp.set_device("cpu")
+    return warp
+
+
+if __name__ == "__main__":
+    sys.exit(main())

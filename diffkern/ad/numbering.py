@@ -1,0 +1,237 @@
+"""Where in a log each execution of an op has its place, among those of its thread.
+
+In: a function, and the ops that log something: what an atomic update returned, what a load read. Out: a copy in which
+the place of each is known where it stands. It follows from the position in the text and the trips of the loops around
+it; the two branches of an ``if`` take the same slots. A place that depends on more is a variable, which goes through
+loops and branches like the user's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from diffkern.ad.loops import trip_count
+from diffkern.ir.builder import Builder
+from diffkern.ir.clone import Cloner
+from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.types import INT32, INT64, Array, Mat, Scalar, Vec
+from diffkern.ir.views import For, While, is_loop, loop
+
+__all__ = ["Logged", "Numbered", "Sites", "ops_of_thread", "thread_number", "width"]
+
+
+class Sites:
+    """The ops of a function that log something, and how many slots they take.
+
+    Parameters
+    ----------
+    fn
+        The function.
+    ops
+        The ops, of which those are left out that have no place: in the test of a ``while`` in which a loop makes a
+        number of trips that only the launch knows.
+    type
+        Of the elements of the log.
+    index
+        Of the place of a slot among those of a thread.
+    """
+
+    def __init__(self, fn: Function, ops: Iterable[Op], type: Scalar, index: Scalar = INT32) -> None:
+        found = ops_of_thread(fn.body)
+        self.type, self.index = type, index
+        self.constants: Mapping[Value, Any] = {op.result: op.attrs["value"] for op in found if op.name == "const"}
+        self.ops = dict.fromkeys(ops)
+        for op in found:
+            if op.name == "while" and self.of(While(op).test) is None:
+                for inner in walk(While(op).test):
+                    self.ops.pop(inner, None)
+
+    def in_it(self, op: Op) -> bool:
+        """Return whether something is logged in an op."""
+        return op.name != "ruled" and any(inner in self.ops for sub in op.regions for inner in walk(sub))
+
+    def of(self, region: Region) -> int | None:
+        """Return the slots that a region takes, None where the launch decides."""
+        total = 0
+        for op in region.ops:
+            n = self.of_op(op)
+            if n is None:
+                return None
+            total += n
+        return total
+
+    def of_op(self, op: Op) -> int | None:
+        """Return the slots that an op takes with what it contains."""
+        if op in self.ops:
+            return width(op)
+        if op.name == "if":
+            then, orelse = map(self.of, op.regions)
+            return None if then is None or orelse is None else max(then, orelse)
+        if not is_loop(op):
+            return 0
+        if op.name == "while":
+            return None if self.in_it(op) else 0
+        n = self.of(loop(op).body)
+        if not n:
+            return n
+        trips = For(op).trips(self.constants.get)
+        return None if trips is None else n * len(trips)
+
+
+class Numbered(Cloner):
+    """A copy of a function in which each op that logs has a place among those of its thread."""
+
+    def __init__(self, fn: Function, sites: Sites) -> None:
+        super().__init__(Builder(loc=fn.loc))
+        self.fn = fn
+        self.sites = sites
+        self.at = self.slots(0)
+
+    def slots(self, n: int) -> Value:
+        """Return a number of slots."""
+        return self.b.const(n, self.sites.index)
+
+    def body(self) -> Region:
+        """Return the copy of the function's body."""
+        self.ops(self.fn.body.ops)
+        return self.b.region
+
+    def op(self, op: Op) -> None:
+        with self.b.at(op.loc):
+            if op in self.sites.ops:
+                self.site(op)
+                self.at = self.b.add(self.at, self.slots(width(op)))
+            elif not self.sites.in_it(op):
+                super().op(op)
+            elif op.name == "if":
+                self.branch(op)
+            elif op.name == "for" and self.sites.of(For(op).body) is not None:
+                self.even(op)
+            else:
+                self.uneven(op)
+
+    def site(self, op: Op) -> None:
+        """Copy an op that logs; what is to be done about its slots is another class's business."""
+        super().op(op)
+
+    def branch(self, op: Op) -> None:
+        """Branches that take the same slots, as many as the one with more; or the place is another result."""
+        start, slots = self.at, self.sites.of_op(op)
+        regions: list[Region] = []
+        for sub in op.regions:
+            self.at = start
+            copy = self.region(sub)
+            copy.yields = copy.yields if slots is not None else (*copy.yields, self.at)
+            regions.append(copy)
+        names = [r.name for r in op.results]
+        results = self.b.if_(self.value(op.operands[0]), regions[0], regions[1], names)
+        self.env.update(zip(op.results, results, strict=False))
+        self.at = self.b.add(start, self.slots(slots)) if slots is not None else results[-1]
+
+    def even(self, op: Op) -> None:
+        """A loop whose trips take the same number of slots each."""
+        b, view, start = self.b, For(op), self.at
+        n = self.slots(self.sites.of(view.body) or 0)
+        lo, hi, step = self.values(view.bounds)
+        by = self.sites.constants.get(view.step)
+        body = view.body
+        copy = Region(tuple(Value(p.type, p.name) for p in body.params))
+        self.env.update(zip(body.params, copy.params, strict=True))
+        with b.into(copy):
+            passed = b.sub(copy.params[0], lo)
+            trip = passed if by == 1 else b.one("floordiv", passed, step)
+            self.at = b.add(start, b.mul(b.cast(trip, self.sites.index), n))
+            self.ops(body.ops)
+        copy.yields = self.values(body.yields)
+        trips = trip_count(b, op, lo, hi, step, by if isinstance(by, int) else None)
+        self.emit(op, self.values(op.operands), (copy,))
+        self.at = b.add(start, b.mul(b.cast(trips, self.sites.index), n))
+
+    def uneven(self, op: Op) -> None:
+        """A loop through which the place goes as a variable; that of a test goes on in the trip behind it."""
+        tested = self.sites.of(While(op).test) if op.name == "while" else 0
+        operands = (*self.values(op.operands), self.at)
+        regions = []
+        for sub in op.regions:
+            copy = Region((*(Value(p.type, p.name) for p in sub.params), Value(self.sites.index, "slot")))
+            self.env.update(zip(sub.params, copy.params, strict=False))
+            is_test = op.name == "while" and sub is While(op).test
+            with self.b.into(copy):
+                self.at = copy.params[-1] if is_test else self.behind(copy.params[-1], tested)
+                self.ops(sub.ops)
+            copy.yields = self.values(sub.yields) if is_test else (*self.values(sub.yields), self.at)
+            regions.append(copy)
+        results = (*(Value(r.type, r.name) for r in op.results), Value(self.sites.index, "slot"))
+        self.b.region.ops.append(Op(op.name, operands, results, op.attrs, tuple(regions), op.loc))
+        self.env.update(zip(op.results, results, strict=False))
+        self.at = self.behind(results[-1], tested)
+
+    def behind(self, at: Value, slots: int | None) -> Value:
+        """Return the place behind some slots."""
+        return self.b.add(at, self.slots(slots)) if slots else at
+
+
+class Logged(Numbered):
+    """A copy with a log: what each thread logs, one thread's after another's."""
+
+    def __init__(self, fn: Function, sites: Sites) -> None:
+        super().__init__(fn, sites)
+        self.log = Value(Array(sites.type, 1), "log")
+        count, thread = sites.of(fn.body), thread_number(self.b, fn)
+        self.begins = Value(Array(INT64, 1), "begins") if count is None else None
+        if self.begins is not None:
+            self.first = self.b.one("load", self.begins, thread, wrap=(False,))
+        else:
+            self.first = self.b.mul(thread, self.b.const(count or 0, INT64))
+
+    def function(self) -> Function:
+        """Return the function with the log, its last parameters."""
+        more = (self.log,) if self.begins is None else (self.log, self.begins)
+        return replace(self.fn, params=(*self.fn.params, *more), body=self.body(), updates=())
+
+    def slot(self) -> Value:
+        """Return where in the log the next op has its place."""
+        return self.b.add(self.first, self.b.cast(self.at, INT64))
+
+    def write(self, value: Value) -> None:
+        """Write a value to the log."""
+        for k, part in enumerate(self.b.components(value)):
+            self.b.op("store", self.log, self.part(k), self.b.cast(part, self.sites.type), wrap=(False,))
+
+    def read(self, t: Scalar | Vec | Mat) -> Value:
+        """Return the value that was written to the log."""
+        scalar = t if isinstance(t, Scalar) else t.dtype
+        count = 1 if isinstance(t, Scalar) else t.size
+        found = [self.b.one("load", self.log, self.part(k), wrap=(False,)) for k in range(count)]
+        return self.b.construct(t, [self.b.cast(v, scalar) for v in found])
+
+    def part(self, k: int) -> Value:
+        """Return the place of a component of what the next op logs."""
+        return self.slot() if k == 0 else self.b.add(self.slot(), self.b.const(k, INT64))
+
+
+def width(op: Op) -> int:
+    """Return how many slots an op's result takes."""
+    t = op.result.type
+    return t.size if isinstance(t, (Vec, Mat)) else 1
+
+
+def thread_number(b: Builder, fn: Function) -> Value:
+    """Return the number of the thread in its launch; the threads of a kernel that does not ask for it are one."""
+    number = b.const(0, INT64)
+    for axis in range(fn.tid_arity):
+        index = b.cast(b.one("tid", axis=axis), INT64)
+        number = index if axis == 0 else b.add(b.mul(number, b.cast(b.one("extent", axis=axis), INT64)), index)
+    return number
+
+
+def ops_of_thread(region: Region) -> list[Op]:
+    """Return the ops of a region and of those in it, without what funcs have as rules of their own."""
+    found: list[Op] = []
+    for op in region.ops:
+        found.append(op)
+        for sub in op.regions if op.name != "ruled" else ():
+            found += ops_of_thread(sub)
+    return found

@@ -1,0 +1,197 @@
+"""The log of what loads read: values that the gradient needs and that a kernel overwrites.
+
+In: a normalised function, and the reverse sweep that is to go through it. Out: an :class:`Overwritten`, the loads whose
+values the sweep needs and can have from nowhere else, with the functions that write these values to a log, read them
+there, and count for each thread how many there are. Only what the thread itself overwrites is logged: what another
+thread may write stays refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+
+from diffkern.ad.adjoint import Swept
+from diffkern.ad.numbering import Logged, Numbered, Sites, thread_number
+from diffkern.ad.slots import counted
+from diffkern.analysis.blocks import is_simt
+from diffkern.errors import AutodiffError
+from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.types import FLOAT64, INT32, INT64, Array, Mat, Scalar, Vec
+from diffkern.ir.views import Access
+from diffkern.manifest import Log
+from diffkern.ops.output import REPORTS
+
+__all__ = ["Overwritten", "Reading", "overwritten_values"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A function with a log in which the values of some of its loads stand.
+
+    Attributes
+    ----------
+    fn
+        The function; the log is its last parameters.
+    logged
+        For each of these loads the value that the log has for it.
+    origin
+        For each load the one that it is a copy of.
+    """
+
+    fn: Function
+    logged: Mapping[Op, Value]
+    origin: Mapping[Op, Op]
+
+
+@dataclass(frozen=True, slots=True)
+class Overwritten:
+    """The loads of a normalised function whose values are logged."""
+
+    base: Function
+    sites: Sites
+
+    def writing(self) -> Function:
+        """Return a copy of the function that writes the values to a log, its last parameters."""
+        return _Writing(self.base, self.sites).function()
+
+    def reading(self) -> Reading:
+        """Return the copy whose adjoint reads the values from a log, and which reports nothing."""
+        copy = _Reading(self.base, self.sites)
+        return Reading(copy.function(), copy.logged, copy.origin)
+
+    def counting(self) -> Function:
+        """Return the function that stores how many slots each thread takes to an array, its last parameter.
+
+        It writes to arrays of the kernel, which have to be copies, where the number of slots depends on what the
+        thread itself has written there.
+
+        Raises
+        ------
+        AutodiffError
+            If that is not known before the launch.
+        """
+        before, lost = counted(self.base, self.sites)
+        if lost is None:
+            return before
+        _, lost = counted(self.base, self.sites, own=True)
+        if lost is not None:
+            first = self.first
+            line = f" (line {lost.loc.line})" if lost.loc is not None else ""
+            raise AutodiffError(
+                f"the gradient needs {self.what}, and how often a thread comes there depends on other threads{line}",
+                loc=first.loc,
+                remedy="let the loop around it make a number of trips that does not depend on what the launch writes",
+            )
+        return _executed(self.base, self.sites)
+
+    def log(self, active: Collection[int]) -> Log:
+        """Return what the log is like, for the adjoint with respect to some parameters."""
+        return Log(
+            str(self.sites.type), self.sites.of(self.base.body), self.what, self.first.loc, tuple(sorted(active))
+        )
+
+    @property
+    def first(self) -> Op:
+        """The first of the loads."""
+        return next(op for op in walk(self.base.body) if op in self.sites.ops)
+
+    @property
+    def what(self) -> str:
+        """What is logged, for messages."""
+        return f"what {Access(self.first).array.name} held here before the kernel overwrote it"
+
+
+def overwritten_values(base: Function, sweep: Callable[[Reading], Swept]) -> tuple[Overwritten, Swept]:
+    """Find the loads of a normalised function whose values have to be logged, as few as possible.
+
+    Parameters
+    ----------
+    base : Function
+        The function.
+    sweep : callable
+        The reverse sweep through a copy of it, tidied up.
+
+    Returns
+    -------
+    Overwritten
+        The loads.
+    Swept
+        The function with its reverse sweep.
+
+    Raises
+    ------
+    AutodiffError
+        If what the sweep needs cannot be logged.
+    """
+    chosen: set[Op] = set()
+    while True:
+        ops = [op for op in walk(base.body) if op in chosen]
+        found = Overwritten(base, Sites(base, ops, _common_type(ops), INT64))
+        reading = found.reading()
+        swept = sweep(reading)
+        lost = swept.lost()
+        for load, error in lost:
+            if load is None or is_simt(base) or reading.origin[load] in chosen:
+                raise error
+        if not lost:
+            return found, swept
+        chosen.update(reading.origin[load] for load, _ in lost if load is not None)
+
+
+class _Writing(Logged):
+    def site(self, op: Op) -> None:
+        super().site(op)
+        self.write(self.env[op.result])
+
+
+class _Reading(Logged):
+    def __init__(self, fn: Function, sites: Sites) -> None:
+        super().__init__(fn, sites)
+        self.logged: dict[Op, Value] = {}
+        self.origin: dict[Op, Op] = {}
+
+    def op(self, op: Op) -> None:
+        if op.name in REPORTS:
+            return
+        super().op(op)
+        if op.name == "load":
+            self.origin[self.b.region.ops[-1]] = op
+
+    def site(self, op: Op) -> None:
+        assert isinstance(op.result.type, (Scalar, Vec, Mat))
+        value = self.read(op.result.type)
+        super().site(op)
+        self.logged[self.b.region.ops[-1]] = value
+
+
+class _Executed(Numbered):
+    def op(self, op: Op) -> None:
+        if op.name not in REPORTS:
+            super().op(op)
+
+
+def _executed(fn: Function, sites: Sites) -> Function:
+    """The function as it is, with the count of its slots behind it."""
+    numbered, counts = _Executed(fn, sites), Value(Array(INT64, 1), "counts")
+    body = numbered.body()
+    numbered.b.op("store", counts, thread_number(numbered.b, fn), numbered.at, wrap=(False,))
+    return replace(fn, name=f"{fn.name}_calls", params=(*fn.params, counts), body=body, updates=())
+
+
+def _common_type(ops: Collection[Op]) -> Scalar:
+    """The type of numbers that holds the values of all of some loads."""
+    types = {t.dtype if isinstance(t, (Vec, Mat)) else t for t in (op.result.type for op in ops)}
+    scalars = [t for t in types if isinstance(t, Scalar)]
+    floats = [t for t in scalars if t.is_float]
+    if not floats:
+        return INT64 if any(t.itemsize > INT32.itemsize for t in scalars) else INT32
+    wide = next((op for op in ops if op.result.type == INT64 or str(op.result.type) == "uint64"), None)
+    if wide is not None:
+        raise AutodiffError(
+            f"the gradient needs this integer of 64 bits of {Access(wide).array.name}, which the kernel overwrites, "
+            "and floating-point values that it overwrites as well",
+            loc=wide.loc,
+            remedy=f"let {Access(wide).array.name} be an array of int32",
+        )
+    return floats[0] if len(scalars) == 1 else FLOAT64

@@ -1,0 +1,265 @@
+"""Forward mode of single operations: the tangent of a result from those of its operands.
+
+The derivative of an operation is stated once, for reverse mode. Where it consists of partial derivatives, these serve
+both modes; where the operation is linear or bilinear, its row says so; the rule of any other operation is linear in the
+cotangent, and its transpose is what forward mode needs: it is differentiated with respect to the cotangent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from diffkern.ad.rules import RULES, RuleArguments
+from diffkern.ad.rules.formula import Formula
+from diffkern.errors import AutodiffError
+from diffkern.ir.builder import Builder
+from diffkern.ir.clone import Cloner
+from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.types import Scalar, Type, is_differentiable
+from diffkern.ops.row import Diff, OpDef, Tangent
+from diffkern.ops.table import lookup
+from diffkern.opt.dce import eliminate
+
+__all__ = ["Along", "Transpose", "Transposes", "tangent_rule"]
+
+Transpose = Callable[[Function], Function]
+"""From a function whose one result is linear in its last parameter to the one that also takes a number like the result,
+and yields the result and its transpose at that number."""
+
+
+class Along:
+    """The operation and its surroundings at which a tangent is asked for.
+
+    Attributes
+    ----------
+    op
+        The primal op, for its attributes and types.
+    x, r
+        The values of its operands and of its result.
+    t
+        The tangents of the operands, None where it is zero; at least one is not.
+    invertible
+        Of a quotient or a square root, whether the number to divide the tangent by is bounded away from 0 for all
+        inputs: the tangent is then multiplied by its inverse, which serves all components and other tangents too.
+    """
+
+    __slots__ = ("_guard", "invertible", "op", "r", "t", "x")
+
+    def __init__(
+        self,
+        op: Op,
+        x: Sequence[Value],
+        r: Value,
+        t: Sequence[Value | None],
+        guard: Callable[[Value, Value], Value] | None,
+        invertible: bool = False,
+    ) -> None:
+        self.op, self.x, self.r, self.t, self._guard, self.invertible = op, x, r, t, guard, invertible
+
+    def guard(self, tangent: Value, contribution: Value) -> Value:
+        """Return a contribution, exactly zero where the tangent it is of is, where that is needed."""
+        return contribution if self._guard is None else self._guard(tangent, contribution)
+
+
+def tangent_rule(b: Builder, a: Along, transposes: Transposes) -> Value | None:
+    """Append what computes the tangent of a result, and return it; None if it is zero."""
+    row = lookup(a.op.name)
+    if a.op.name in _DIRECT:
+        return _DIRECT[a.op.name](b, a)
+    if row.tangent is Tangent.LINEAR:
+        return _linear(b, a)
+    if row.tangent is Tangent.BILINEAR:
+        return _sum(b, _bilinear(b, a))
+    if row.partials:
+        return _sum(b, _partials(b, a, row))
+    found = ((t, transposes.along(b, a, k, t)) for k, t in enumerate(a.t) if t is not None)
+    contributions = [a.guard(t, change) for t, change in found if change is not None]
+    return _sum(b, contributions) if contributions else None
+
+
+def _sum(b: Builder, contributions: Sequence[Value]) -> Value:
+    total, *others = contributions
+    for one in others:
+        total = b.add(total, one)
+    return total
+
+
+def _linear(b: Builder, a: Along) -> Value:
+    """The operation of the tangents; operands that are no floats stay what they are."""
+    operands = [
+        x if not is_differentiable(x.type) else b.zero(x.type) if t is None else t
+        for x, t in zip(a.x, a.t, strict=True)
+    ]
+    return b.one(a.op.name, *operands, **a.op.attrs)
+
+
+def _bilinear(b: Builder, a: Along) -> list[Value]:
+    """The product rule in the first two operands; a third one is added to the product."""
+    (x, y), (tx, ty) = a.x[:2], a.t[:2]
+    if a.op.name == "dot" and x is y and tx is not None:
+        return [b.one("dot", tx, x, **a.op.attrs)] * 2
+    found = [b.one(a.op.name, *pair, **a.op.attrs) for t, pair in ((tx, (tx, y)), (ty, (x, ty))) if t is not None]
+    return found + [t for t in a.t[2:] if t is not None]
+
+
+def _partials(b: Builder, a: Along, row: OpDef) -> list[Value]:
+    t = a.r.type
+    assert isinstance(t, Scalar)
+    env = dict(zip(("x", "y"), a.x, strict=False), r=a.r)
+    out = []
+    for text, tangent in zip(row.partials, a.t, strict=True):
+        if tangent is not None:
+            formula = Formula(text)
+            out.append(tangent if formula.is_one else a.guard(tangent, _times(b, tangent, formula, env, t)))
+    return out
+
+
+def _times(b: Builder, tangent: Value, formula: Formula, env: dict[str, Value], t: Scalar) -> Value:
+    """``tangent * partial``; of a quotient the tangent takes the place of a numerator 1."""
+    if formula.quotient is not None and formula.quotient[0].is_one:
+        return b.div(tangent, formula.quotient[1].emit(b, env, t))
+    return b.mul(tangent, formula.emit(b, env, t))
+
+
+def _add(b: Builder, a: Along) -> Value:
+    return _sum(b, [t for t in a.t if t is not None])
+
+
+def _sub(b: Builder, a: Along) -> Value:
+    x, y = a.t
+    if y is None:
+        assert x is not None
+        return x
+    return b.neg(y) if x is None else b.sub(x, y)
+
+
+def _quotient(times: str) -> Callable[[Builder, Along], Value]:
+    """A quotient: one division serves both tangents, (t_x - r t_y) / y."""
+
+    def rule(b: Builder, a: Along) -> Value:
+        (_, y), (tx, ty) = a.x, a.t
+        change = None if ty is None else a.guard(ty, b.one(times, a.r, ty))
+        if change is None:
+            assert tx is not None
+            numerator = tx
+        else:
+            numerator = b.neg(change) if tx is None else b.sub(tx, change)
+        if a.invertible:
+            return b.one(times, numerator, _inverse(b, y))
+        return a.guard(numerator, b.one(a.op.name, numerator, y))
+
+    return rule
+
+
+def _sqrt(b: Builder, a: Along) -> Value:
+    """A square root: half of the tangent over the root."""
+    (t,) = a.t
+    assert t is not None
+    assert isinstance(t.type, Scalar)
+    if a.invertible:
+        return b.mul(b.mul(t, b.const(0.5, t.type)), _inverse(b, a.r))
+    return _sum(b, _partials(b, a, lookup(a.op.name)))
+
+
+def _inverse(b: Builder, v: Value) -> Value:
+    assert isinstance(v.type, Scalar)
+    return b.div(b.const(1.0, v.type), v)
+
+
+def _choice(comparison: str) -> Callable[[Builder, Along], Value]:
+    """min and max: the tangent of the operand that was chosen, the first one in a tie, a NaN before a number."""
+
+    def rule(b: Builder, a: Along) -> Value:
+        first, second = (b.zero(a.r.type) if t is None else t for t in a.t)
+        x, y = a.x
+        chosen = b.one("or", b.one(comparison, y, x), b.one("isnan", y))
+        return b.select(chosen, second, first)
+
+    return rule
+
+
+def _select(b: Builder, a: Along) -> Value:
+    first, second = (b.zero(a.r.type) if t is None else t for t in a.t[1:])
+    return b.select(a.x[0], first, second)
+
+
+def _cast(b: Builder, a: Along) -> Value:
+    t = a.t[0]
+    assert t is not None
+    return b.one("cast", t, **a.op.attrs)
+
+
+def _same(b: Builder, a: Along) -> Value:
+    t = a.t[0]
+    assert t is not None
+    return t
+
+
+_DIRECT: dict[str, Callable[[Builder, Along], Value]] = {
+    "add": _add,
+    "sub": _sub,
+    "div": _quotient("mul"),
+    "unscale": _quotient("scale"),
+    "min": _choice("lt"),
+    "max": _choice("gt"),
+    "select": _select,
+    "sqrt": _sqrt,
+    "cast": _cast,
+    "round_float16": _same,
+    "round_bfloat16": _same,
+}
+
+
+class Transposes:
+    """Transposed derivative rules, one for each operation with its attributes and types."""
+
+    def __init__(self, transpose: Transpose) -> None:
+        self._transpose = transpose
+        self._known: dict[object, Function | None] = {}
+
+    def along(self, b: Builder, a: Along, k: int, tangent: Value) -> Value | None:
+        """Append the tangent of the result along that of one operand; None if the result does not vary with it."""
+        attrs = sorted(a.op.attrs.items(), key=lambda item: item[0])
+        key: object = (a.op.name, k, tuple(v.type for v in a.x), tuple(attrs))
+        try:
+            known = key in self._known
+        except TypeError:  # an attribute is no key
+            key, known = (a.op.result, k), False
+        if not known:
+            self._known[key] = self._transposed(a, k)
+        fn = self._known[key]
+        if fn is None:
+            return None
+        given = (*a.x, a.r, b.zero(a.r.type), tangent)
+        cloner = Cloner(b, dict(zip(fn.params, given, strict=True)))
+        return cloner.inline(Region((), fn.body.ops, fn.body.yields), ())[-1]
+
+    def _transposed(self, a: Along, k: int) -> Function | None:
+        rule = _rule_of(a, k)
+        if rule is None:
+            return None
+        fn = self._transpose(rule)
+        fn.body.yields = fn.body.yields[-1:]
+        eliminate(fn)
+        return fn
+
+
+def _rule_of(a: Along, k: int) -> Function | None:
+    """The derivative rule of an operation for one operand, as a function of operands, result and cotangent."""
+
+    def fresh(t: Type) -> Value:
+        return Value(t)
+
+    x, r, ct = [fresh(v.type) for v in a.x], fresh(a.r.type), fresh(a.r.type)
+    b = Builder(loc=a.op.loc)
+    want = [i == k for i in range(len(x))]
+    found = RULES[a.op.name](b, RuleArguments(a.op, x, r, ct, want, finite=False))[k]
+    if found is None:
+        return None
+    for op in walk(b.region):
+        if lookup(op.name).diff is Diff.INTERNAL:
+            raise AutodiffError(
+                f"{a.op.name} has no derivative in forward mode", loc=a.op.loc, remedy="differentiate in reverse mode"
+            )
+    b.region.yields = (found,)
+    return Function(a.op.name, (*x, r, ct), b.region, loc=a.op.loc)

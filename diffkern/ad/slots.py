@@ -1,0 +1,153 @@
+"""The log of what atomic updates returned: counters whose values become indices.
+
+In: a kernel's function as it was lowered. Out: the forward program that writes what each call returned to a log, and
+the function that reads it there, which is what is differentiated; both number the calls of a thread alike. Where a loop
+makes a number of trips that only the launch knows, a third program counts the calls of each thread before, so that each
+thread has a segment of the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from diffkern.ad.numbering import Logged, Numbered, Sites, ops_of_thread, thread_number
+from diffkern.ad.replay import Replay, ReplayContext, used_poisons
+from diffkern.analysis.blocks import is_simt
+from diffkern.analysis.dependence import Source, classify_loads
+from diffkern.analysis.sums import used_values
+from diffkern.errors import AutodiffError
+from diffkern.ir.builder import Builder
+from diffkern.ir.clone import Cloner
+from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.types import INT32, INT64, Array, Scalar, is_shared
+from diffkern.ir.views import Access
+from diffkern.manifest import Log
+from diffkern.ops.tile import of_block
+from diffkern.opt.dce import eliminate
+
+__all__ = ["counted", "counting_calls", "log_of", "reading_log", "writing_log"]
+
+
+def log_of(fn: Function) -> Log | None:
+    """Return what a log of a kernel's calls is like, None where there is none to write."""
+    calls = _calls(fn)
+    if not calls.ops:
+        return None
+    first = next(op for op in walk(fn.body) if op in calls.ops)
+    return Log(str(calls.type), calls.of(fn.body), f"what atomic_{first.attrs['kind']} returned", first.loc)
+
+
+def writing_log(fn: Function) -> Function:
+    """Return a copy of a kernel that writes what its calls return to a log, its last parameters."""
+    return _Writing(fn, _calls(fn)).function()
+
+
+def reading_log(fn: Function) -> Function:
+    """Return a copy of a kernel that reads what its calls returned from a log, its last parameters."""
+    return _Reading(fn, _calls(fn)).function()
+
+
+def counting_calls(fn: Function) -> Function:
+    """Return the function that stores how many slots each thread takes to an array, its last parameter.
+
+    Raises
+    ------
+    AutodiffError
+        If that is not known before the launch.
+    """
+    calls = _calls(fn)
+    if is_simt(fn):
+        raise _unknown(calls, AutodiffError("the threads of a block work together", loc=fn.loc))
+    made, lost = counted(fn, calls)
+    if lost is not None:
+        raise _unknown(calls, lost)
+    return made
+
+
+def counted(fn: Function, sites: Sites, own: bool = False) -> tuple[Function, AutodiffError | None]:
+    """Count slots without the writes of a function.
+
+    Parameters
+    ----------
+    fn, sites
+        The function, and what in it takes slots.
+    own
+        Whether to believe what is read of arrays that the thread itself has written to.
+
+    Returns
+    -------
+    Function
+        Stores how many slots each thread takes to an array, its last parameter.
+    AutodiffError or None
+        What the number depends on, if that is not known so.
+    """
+    numbered = Numbered(fn, sites)
+    named = replace(fn, body=numbered.body())
+    b, counts = Builder(loc=fn.loc), Value(Array(sites.index, 1), "counts")
+    context = ReplayContext(classify_loads(named), {p: p for p in fn.params})
+    counter = _Counting(b, {}, context, own)
+    counter.ops(named.body.ops)
+    b.op("store", counts, thread_number(b, fn), counter.value(numbered.at), wrap=(False,))
+    made = eliminate(replace(fn, name=f"{fn.name}_calls", params=(*fn.params, counts), body=b.region, updates=()))
+    lost = used_poisons(made.body, context)
+    return made, context.poison[lost[0]] if lost else None
+
+
+def _calls(fn: Function) -> Sites:
+    """The calls whose results are logged."""
+    found, used = ops_of_thread(fn.body), used_values(fn)
+    params = set(fn.params)
+    by_blocks = any(of_block(op) for op in found)
+    calls = [op for op in found if not by_blocks and _is_counter(op, params) and op.result in used]
+    wide = any(op.result.type.itemsize > INT32.itemsize for op in calls)  # type: ignore[union-attr]
+    return Sites(fn, calls, INT64 if wide else INT32)
+
+
+class _Writing(Logged):
+    def site(self, op: Op) -> None:
+        super().site(op)
+        self.write(self.env[op.result])
+
+
+class _Reading(Logged):
+    def site(self, op: Op) -> None:
+        super().site(op)
+        assert isinstance(op.result.type, Scalar)
+        self.env[op.result] = self.read(op.result.type)
+
+
+class _Counting(Replay):
+    """A replay before the launch: what the kernel changes is known as long as it is not changed yet."""
+
+    def __init__(self, builder: Builder, env: dict[Value, Value], context: ReplayContext, own: bool) -> None:
+        super().__init__(builder, env, context)
+        self.own = own
+
+    def load(self, op: Op) -> None:
+        fact = self.context.facts.get(op)
+        own = fact is not None and not fact.checks and fact.source is not Source.RACING
+        known = fact is None or (own and (self.own or fact.source is Source.ENTRY))
+        if known and not is_shared(Access(op).array.type):
+            Cloner.op(self, op)
+        else:
+            name = Access(op).array.name
+            self.poisoned(op, AutodiffError(f"it depends on what the kernel writes to {name}", loc=op.loc))
+
+
+def _is_counter(op: Op, params: Collection[Value]) -> bool:
+    """Whether an op updates an integer of a parameter atomically."""
+    if op.name != "atomic" or Access(op).array not in params:
+        return False
+    return isinstance(op.result.type, Scalar) and op.result.type.is_integer
+
+
+def _unknown(calls: Sites, why: AutodiffError) -> AutodiffError:
+    first = next(iter(calls.ops))
+    line = f" (line {why.loc.line})" if why.loc is not None else ""
+    return AutodiffError(
+        f"the gradient needs the values that atomic_{first.attrs['kind']} returned, and how often a thread calls it is "
+        f"not known before the launch{line}",
+        loc=first.loc,
+        remedy="let the loop around it make a constant number of trips, with an if in place of break",
+    )

@@ -1,0 +1,75 @@
+"""Which maps of tiles may find an element without a cotangent, as a branch or another map has not chosen it.
+
+In: a function. Out: the ``tile_map`` ops of which a result is used in a branch or a loop around which it stands, in the
+function of a map or a reduction that chooses, or by an operation that picks elements; and those behind them.
+"""
+
+from __future__ import annotations
+
+from diffkern.ir.clone import free_values
+from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.types import Tile
+from diffkern.ops.table import lookup
+
+__all__ = ["maps_with_choices"]
+
+_WHOLE = frozenset({
+    "tile_map", "tile_store", "tile_atomic", "tile_permute", "tile_reshape", "tile_broadcast", "tile_fft",
+    "tile_matmul", "tile_cholesky", "tile_triangular_solve",
+})  # fmt: skip
+"""Operations in which all elements of a tile have their part; of a map that depends on its function."""
+
+
+def maps_with_choices(fn: Function) -> list[Op]:
+    """Return the maps of a function whose results are not used for all elements in the same way."""
+    if not any(op.name == "tile_map" for op in walk(fn.body)):
+        return []
+    chosen: set[Value] = set()
+    found: dict[Op, None] = {}
+    _backwards(fn.body, chosen, found)
+    return list(found)
+
+
+def _backwards(region: Region, chosen: set[Value], found: dict[Op, None]) -> None:
+    """Collect the tiles of which a choice is made, from the end of a region to its beginning."""
+    for op in reversed(region.ops):
+        if op.name == "if":
+            for sub in op.regions:
+                chosen.update(sub.yields)
+                _backwards(sub, chosen, found)
+                chosen.update(free_values(sub))
+        elif op.regions:
+            _through_loop(op, chosen, found)
+        else:
+            is_chosen = not chosen.isdisjoint(op.results)
+            if is_chosen and op.name == "tile_map":
+                found[op] = None
+            if is_chosen or not _keeps_all(op):
+                chosen.update(v for v in op.operands if isinstance(v.type, Tile))
+
+
+def _through_loop(op: Op, chosen: set[Value], found: dict[Op, None]) -> None:
+    """A choice in one trip is one of what the trips before it have carried."""
+    if not chosen.isdisjoint(op.results):
+        chosen.update(v for sub in op.regions for v in sub.yields)
+    before = -1
+    while len(chosen) > before:
+        before = len(chosen)
+        for sub in op.regions:
+            _backwards(sub, chosen, found)
+        if any(v in chosen for sub in op.regions for v in sub.params):
+            chosen.update(v for sub in op.regions for v in sub.yields)
+            chosen.update(op.operands)
+
+
+def _keeps_all(op: Op) -> bool:
+    """Whether all elements of the tiles that an op takes have their part in its results."""
+    if op.name == "tile_map":
+        return not any(_chooses(inner) for inner in walk(op.attrs["body"]))
+    if op.name in ("tile_reduce", "tile_scan"):
+        return str(op.attrs.get("kind", "add")) == "add"
+    return op.name in _WHOLE
+
+
+def _chooses(op: Op) -> bool:
+    return bool(op.regions) or op.name == "select" or lookup(op.name).chooses

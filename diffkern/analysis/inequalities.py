@@ -1,0 +1,103 @@
+"""Do linear equations and inequalities have a solution? Gauss for the equations, Fourier and Motzkin for the rest.
+
+In: rows ``const + sum(coefficient * variable)`` that are 0, or at least 0, in integer variables without any bounds but
+the rows. Out: whether it is proved that no integers solve them all. The answer "not proved" is always allowed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+
+__all__ = ["Row", "unsolvable"]
+
+_ROWS = 400
+"""The elimination ends where there would be more rows, and nothing is proved."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """``const + sum(terms[v] * v)``; no coefficient is zero."""
+
+    terms: Mapping[Hashable, int]
+    const: int
+
+    def plus(self, other: Row, factor: int = 1, own: int = 1) -> Row:
+        """Return ``own * self + factor * other``."""
+        terms = {v: own * c for v, c in self.terms.items()}
+        for v, c in other.terms.items():
+            terms[v] = terms.get(v, 0) + factor * c
+        return Row({v: c for v, c in terms.items() if c}, own * self.const + factor * other.const)
+
+    def tightened(self) -> Row:
+        """Return the same inequality in smaller numbers: integers are at least what is rounded up."""
+        divisor = math.gcd(*self.terms.values()) if self.terms else 1
+        if divisor <= 1:
+            return self
+        return Row({v: c // divisor for v, c in self.terms.items()}, self.const // divisor)
+
+
+def unsolvable(zero: Iterable[Row], positive: Iterable[Row]) -> bool:
+    """Return whether no integers make some rows 0 and the others at least 0, as far as that is seen."""
+    equations, rows = list(zero), list(positive)
+    while equations:
+        equation = equations.pop()
+        if not equation.terms:
+            if equation.const:
+                return True
+            continue
+        if equation.const % math.gcd(*equation.terms.values()):
+            return True
+        variable = min(equation.terms, key=lambda v: abs(equation.terms[v]))
+        equations = [_without(row, equation, variable) for row in equations]
+        rows = [_without(row, equation, variable) for row in rows]
+    return _contradictory(_strongest(map(Row.tightened, rows)))
+
+
+def _without(row: Row, equation: Row, variable: Hashable) -> Row:
+    """A row from which a variable is eliminated by an equation; its sign stays."""
+    c, by = row.terms.get(variable, 0), equation.terms[variable]
+    if not c:
+        return row
+    return row.plus(equation, -c if by > 0 else c, abs(by))
+
+
+def _strongest(rows: Iterable[Row]) -> list[Row]:
+    """The rows without those that others of the same terms imply."""
+    found: dict[Hashable, Row] = {}
+    for row in rows:
+        key = frozenset(row.terms.items())
+        known = found.get(key)
+        if known is None or row.const < known.const:
+            found[key] = row
+    return list(found.values())
+
+
+def _contradictory(rows: list[Row]) -> bool:
+    """Eliminate one variable after the other."""
+    while True:
+        if any(not row.terms and row.const < 0 for row in rows):
+            return True
+        counts: dict[Hashable, list[int]] = {}
+        for row in rows:
+            for v, c in row.terms.items():
+                counts.setdefault(v, [0, 0])[c > 0] += 1
+        if not counts:
+            return False
+        variable = min(counts, key=lambda v: counts[v][0] * counts[v][1])
+        if counts[variable][0] * counts[variable][1] > _ROWS:
+            return False
+        rows = _eliminated(rows, variable)
+        if len(rows) > _ROWS:
+            return False
+
+
+def _eliminated(rows: list[Row], variable: Hashable) -> list[Row]:
+    left = [row for row in rows if variable not in row.terms]
+    above = [row for row in rows if row.terms.get(variable, 0) < 0]
+    for low in rows:
+        c = low.terms.get(variable, 0)
+        if c > 0:
+            left += [low.plus(high, c, -high.terms[variable]).tightened() for high in above]
+    return _strongest(left)

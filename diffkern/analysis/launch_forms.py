@@ -1,0 +1,292 @@
+"""Integers of a kernel as linear forms whose coefficients a launch knows, and what holds where an op stands.
+
+In: a function. Out: for an integer value a :class:`Linear`, in components of the thread index, variables of loops,
+quotients and remainders and other values, with coefficients that are polynomials in extents of arrays and integer
+arguments: of ``C[i * n + j]`` the coefficient of ``i`` is the argument ``n``, and ``(k // n) * n + k % n`` is ``k``.
+Then, for an op, the comparisons that hold of a thread which executes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from diffkern.analysis.affine import AffineForms
+from diffkern.ir.nodes import Function, Op, Region, Value
+from diffkern.ir.types import Array, Kind, Scalar
+from diffkern.ir.views import For, If
+
+__all__ = ["Comparison", "Key", "LaunchForms", "Linear", "Polynomial"]
+
+Key: TypeAlias = Hashable
+Polynomial: TypeAlias = Mapping[tuple[tuple[int, int], ...], int]
+"""By products of extents (parameter, axis) and arguments (parameter, -1) their coefficients; none is zero."""
+
+_ORDERED = {"lt": ("less", 1), "le": ("less", 0), "gt": ("more", 1), "ge": ("more", 0)}
+_NEGATED = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt", "ne": "eq"}
+
+
+def plus(a: Polynomial, b: Polynomial) -> Polynomial:
+    """The sum of two polynomials."""
+    out = dict(a)
+    for product, c in b.items():
+        out[product] = out.get(product, 0) + c
+    return {product: c for product, c in out.items() if c}
+
+
+def times(a: Polynomial, b: Polynomial) -> Polynomial:
+    """The product of two polynomials."""
+    out: dict[tuple[tuple[int, int], ...], int] = {}
+    for p, c in a.items():
+        for q, d in b.items():
+            product = tuple(sorted((*p, *q)))
+            out[product] = out.get(product, 0) + c * d
+    return {product: c for product, c in out.items() if c}
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """``const + sum(terms[k] * k)``; no coefficient is zero."""
+
+    terms: Mapping[Key, Polynomial]
+    const: Polynomial
+
+    def __add__(self, other: Linear) -> Linear:
+        terms = {k: plus(self.terms.get(k, {}), other.terms.get(k, {})) for k in {**self.terms, **other.terms}}
+        return Linear({k: c for k, c in terms.items() if c}, plus(self.const, other.const))
+
+    def scaled(self, factor: Polynomial) -> Linear:
+        terms = {k: times(c, factor) for k, c in self.terms.items()}
+        return Linear({k: c for k, c in terms.items() if c}, times(self.const, factor))
+
+    @property
+    def key(self) -> Key:
+        """What is equal for equal forms."""
+        terms = frozenset((k, frozenset(c.items())) for k, c in self.terms.items())
+        return terms, frozenset(self.const.items())
+
+
+MINUS: Polynomial = {(): -1}
+
+
+def number(n: int) -> Linear:
+    """A constant form."""
+    return Linear({}, {(): n} if n else {})
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """``less <= more``, or ``less == more``; ``divided``: ``more`` is the quotient times divisor plus remainder."""
+
+    less: Linear
+    more: Linear
+    equal: bool = False
+    divided: bool = False
+
+    @property
+    def keys(self) -> set[Key]:
+        """The variables in it."""
+        return {*self.less.terms, *self.more.terms}
+
+
+@dataclass(slots=True)
+class _Divided:
+    """A form that was divided, with its quotient and remainder."""
+
+    form: Linear
+    divisor: Polynomial
+    quotient: Key
+    remainder: Key
+
+
+@dataclass(slots=True)
+class LaunchForms:
+    """Forms of the values of one function, computed on demand."""
+
+    fn: Function
+    affine: AffineForms
+    divided: dict[Key, _Divided] = field(default_factory=dict)
+    place: dict[Op, tuple[tuple[Op, int], ...]] = field(default_factory=dict)
+    _forms: dict[Value, Linear] = field(default_factory=dict)
+    _params: dict[Value, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._params = {p: k for k, p in enumerate(self.fn.params)}
+        self._visit(self.fn.body, ())
+
+    def _visit(self, region: Region, around: tuple[tuple[Op, int], ...]) -> None:
+        for op in region.ops:
+            self.place[op] = around
+            for k, sub in enumerate(op.regions):
+                self._visit(sub, (*around, (op, k)))
+
+    # -- forms -----------------------------------------------------------------------------------------------------
+
+    def of(self, v: Value) -> Linear:
+        """The form of an integer value; what is not linear is a term of its own."""
+        known = self._forms.get(v)
+        if known is None:
+            known = self._forms[v] = self._compute(v)
+        return known
+
+    def _compute(self, v: Value) -> Linear:
+        itself = Linear({v: {(): 1}}, {})
+        op = self.affine.producer.get(v)
+        if op is None:
+            return self._given(v, itself)
+        if op.name == "const" and isinstance(v.type, Scalar) and v.type.is_integer:
+            return number(int(op.attrs["value"]))
+        if op.name == "tid":
+            return Linear({("tid", op.attrs["axis"]): {(): 1}}, {})
+        if op.name == "shape" and op.operands[0] in self._params:
+            return Linear({}, {((self._params[op.operands[0]], op.attrs["axis"]),): 1})
+        if not all(_is_exact(x) for x in (v, *op.operands)):
+            return itself
+        if op.name == "cast":
+            return self.of(op.operands[0]) if _bits(v) >= _bits(op.operands[0]) else itself
+        if op.name == "neg":
+            return self.of(op.operands[0]).scaled(MINUS)
+        if op.name in ("add", "sub", "mul", "floordiv", "mod"):
+            return self._of_two(op.name, *map(self.of, op.operands)) or itself
+        return itself
+
+    def _given(self, v: Value, itself: Linear) -> Linear:
+        """The form of a parameter or of what a loop carries."""
+        if v in self._params:
+            return Linear({}, {((self._params[v], -1),): 1}) if isinstance(v.type, Scalar) else itself
+        loop = self.affine.loop_of.get(v)
+        if loop is None or loop.name != "for" or v is not For(loop).index:
+            return itself
+        step = self.affine.constant(For(loop).step)
+        if step is None or step in (0, 1, -1):
+            return itself
+        return self.of(For(loop).start) + Linear({("trip", v): {(): step}}, {})
+
+    def _of_two(self, name: str, a: Linear, b: Linear) -> Linear | None:
+        if name == "add":
+            return self._whole(a + b)
+        if name == "sub":
+            return self._whole(a + b.scaled(MINUS))
+        if name == "mul":
+            if not b.terms:
+                return a.scaled(b.const)
+            return b.scaled(a.const) if not a.terms else None
+        if b.terms or not b.const:
+            return None
+        found = (a.key, frozenset(b.const.items()))
+        quotient, remainder = ("quotient", found), ("remainder", found)
+        if remainder not in self.divided:
+            self.divided[quotient] = self.divided[remainder] = _Divided(a, b.const, quotient, remainder)
+        return Linear({quotient if name == "floordiv" else remainder: {(): 1}}, {})
+
+    def _whole(self, form: Linear) -> Linear:
+        """A form with what was divided in the place of quotient times divisor plus remainder."""
+        for key, c in form.terms.items():
+            found = self.divided.get(key)
+            if found is None or key != found.remainder:
+                continue
+            if form.terms.get(found.quotient) == times(c, found.divisor):
+                left = {k: d for k, d in form.terms.items() if k not in (key, found.quotient)}
+                return self._whole(Linear(left, form.const) + found.form.scaled(c))
+        return form
+
+    def is_bounded(self, key: Key) -> bool:
+        """Whether something is known of a variable."""
+        found = self.divided.get(key)
+        if found is not None and key == found.quotient:
+            return all(map(self.is_bounded, found.form.terms))
+        return next(iter(self.of_key(key)), None) is not None or (isinstance(key, tuple) and key[0] == "tid")
+
+    def is_uniform(self, key: Key) -> bool:
+        """Whether a variable is the same for all threads of a launch."""
+        found = self.divided.get(key)
+        if found is not None:
+            return all(map(self.is_uniform, found.form.terms))
+        return isinstance(key, Value) and self.affine.invariant(key)
+
+    # -- comparisons -------------------------------------------------------------------------------------------------
+
+    def of_key(self, key: Key) -> Iterator[Comparison]:
+        """What holds of a variable wherever it has a value."""
+        one = Linear({key: {(): 1}}, {})
+        found = self.divided.get(key)
+        if found is not None:
+            if key == found.remainder:
+                yield Comparison(number(0), one)
+                yield Comparison(one + number(1), Linear({}, found.divisor))
+            parts = Linear({found.quotient: found.divisor, found.remainder: {(): 1}}, {})
+            yield Comparison(found.form, parts, equal=True, divided=True)
+            return
+        v = key[1] if isinstance(key, tuple) and key[0] == "trip" else key
+        if not isinstance(v, Value) or (loop := self.affine.loop_of.get(v)) is None or loop.name != "for":
+            return
+        if v is For(loop).index:
+            yield from self._of_index(For(loop), key, one)
+
+    def _of_index(self, loop: For, key: Key, one: Linear) -> Iterator[Comparison]:
+        step = self.affine.constant(loop.step)
+        if not step:
+            return
+        start, stop, index = self.of(loop.start), self.of(loop.stop), self.of(loop.index)
+        if key is not loop.index:
+            yield Comparison(number(0), one)
+        elif step > 0:
+            yield Comparison(start, one)
+        else:
+            yield Comparison(one, start)
+        if step > 0:
+            yield Comparison(index + number(1), stop)
+        else:
+            yield Comparison(stop + number(1), index)
+
+    def under(self, op: Op) -> Iterator[Comparison]:
+        """What the branches around an op ask of a thread that executes it."""
+        for around, k in self.place[op]:
+            if around.name == "if":
+                yield from self._holds(If(around).condition, k == 0)
+
+    def _holds(self, condition: Value, is_true: bool) -> Iterator[Comparison]:
+        """What follows from a condition that is true, or false."""
+        op = self.affine.producer.get(condition)
+        if op is None:
+            return
+        if op.name == "not":
+            yield from self._holds(op.operands[0], not is_true)
+        elif op.name == ("and" if is_true else "or"):
+            for v in op.operands:
+                yield from self._holds(v, is_true)
+        elif op.name == "if":
+            yield from self._chosen(If(op), condition, is_true)
+        elif all(isinstance(v.type, Scalar) and v.type.kind is Kind.INT for v in op.operands):
+            name = op.name if is_true else _NEGATED.get(op.name, "")
+            if name == "eq" or name in _ORDERED:
+                yield _compared(name, *map(self.of, op.operands))
+
+    def _chosen(self, choice: If, condition: Value, is_true: bool) -> Iterator[Comparison]:
+        """What follows from what an ``if`` yields, where only one of its branches can yield it."""
+        for result, then, orelse in choice.choices:
+            if result is condition:
+                for taken, other, k in ((then, orelse, True), (orelse, then, False)):
+                    made = self.affine.producer.get(other)
+                    if made is not None and made.name == "const" and bool(made.attrs["value"]) is not is_true:
+                        yield from self._holds(choice.condition, k)
+                        yield from self._holds(taken, is_true)
+
+
+def _compared(name: str, a: Linear, b: Linear) -> Comparison:
+    if name == "eq":
+        return Comparison(a, b, equal=True)
+    side, strict = _ORDERED[name]
+    less, more = (a, b) if side == "less" else (b, a)
+    return Comparison(less + number(strict), more)
+
+
+def _is_exact(v: Value) -> bool:
+    """Whether an integer is signed and has at least 32 bits, or is a narrow one that nothing was computed with."""
+    return isinstance(v.type, Scalar) and v.type.kind is Kind.INT and v.type.bits >= 32
+
+
+def _bits(v: Value) -> int:
+    assert not isinstance(v.type, Array)
+    return v.type.bits if isinstance(v.type, Scalar) else 0

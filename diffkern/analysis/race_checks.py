@@ -1,0 +1,117 @@
+"""Pairs of accesses of which only a launch can say whether two threads touch one element with them.
+
+In: a load and a write of one array whose indices are not proved to differ between threads. Out: a
+:class:`~diffkern.manifest.RaceCheck`, both indices as forms whose coefficients the launch knows, with what holds of a
+thread that makes the access; None where no axis has such forms, where any large launch has two such threads, and
+where threads of a block work together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+
+from diffkern import manifest
+from diffkern.analysis.affine import AffineForms
+from diffkern.analysis.launch_forms import Comparison, Key, LaunchForms, Linear, Polynomial
+from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.types import Scalar
+from diffkern.ir.views import Access
+from diffkern.ops.table import lookup
+from diffkern.race_search import needed, racing
+
+__all__ = ["RaceChecks"]
+
+_MANY = 1024
+
+
+class RaceChecks:
+    """Makes the checks of one function, of which `fn` is a shadow."""
+
+    def __init__(self, fn: Function, affine: AffineForms, function: Function) -> None:
+        self.fn = fn
+        self.forms = LaunchForms(fn, affine)
+        self.position = {p: k for k, p in enumerate(fn.params)}
+        # Threads of a block that work together may have one index between them.
+        self.by_index = fn.tid_arity > 0 and not {"block", "tile"} & {
+            lookup(op.name).family for op in walk(function.body)
+        }
+
+    def of(self, load: Op, write: Op, *, same_thread: bool) -> manifest.RaceCheck | None:
+        """The check of a load and a write; with `same_thread` not even one thread may touch one element with both."""
+        if not self.by_index:
+            return None
+        pairs = zip(Access(load).index, Access(write).index, strict=True)
+        if not any(self._is_known(x) and self._is_known(y) for x, y in pairs):
+            return None
+        system = _System(self.forms, [("tid", axis) for axis in range(self.fn.tid_arity)])
+        loading, writing = system.touch(load), system.touch(write)
+        check = manifest.RaceCheck(
+            self.position[Access(load).array],
+            loading,
+            writing,
+            tuple(map(self._range, system.keys)),
+            tuple(k for k, key in enumerate(system.keys) if self.forms.is_uniform(key)),
+            tuple(dict.fromkeys(_known(self.forms.divided[k].divisor) for k in system.keys if k in self.forms.divided)),
+            same_thread,
+        )
+        if not needed([check]) and racing(check, (_MANY,) * self.fn.tid_arity, {}) is not None:
+            return None  # as in any launch that is large enough
+        return check
+
+    def _is_known(self, v: Value) -> bool:
+        """Whether an index says something of threads: it depends on more than values without a form."""
+        terms = self.forms.of(v).terms
+        return not terms or any(self.forms.is_bounded(key) or self.forms.is_uniform(key) for key in terms)
+
+    def _range(self, key: Key) -> tuple[int, int]:
+        bits = key.type.bits if isinstance(key, Value) and isinstance(key.type, Scalar) else 32
+        return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+
+
+@dataclass(slots=True)
+class _System:
+    """The integers that two accesses have to do with, in the order of their numbers."""
+
+    forms: LaunchForms
+    keys: list[Key] = field(default_factory=list)
+
+    def touch(self, op: Op) -> manifest.Touch:
+        access, forms = Access(op), self.forms
+        index = [forms.of(v) for v in access.index]
+        keys: dict[Key, None] = dict.fromkeys([("tid", axis) for axis in range(forms.fn.tid_arity)])
+        keys.update(dict.fromkeys(key for form in index for key in form.terms))
+        under = [*self.closed(keys)]
+        for guard in forms.under(op):
+            if guard.keys and all(key in keys or forms.is_bounded(key) or forms.is_uniform(key) for key in guard.keys):
+                fresh = dict.fromkeys(key for key in guard.keys if key not in keys)
+                keys.update(fresh)
+                under += [*self.closed(keys, fresh), guard]
+        return manifest.Touch(op.loc, tuple(map(self.form, index)), access.wrap, tuple(map(self.order, under)))
+
+    def closed(self, keys: dict[Key, None], fresh: Collection[Key] | None = None) -> Iterator[Comparison]:
+        """What holds of variables that are new, by default all, and of those which that brings in; these are added."""
+        left = list(keys if fresh is None else fresh)
+        while left:
+            for comparison in self.forms.of_key(left.pop(0)):
+                yield comparison
+                found = dict.fromkeys(key for key in comparison.keys if key not in keys)
+                keys.update(found)
+                left += found
+
+    def order(self, comparison: Comparison) -> manifest.Order:
+        less, more = self.form(comparison.less), self.form(comparison.more)
+        return manifest.Order(less, more, comparison.equal, comparison.divided)
+
+    def form(self, linear: Linear) -> manifest.Form:
+        terms = tuple((self.number(key), _known(c)) for key, c in linear.terms.items())
+        return manifest.Form(_known(linear.const), terms)
+
+    def number(self, key: Key) -> int:
+        if key not in self.keys:
+            self.keys.append(key)
+        return self.keys.index(key)
+
+
+def _known(p: Polynomial) -> tuple[manifest.Monomial, ...]:
+    return tuple(manifest.Monomial(c, product) for product, c in p.items())

@@ -1,0 +1,249 @@
+"""Which values are the same for all threads of a scope, and which integers grow evenly from thread to thread.
+
+In: a function and a :class:`Scope`. Out: the least set of values that may differ, closed under data flow and
+conditions; what is not in it is uniform. Of integers :meth:`Uniformity.stride` says whether they are affine in the
+thread index: the same number apart in all neighbouring threads of a row.
+
+Barriers, tiles and lanes ask this one analysis. A scope says which operations begin to differ, and which loop stacks
+its threads write to in step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from diffkern.analysis.affine import AffineForms, tid_term
+from diffkern.analysis.uniformity import is_per_thread
+from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.types import Tile, Type
+from diffkern.ir.views import If, Loop, Slot, While, deciding, loop
+from diffkern.ops.row import Effect
+from diffkern.ops.row import Uniformity as Level
+from diffkern.ops.table import lookup
+
+__all__ = ["OF_THREADS", "Scope", "Uniformity", "has_barrier", "stacks_of_blocks", "uniformity"]
+
+OF_THREADS = frozenset({"threads", "first", "share"})
+"""The attributes of what threads take of a tile each for itself."""
+
+
+class Scope(Enum):
+    """Threads that are compared.
+
+    ``TILES`` are those of a block that work on tiles together, where what they load at one index is the same for all.
+    ``VECTOR`` are neighbours of a row that go through the program in step.
+    """
+
+    LAUNCH = "launch"
+    BLOCK = "block"
+    TILES = "tiles"
+    VECTOR = "vector"
+
+
+@dataclass(frozen=True, slots=True)
+class Uniformity:
+    """What differs between the threads of a scope.
+
+    Attributes
+    ----------
+    scope
+        The threads.
+    varying
+        The values that may differ.
+    fields
+        Of a register's lanes the fields of loop stacks that hold the same for all; in other scopes none.
+    forms
+        The affine forms of the function's integers.
+    last
+        The axis along which threads are neighbours.
+    """
+
+    scope: Scope
+    varying: set[Value]
+    fields: set[tuple[Value, int]]
+    forms: AffineForms
+    last: int
+
+    def stride(self, v: Value) -> int | None:
+        """How much an integer grows from each thread of a row to the next: 0 if it is uniform, None if unevenly."""
+        if v not in self.varying:
+            return 0
+        form = self.forms.of(v)
+        own = tid_term(self.last)
+        others = (t for t in form.terms if isinstance(t, Value))
+        return None if any(t in self.varying for t in others) else form.terms.get(own)
+
+
+def uniformity(fn: Function, scope: Scope) -> Uniformity:
+    """Find out what the threads of a scope share (least fixpoint)."""
+    last = fn.tid_arity - 1
+    if scope is Scope.VECTOR:
+        varying, fields = _in_step(fn, lambda op: _differs_in_lanes(op, last))
+    else:
+        varying, fields = _BY_SCOPE[scope](fn), set()
+    return Uniformity(scope, varying, fields, AffineForms(fn), last)
+
+
+def _of_launch(fn: Function) -> set[Value]:
+    def differs(op: Op) -> bool:
+        return lookup(op.name).uniformity is not Level.LAUNCH or _reads_own(op)
+
+    return _varying(fn, differs, stacks=())
+
+
+def _of_block(fn: Function) -> set[Value]:
+    return _varying(fn, lambda op: is_per_thread(op) or _reads_own(op), stacks=stacks_of_blocks(fn))
+
+
+def _of_tiles(fn: Function) -> set[Value]:
+    def differs(op: Op) -> bool:
+        own = is_per_thread(op) or lookup(op.name).effect is Effect.ATOMIC
+        return own or (op.name in ("tile_extract", "tile_reduce") and not OF_THREADS.isdisjoint(op.attrs))
+
+    return _varying(fn, differs, counts=lambda t: not isinstance(t, Tile))
+
+
+_BY_SCOPE = {Scope.LAUNCH: _of_launch, Scope.BLOCK: _of_block, Scope.TILES: _of_tiles}
+
+
+def _reads_own(op: Op) -> bool:
+    return lookup(op.name).effect in (Effect.READ, Effect.ATOMIC) and not op.attrs.get("common")
+
+
+def _differs_in_lanes(op: Op, last: int) -> bool:
+    if op.name == "tid":
+        return bool(op.attrs["axis"] == last)
+    return is_per_thread(op) or op.name in ("atomic", "buffer_get")
+
+
+def _in_step(fn: Function, differs: Callable[[Op], bool]) -> tuple[set[Value], set[tuple[Value, int]]]:
+    """What may differ between threads in step, and the fields of loop stacks that hold the same for all of them."""
+    gets = [op for op in walk(fn.body) if op.name == "stack_get"]
+    stacks = {op.result for op in walk(fn.body) if op.name == "stack_new"}
+    while True:
+        found = _varying(fn, differs, stacks=stacks)
+        same, others = (
+            {(Slot(op).stack, op.attrs["field"]) for op in gets if (op.result in found) is differ}
+            for differ in (False, True)
+        )
+        apart = (_written_apart(fn.body, found) | {stack for stack, _ in same & others}) & stacks
+        if not apart:
+            return found, same
+        stacks -= apart
+
+
+def _written_apart(region: Region, varying: set[Value]) -> set[Value]:
+    """The stacks to which some threads write where others that have the stack do not."""
+    found: set[Value] = set()
+    for op in region.ops:
+        for sub in op.regions:
+            inside = _written_apart(sub, varying)
+            if not varying.isdisjoint(deciding(op)):
+                made = {one.result for one in walk(sub) if one.name == "stack_new"}
+                inside |= {Slot(one).stack for one in walk(sub) if one.name == "stack_set"} - made
+            found |= inside
+    return found
+
+
+def has_barrier(op: Op) -> bool:
+    """Whether there is a barrier in the regions of an op."""
+    return any(inner.name == "barrier" for sub in op.regions for inner in walk(sub))
+
+
+def stacks_of_blocks(fn: Function) -> dict[Value, Op]:
+    """Loop stacks that are used across barriers, with the ops that make them: those of loops around barriers."""
+    made = {op.result: op for op in walk(fn.body) if op.name == "stack_new"}
+    found: dict[Value, Op] = {}
+    for op in walk(fn.body) if made else ():
+        if has_barrier(op):
+            inside = [inner for sub in op.regions for inner in walk(sub)]
+            own = {inner.result for inner in inside if inner.name == "stack_new"}
+            used = (Slot(inner).stack for inner in inside if inner.name in ("stack_get", "stack_set"))
+            found.update((v, made[v]) for v in used if v not in own)
+    return found
+
+
+def _varying(
+    fn: Function,
+    differs: Callable[[Op], bool],
+    *,
+    counts: Callable[[Type], bool] = lambda t: True,
+    stacks: Collection[Value] | None = None,
+) -> set[Value]:
+    """Values that may differ between the threads of a scope.
+
+    Parameters
+    ----------
+    fn
+        The function.
+    differs
+        Whether the results of an op differ, whatever its operands are.
+    counts
+        Whether values of a type differ with what they are computed from.
+    stacks
+        The loop stacks that all threads write to at the same time: what they hold is the same where what is written
+        is. What other stacks hold differs. None: stacks are not looked at.
+    """
+    spread = _Spread(differs, counts, stacks)
+    while spread.region(fn.body):
+        pass
+    return spread.varying
+
+
+class _Spread:
+    """Goes through a function until nothing new is found to vary."""
+
+    def __init__(
+        self, differs: Callable[[Op], bool], counts: Callable[[Type], bool], stacks: Collection[Value] | None
+    ) -> None:
+        self.differs, self.counts, self.stacks = differs, counts, stacks
+        self.varying: set[Value] = set()
+        self.mixed: set[tuple[Value, int]] = set()  # fields of loop stacks that differ between threads
+
+    def region(self, region: Region) -> bool:
+        """Visit the ops; returns whether anything is new."""
+        changed = False
+        for op in region.ops:
+            if self.differs(op):
+                changed |= not self.varying.issuperset(op.results)
+                self.varying.update(op.results)
+            elif self.stacks is not None and op.name in ("stack_get", "stack_set"):
+                changed |= self.stack(op)
+            elif not op.regions or op.name == "ruled":
+                changed |= self.spread(op.results, op.operands)
+            elif op.name == "if":
+                for r, a, b in If(op).choices:
+                    changed |= self.spread([r], (a, b, If(op).condition))
+            else:
+                changed |= self.loop(loop(op))
+            for sub in op.regions:
+                changed |= self.region(sub)
+        return changed
+
+    def add(self, values: Sequence[Value]) -> bool:
+        fresh = {v for v in values if self.counts(v.type)} - self.varying
+        self.varying |= fresh
+        return bool(fresh)
+
+    def spread(self, targets: Sequence[Value], sources: Sequence[Value]) -> bool:
+        return not self.varying.isdisjoint(sources) and self.add(targets)
+
+    def loop(self, loop: Loop) -> bool:
+        changed = False if isinstance(loop, While) else self.spread([loop.index], loop.deciding)
+        for chain in loop.chains:
+            changed |= self.spread((*chain[1:-2], chain[-1]), (chain[0], chain[-2], chain[-1], *loop.deciding))
+        return changed
+
+    def stack(self, op: Op) -> bool:
+        """Loop stacks; those around barriers are written to under conditions that are the same for all threads."""
+        assert self.stacks is not None
+        place = Slot(op).stack
+        if op.name == "stack_get":
+            same = place in self.stacks and (place, op.attrs["field"]) not in self.mixed
+            return not (same and Slot(op).slot not in self.varying) and self.add(op.results)
+        every = Slot(op).slot in self.varying
+        fresh = {(place, k) for k, v in enumerate(Slot(op).values) if every or v in self.varying} - self.mixed
+        self.mixed |= fresh
+        return bool(fresh)

@@ -1,0 +1,71 @@
+"""Which arrays steer a kernel: by their elements it decides what is executed, and which elements are accessed.
+
+In: a function. Out: its parameters from whose elements a branch, a number of trips, an index, a divisor of integers or
+what the host is told may be computed. Whatever the other arrays hold, the same elements are accessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.types import Array, Scalar
+from diffkern.ir.views import Access, If, Slot, deciding, loop
+from diffkern.ops.memory import ACCESSES, ATOMICS, LOADS, WRITES
+from diffkern.ops.row import Effect
+from diffkern.ops.table import lookup
+
+__all__ = ["steering"]
+
+
+def steering(fn: Function) -> set[Value]:
+    """Return the arrays among the parameters that steer."""
+    ops = list(walk(fn.body))
+    found: set[Value] = set()
+    for op in ops:
+        found.update(_decides(op))
+    count = -1
+    while len(found) > count:
+        count = len(found)
+        for op in reversed(ops):
+            found.update(_sources(op, found))
+    return {p for p in fn.params if isinstance(p.type, Array) and p in found}
+
+
+def _decides(op: Op) -> Iterable[Value]:
+    """The operands of an op that steer."""
+    row = lookup(op.name)
+    if op.name in ACCESSES:
+        return Access(op).places
+    if op.name == "tile_map":
+        alone = all(lookup(inner.name).effect is Effect.PURE for inner in walk(op.attrs["body"]))
+        return () if alone else op.operands
+    if op.regions:
+        return deciding(op)
+    if row.effect is Effect.PURE:
+        parts = [v for v in op.operands if isinstance(v.type, Scalar) and v.type.is_integer]
+        return op.operands if row.divides else parts if row.family == "tile" else ()
+    if row.effect in (Effect.STACK_READ, Effect.STACK_WRITE):
+        return op.operands[:2]
+    return op.operands
+
+
+def _sources(op: Op, found: set[Value]) -> Iterable[Value]:
+    """What the values that steer are computed from."""
+    is_found = any(r in found for r in op.results)
+    if op.name in LOADS:
+        return (Access(op).array,) if is_found else ()
+    if op.name in WRITES:
+        written = Access(op)
+        if op.name in ATOMICS and is_found:
+            return written.array, written.value
+        return (written.value,) if written.array in found else ()
+    if op.name == "if":
+        return [v for result, *either in If(op).choices if result in found for v in either]
+    if op.name in ("for", "while"):
+        return [v for chain in loop(op).chains if not found.isdisjoint(chain) for v in chain]
+    if op.name == "stack_set":
+        return Slot(op).values if Slot(op).stack in found else ()
+    if not is_found:
+        return ()
+    return [v for v in op.operands if not isinstance(v.type, Array)]

@@ -1,0 +1,138 @@
+"""What a launch has to do at least: floating-point operations and bytes, counted from the IR.
+
+In: a function, the numbers and array sizes of a launch. Out: a :class:`Work`. An operation on floating-point numbers
+counts as one, on vectors as one for each component, and an elementary function as much as its row in the table of
+operations says. An array counts once for what is read of it and once for what is written, at most so many bytes as all
+threads access together: what a cache that holds everything would have to move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from diffkern.ir.nodes import Function, Op, Region, Value
+from diffkern.ir.types import Array, Mat, Scalar, Vec, scalar_of
+from diffkern.ir.views import Access, For
+from diffkern.ops.table import lookup
+
+__all__ = ["Work", "work_of"]
+
+_ONE_EACH = ("add", "sub", "mul", "div", "neg", "min", "max", "abs", "sqrt")
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a launch has to do.
+
+    Attributes
+    ----------
+    flops : float
+        Operations on floating-point numbers.
+    bytes : float
+        Bytes that are read and written.
+    """
+
+    flops: float
+    bytes: float
+
+
+@dataclass
+class _Count:
+    """What one thread does."""
+
+    numbers: dict[Value, int | float]
+    flops: float = 0.0
+    read: dict[Value, float] = field(default_factory=dict)
+    written: dict[Value, float] = field(default_factory=dict)
+    is_certain: bool = True
+
+    def region(self, region: Region, times: float) -> None:
+        for op in region.ops:
+            if op.name == "for":
+                trips = For(op).trips(self.numbers.get)
+                self.is_certain &= trips is not None
+                self.region(op.regions[0], times * len(trips or ()))
+            elif op.name == "while":
+                self.is_certain = False
+            elif op.regions:
+                for sub in op.regions:
+                    self.region(sub, times)  # both ways of a branch: an upper bound
+            else:
+                self.simple(op, times)
+
+    def simple(self, op: Op, times: float) -> None:
+        self.fold(op)
+        if op.name in ("load", "store", "atomic", "accumulate"):
+            self.access(op, times)
+        elif op.results:
+            self.flops += times * _flops(op)
+
+    def access(self, op: Op, times: float) -> None:
+        array = Access(op).array
+        assert isinstance(array.type, Array)
+        if op.name in ("atomic", "accumulate"):
+            self.flops += times * _components(array)
+        size = times * array.type.dtype.itemsize
+        if op.name != "store":
+            self.read[array] = self.read.get(array, 0.0) + size
+        if op.name != "load":
+            self.written[array] = self.written.get(array, 0.0) + size
+
+    def fold(self, op: Op) -> None:
+        """Note what an operation on known numbers gives: bounds of loops are made of such."""
+        row = lookup(op.name)
+        if op.name == "const":
+            self.numbers[op.result] = op.attrs["value"]
+        elif row.fold is not None and op.operands and all(v in self.numbers for v in op.operands):
+            self.numbers[op.result] = row.fold(*(self.numbers[v] for v in op.operands))
+        elif op.name == "cast" and op.operands[0] in self.numbers:
+            self.numbers[op.result] = self.numbers[op.operands[0]]
+
+
+def _components(value: Value) -> int:
+    t = value.type.dtype if isinstance(value.type, Array) else value.type
+    return t.itemsize // scalar_of(t).itemsize if isinstance(t, (Scalar, Vec, Mat)) else 0
+
+
+def _flops(op: Op) -> float:
+    result = op.result
+    if not isinstance(result.type, (Scalar, Vec, Mat)) or not scalar_of(result.type).is_float:
+        return 0.0
+    row = lookup(op.name)
+    if op.name in _ONE_EACH:
+        return 1.0 * _components(result)
+    return row.cost * _components(result) if row.elementary else 0.0
+
+
+def work_of(fn: Function, threads: int, numbers: Mapping[str, float], nbytes: Mapping[str, int]) -> Work | None:
+    """Count the work of a launch.
+
+    Parameters
+    ----------
+    fn : Function
+        The program, lowered for the CPU.
+    threads : int
+        How many there are.
+    numbers : mapping of str to float
+        The numbers that are passed, by parameter.
+    nbytes : mapping of str to int
+        The size of the arrays.
+
+    Returns
+    -------
+    Work or None
+        None if the number of trips of a loop does not follow from the numbers.
+    """
+    known = {p: numbers[p.name] for p in fn.params if p.name in numbers}
+    count = _Count(known)
+    count.region(fn.body, 1.0)
+    if not count.is_certain:
+        return None
+    moved = sum(
+        min(threads * size, float(nbytes[array.name]))
+        for counted in (count.read, count.written)
+        for array, size in counted.items()
+        if array.name in nbytes
+    )
+    return Work(threads * count.flops, moved)

@@ -1,0 +1,44 @@
+"""Kernels as lowered for their forward programs, until their adjoints are compiled.
+
+In: a kernel's function, what its lowering depends on, and the typed IR. Out: that IR, once. A gradient asks for both
+programs of a kernel, and both begin with the same IR. It is found again by the function itself, since messages have
+its lines, and by the fields of its key, since a global that it captures may have changed.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Hashable
+from typing import Any, Final, TypeAlias
+
+from diffkern.forks import free_in_child
+from diffkern.ir.nodes import Function
+
+__all__ = ["keep", "take"]
+
+_MOST: Final = 32
+"""Kernels of which it is kept, and for how many types of arguments: the last of each."""
+
+_Kept: TypeAlias = "dict[Hashable, Function]"
+_kept: weakref.WeakKeyDictionary[Callable[..., Any], _Kept] = weakref.WeakKeyDictionary()
+_lock = free_in_child(threading.Lock())
+
+
+def keep(pyfunc: Callable[..., Any], depends: Hashable, fn: Function) -> None:
+    """Keep the typed IR of a kernel, which must not be changed; ``depends`` is all that its lowering depends on."""
+    with _lock:
+        of_types = _kept.pop(pyfunc, {})
+        of_types.pop(depends, None)
+        of_types[depends] = fn
+        _kept[pyfunc] = of_types
+        for types in list(of_types)[:-_MOST]:
+            del of_types[types]
+        for kernel in list(_kept)[:-_MOST]:
+            del _kept[kernel]
+
+
+def take(pyfunc: Callable[..., Any], depends: Hashable) -> Function | None:
+    """Return what is kept of a kernel, and keep it no longer; None if there is nothing."""
+    with _lock:
+        return _kept.get(pyfunc, {}).pop(depends, None)

@@ -1,0 +1,56 @@
+"""Loops whose condition sets variables: ``while (y := f(x)) > 0.0``, ``while randf(state) < p``.
+
+In: the body of a function. Out: the same, where such a loop has no condition of its own: its body begins by asking, and
+leaves, behind what stands in its ``else``.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Callable, Sequence
+
+from diffkern.frontend.flow import assigned
+from diffkern.frontend.scope import MISSING, Scope, static_attribute
+from diffkern.lang.intrinsics import lowering_key
+
+__all__ = ["moved", "without_changing_tests"]
+
+
+def without_changing_tests(body: Sequence[ast.stmt], scope: Scope, variables: frozenset[str]) -> list[ast.stmt]:
+    """Return a body without loops that set variables in their condition; without any, the same statements."""
+
+    def outside(node: ast.expr) -> object:
+        if isinstance(node, ast.Attribute):
+            owner = outside(node.value)
+            return MISSING if owner is MISSING else static_attribute(owner, node.attr)
+        return scope.lookup(node.id) if isinstance(node, ast.Name) and node.id not in variables else MISSING
+
+    def built_in(node: ast.expr) -> str | None:
+        found = outside(node)
+        return None if found is MISSING else lowering_key(found)
+
+    return moved(body, lambda loop: bool(assigned([loop.test], built_in)))
+
+
+def moved(body: Sequence[ast.stmt], wanted: Callable[[ast.While], bool]) -> list[ast.stmt]:
+    """Return a body in which the conditions of some loops stand at the beginning of what they repeat."""
+    if not any(isinstance(node, ast.While) and wanted(node) for stmt in body for node in ast.walk(stmt)):
+        return list(body)
+    return [_Loops(wanted).visit(copy.deepcopy(stmt)) for stmt in body]
+
+
+class _Loops(ast.NodeTransformer):
+    def __init__(self, wanted: Callable[[ast.While], bool]) -> None:
+        self._wanted = wanted
+
+    def visit_While(self, node: ast.While) -> ast.While:
+        wanted = self._wanted(node)
+        self.generic_visit(node)
+        if wanted:
+            test = node.test
+            leave = ast.If(ast.UnaryOp(ast.Not(), test), [*node.orelse, ast.Break()], [])
+            node.body, node.test, node.orelse = [leave, *node.body], ast.Constant(True), []
+            for made in (leave, leave.test, leave.body[-1], node.test):
+                ast.copy_location(made, test)
+        return node

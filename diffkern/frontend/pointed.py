@@ -1,0 +1,54 @@
+"""Arrays that elements of arrays of structs hold: ``a[i].x[j]``.
+
+In: the view of an array field of all elements, with the index of one. Out: the view of the array in it. In the IR both
+are one array whose leading axes are the elements and whose others are those of the arrays in them, so that reading,
+writing, slices and derivatives are those of any array. That no two of these arrays overlap where one is written, a
+launch checks (:mod:`diffkern.runtime.pointed`).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NoReturn
+
+from diffkern.frontend.context import Context
+from diffkern.frontend.terms import Span, View
+from diffkern.ir import types as T
+from diffkern.ir.nodes import Value
+from diffkern.ir.structs import Struct
+
+__all__ = ["is_pointer", "opened", "refuse"]
+
+
+def is_pointer(struct: Struct, name: str) -> bool:
+    """Whether a field is an array."""
+    return isinstance(dict(struct.fields).get(name), T.Array)
+
+
+def opened(cx: Context, view: View) -> View:
+    """The array in the element that a view denotes."""
+    outer, wrap = view.outer
+
+    def extent(axis: int) -> Callable[[], Value]:
+        def emit() -> Value:
+            if view.array.is_null:
+                return cx.b.i32(0)
+            out = cx.b.one("inner_shape", view.base, *outer, wrap=wrap, axis=axis)
+            cx.nonneg.add(out)
+            return out
+
+        return emit
+
+    inner = (Span(None, 1, extent(axis)) for axis in range(view.array.ndim - len(view.axes)))
+    return replace(view, axes=(*view.axes, *inner))
+
+
+def refuse(cx: Context, struct: Struct, name: str, node: ast.AST) -> NoReturn:
+    """Refuse what would change, or take together, the arrays in elements."""
+    cx.type_error(
+        node,
+        f"the array field {name!r} of {struct.name} in an array of {struct.name}, as a whole or to be changed",
+        f"take it from one element, as in a[i].{name}[j]; elements with array fields are assigned on the host",
+    )

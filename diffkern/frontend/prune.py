@@ -1,0 +1,111 @@
+"""Branches that are never taken, left out before anything else looks at them.
+
+In: the body of a function, and what its names mean outside. Out: the body without the sides of ``if`` statements whose
+condition is a constant: a static expression, or made of constants of the module or closure.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from diffkern.frontend.flow import chain_of
+from diffkern.frontend.scope import MISSING, Scope, static_attribute
+from diffkern.frontend.static import Given, Later
+
+__all__ = ["pruned"]
+
+_COMPARE: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], Any]]] = {
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le,
+    ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Is: operator.is_, ast.IsNot: operator.is_not,
+}  # fmt: skip
+
+
+def pruned(body: Sequence[ast.stmt], scope: Scope, variables: frozenset[str], results: Sequence[Any]) -> list[ast.stmt]:
+    """The statements without branches that are never taken; those that hold none of these are the same objects.
+
+    Parameters
+    ----------
+    variables
+        Names that are the function's own, and thus no constants.
+    results
+        Of its static expressions.
+    """
+    return _Pruner(scope, variables, results).block(body)
+
+
+class _Pruner:
+    def __init__(self, scope: Scope, variables: frozenset[str], results: Sequence[Any]) -> None:
+        self.scope, self.variables, self.results = scope, variables, results
+
+    def block(self, stmts: Sequence[ast.stmt]) -> list[ast.stmt]:
+        out: list[ast.stmt] = []
+        for stmt in stmts:
+            out += self._chain(stmt) if isinstance(stmt, ast.If) else [self._inside(stmt)]
+        return out or [ast.copy_location(ast.Pass(), stmt) for stmt in stmts[:1]]
+
+    def _chain(self, stmt: ast.If) -> list[ast.stmt]:
+        """What is left of an ``if`` and its ``elif``s."""
+        chain = chain_of(stmt)
+        rest = self.block(chain[-1].orelse)
+        for link in reversed(chain):
+            value = self._value(link.test)
+            if value is not MISSING and isinstance(value, (bool, int, float, str, tuple, type(None))):
+                rest = self.block(link.body) if value else rest
+            else:
+                rest = [_changed(link, {"body": self.block(link.body), "orelse": rest})]
+        return rest
+
+    def _inside(self, stmt: ast.stmt) -> ast.stmt:
+        names = [name for name in ("body", "orelse") if getattr(stmt, name, None)]
+        return _changed(stmt, {name: self.block(getattr(stmt, name)) for name in names})
+
+    def _value(self, node: ast.expr) -> Any:
+        """What an expression is, ``MISSING`` if that is not known."""
+        match node:
+            case Given():
+                found = self.results[node.index]
+                return MISSING if isinstance(found, Later) else found
+            case ast.Constant():
+                return node.value
+            case ast.Name():
+                return MISSING if node.id in self.variables else self.scope.lookup(node.id)
+            case ast.Attribute():
+                owner = self._value(node.value)
+                return MISSING if owner is MISSING else static_attribute(owner, node.attr)
+            case ast.UnaryOp(op=ast.Not()):
+                value = self._value(node.operand)
+                return MISSING if value is MISSING else not value
+            case ast.BoolOp():
+                return self._together(node)
+            case ast.Compare(ops=[op]) if type(op) in _COMPARE:
+                return self._compared(_COMPARE[type(op)], node.left, node.comparators[0])
+        return MISSING
+
+    def _together(self, node: ast.BoolOp) -> Any:
+        decides = isinstance(node.op, ast.Or)
+        value: Any = MISSING
+        for part in node.values:
+            value = self._value(part)
+            if value is MISSING or bool(value) is decides:
+                return value
+        return value
+
+    def _compared(self, compare: Callable[[Any, Any], Any], left: ast.expr, right: ast.expr) -> Any:
+        a, b = self._value(left), self._value(right)
+        plain = (bool, int, float, str, type(None))
+        return compare(a, b) if isinstance(a, plain) and isinstance(b, plain) else MISSING
+
+
+def _changed(stmt: ast.stmt, blocks: Mapping[str, list[ast.stmt]]) -> ast.stmt:
+    """A statement with other blocks; itself if they are the same."""
+    pairs = [(getattr(stmt, name), after) for name, after in blocks.items()]
+    if all(len(a) == len(b) and all(map(operator.is_, a, b)) for a, b in pairs):
+        return stmt
+    made = copy.copy(stmt)
+    for name, statements in blocks.items():
+        setattr(made, name, statements)
+    return made

@@ -1,0 +1,110 @@
+"""Loops over queries: ``for j in hash_grid_query(...)``.
+
+In: a ``for`` statement and the query behind ``in``. Out: two loops, one over the stretches of memory in which results
+lie and one over the places of a stretch, which together behave as one::
+
+    for segment in range(segments(query)):
+        for at in range(*segment(query, segment)):
+            j = item(query, at)
+            ...                       # the body: continue goes on with the next place
+        else:
+            continue
+        break                         # only where the body has a break
+    else:
+        ...
+
+A query does not change while it is looped over, and both loops are counted, so that the adjoint goes through it again
+instead of keeping the results.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from collections.abc import Callable
+from types import ModuleType
+
+from diffkern.frontend import composed, ranges
+from diffkern.frontend.context import Context
+from diffkern.frontend.flow import contains
+from diffkern.frontend.terms import Rec, Term, Tup, Val
+from diffkern.frontend.unrolled import TakeItem
+from diffkern.ir import types as T
+from diffkern.ir.nodes import Value
+from diffkern.lang.library import Overload
+from diffkern.lang.queries import WALKED
+
+__all__ = ["Stretch", "loop_over"]
+
+
+class Stretch(ast.For):
+    """The inner loop, over the places of a stretch."""
+
+    trips: Callable[[], ranges.Trips]
+
+
+def loop_over(cx: Context, stmt: ast.For, query: Rec) -> tuple[ast.For, ranges.Trips]:
+    """The outer loop in place of a statement, and its trips."""
+    module = importlib.import_module(f"diffkern.library.{WALKED[query.struct.name]}")
+    key = (*cx.call_path, stmt)
+    loop = cx.loops_made.get(key)
+    if loop is None:
+        loop = cx.loops_made[key] = _nested(cx, stmt)
+    assert isinstance(loop, ast.For)
+    inner = loop.body[0]
+    assert isinstance(inner, Stretch)
+    liveness = cx.frame.liveness
+    liveness.stands_for(loop, stmt)
+    for part in (inner, *inner.orelse, *loop.body[1:]):
+        liveness.stands_in(part, stmt)
+    take = inner.body[0]
+    assert isinstance(take, TakeItem)
+
+    def trips() -> ranges.Trips:
+        bounds = _called(cx, module, "segment", stmt, query, _variable(cx, loop))
+        assert isinstance(bounds, Tup)
+        low, high = map(_number, bounds.items)
+        return ranges.Trips(low, high, 1, T.INT32, nonneg=True)
+
+    def item() -> Term:
+        found = _called(cx, module, "item", stmt, query, _variable(cx, inner))
+        cx.nonneg.add(_number(found))
+        return found
+
+    inner.trips, take.item = trips, item
+    count = _number(_called(cx, module, "segments", stmt, query))
+    return loop, ranges.Trips(cx.b.i32(0), count, 1, T.INT32, nonneg=True)
+
+
+def _nested(cx: Context, stmt: ast.For) -> ast.For:
+    """Both loops, around the body."""
+
+    def counter() -> ast.Name:
+        return ast.copy_location(ast.Name(f"$at{cx.new_uid()}", ast.Store()), stmt.target)
+
+    take = ast.copy_location(TakeItem(stmt.target), stmt.target)
+    goes_on: list[ast.stmt] = []
+    leaves: list[ast.stmt] = []
+    if contains(stmt.body, (ast.Break,)):
+        goes_on, leaves = [ast.copy_location(ast.Continue(), stmt)], [ast.copy_location(ast.Break(), stmt)]
+    inner = ast.copy_location(Stretch(counter(), stmt.iter, [take, *stmt.body], goes_on), stmt)
+    return ast.copy_location(ast.For(counter(), stmt.iter, [inner, *leaves], stmt.orelse), stmt)
+
+
+def _called(cx: Context, module: ModuleType, name: str, node: ast.AST, query: Rec, at: Term | None = None) -> Term:
+    """What a function of the library gives back."""
+    overload = Overload(getattr(module, name).pyfunc)
+    given = dict(zip(overload.signature.parameters, (query, at), strict=False))
+    return composed.inlined(cx, overload, {k: term for k, term in given.items() if term is not None}, None, node)
+
+
+def _variable(cx: Context, loop: ast.For) -> Term:
+    assert isinstance(loop.target, ast.Name)
+    term = cx.env[loop.target.id].term
+    assert term is not None
+    return term
+
+
+def _number(term: Term) -> Value:
+    assert isinstance(term, Val)
+    return term.value

@@ -1,0 +1,218 @@
+"""Arrays seen through index arrays: element ``(i, j)`` of an indexed array is ``data[i0[i], j]``.
+
+In: an array, and for each axis an array of int32 or None. Out: an :class:`indexedarray`, which reads and writes the
+array's elements. Copies out of it and into it are kernels, so that gradients flow through them.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from diffkern.errors import LaunchError, MisuseError
+from diffkern.kernel import Kernel
+from diffkern.lang.annotations import ANY, ArrayAnnotation, array_annotation, subscripted
+from diffkern.lang.intrinsics import INTRINSICS
+from diffkern.mapping import executed
+from diffkern.runtime.array import array, new
+from diffkern.runtime.indexed import SeenThrough
+from diffkern.runtime.launch import launch
+
+__all__ = ["indexedarray", "indexedarray1d", "indexedarray2d", "indexedarray3d", "indexedarray4d"]
+
+
+class indexedarray(SeenThrough):
+    """An array seen through index arrays, which kernels read and write as one.
+
+    Without data it is the annotation of a parameter, as in ``dk.indexedarray(dtype=float, ndim=2)`` or
+    ``dk.indexedarray[float, 2]``.
+
+    Parameters
+    ----------
+    data : array, optional
+        The elements.
+    indices : sequence
+        For each axis a one-dimensional array of integers, which say what stands along that axis, or None for all in
+        order; axes that are left out have all. An array alone counts for the first axis.
+    dtype
+        The element type of an annotation.
+    ndim : int, optional
+        Number of axes of an annotation.
+
+    Attributes
+    ----------
+    data : array
+        The array.
+    indices : tuple
+        For each axis an array of int32, or None.
+    shape : tuple of int
+        The number of elements along each axis.
+    """
+
+    axes: ClassVar[int | None] = None
+
+    def __new__(cls, data: Any = None, indices: Any = None, dtype: Any = ANY, ndim: int | None = None) -> Any:
+        if data is None:
+            return replace(array_annotation(dtype, cls.axes or ndim or 1), indexed=True)
+        return object.__new__(cls)
+
+    def __class_getitem__(cls, item: Any) -> ArrayAnnotation:
+        plain = subscripted(item) if cls.axes is None else array_annotation(item, cls.axes)
+        return replace(plain, indexed=True)
+
+    def __init__(self, data: Any = None, indices: Any = None, dtype: Any = ANY, ndim: int | None = None) -> None:
+        if not isinstance(data, array):
+            raise MisuseError(
+                f"an indexed array is made of an array, not {data!r}",
+                remedy="make an array of it first, as in dk.array(values)",
+            )
+        given = [indices] if indices is None or isinstance(indices, (array, np.ndarray)) else list(indices)
+        if self.axes is not None and data.ndim != self.axes:
+            raise ValueError(f"{data!r} has not {self.axes} axes")
+        if len(given) > data.ndim:
+            raise ValueError(f"{len(given)} index arrays are given for {data!r}")
+        given += [None] * (data.ndim - len(given))
+        self.data = data
+        self.indices = tuple(None if k is None else _checked(data, axis, k) for axis, k in enumerate(given))
+        self.shape = tuple(n if k is None else k.size for n, k in zip(data.shape, self.indices, strict=True))
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def dtype(self) -> Any:
+        """The type of the elements."""
+        return self.data.dtype
+
+    @property
+    def device(self) -> Any:
+        """Where the elements lie."""
+        return self.data.device
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return int(np.prod(self.shape))
+
+    @property
+    def is_contiguous(self) -> bool:
+        """False: the elements lie anywhere in the array."""
+        return False
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"indexedarray(shape={self.shape}, dtype={self.dtype!r})"
+
+    def __str__(self) -> str:
+        return str(self.numpy())
+
+    def contiguous(self) -> array:
+        """Return the elements as an array of their own, with a gradient if the array has one."""
+        made = new(self.shape, self.data._element, False, self.data._memory.device)
+        made.requires_grad = self.data.requires_grad
+        if made.size:
+            launch(_copier(self._pattern, False), self.shape, [self.data, *self._given, made])
+        return made
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """Return a copy of the elements for NumPy."""
+        return self.contiguous().numpy()
+
+    def list(self) -> list[Any]:
+        """Return the elements as nested lists."""
+        return self.contiguous().list()
+
+    def to(self, device: Any) -> indexedarray:
+        """Return the indexed array itself if it lies on a device, else one of copies there."""
+        there = self.data.to(device)
+        if there is self.data:
+            return self
+        return type(self)(there, [None if k is None else k.to(device) for k in self.indices])
+
+    def assign(self, src: Any) -> None:
+        """Copy the values of an array of the same shape, an indexed array, or what arrays are made of, to the elements.
+
+        Gradients flow through the copy of an array. Of indices that occur twice, one wins.
+        """
+        source = src.contiguous() if isinstance(src, indexedarray) else src
+        if not isinstance(source, array):
+            source = array(source, dtype=self.dtype, device=self.device)
+        if source.shape != self.shape or source._element != self.data._element:
+            raise ValueError(f"{src!r} does not fit {self!r}")
+        if source.size:
+            launch(_copier(self._pattern, True), self.shape, [source, *self._given, self.data])
+
+    def fill_(self, value: Any) -> None:
+        """Set every element to one value."""
+        filled = new(self.shape, self.data._element, False, self.data._memory.device)
+        filled.fill_(value)
+        self.assign(filled)
+
+    def zero_(self) -> None:
+        """Set every element to zero."""
+        self.fill_(0)
+
+    @property
+    def _pattern(self) -> tuple[bool, ...]:
+        return tuple(k is not None for k in self.indices)
+
+    @property
+    def _given(self) -> Sequence[array]:
+        return [k for k in self.indices if k is not None]
+
+
+def _checked(data: array, axis: int, indices: Any) -> array:
+    held = indices if isinstance(indices, array) else array(np.asarray(indices, np.int32), device=data.device)
+    if held.ndim != 1 or held.dtype != array(np.zeros(1, np.int32)).dtype:
+        raise ValueError(f"the indices of an axis are an array of int32 with one axis, not {held!r}")
+    if held.device != data.device:
+        raise LaunchError(
+            f"{data!r} is on {data.device}, and the indices of axis {axis} on {held.device}",
+            remedy="copy them there with .to()",
+        )
+    return held
+
+
+@functools.cache
+def _copier(pattern: tuple[bool, ...], back: bool) -> Kernel:
+    """The kernel that copies the elements out, or back."""
+    letters = "ijkl"[: len(pattern)]
+    names = [f"i{axis}" for axis, given in enumerate(pattern) if given]
+    place = ", ".join(f"i{axis}[{at}]" if pattern[axis] else at for axis, at in enumerate(letters))
+    plain = ", ".join(letters)
+    target, source = (place, plain) if back else (plain, place)
+    name = "scatter" if back else "gather"
+    text = f"def {name}(source, {''.join(f'{n}, ' for n in names)}target):\n    {plain} = tid()\n"
+    return Kernel(executed(f"{text}    target[{target}] = source[{source}]\n", name, {"tid": INTRINSICS["tid"]}))
+
+
+def _of_axes(count: int) -> type[indexedarray]:
+    what = "one axis" if count == 1 else f"{count} axes"
+    said = f"""An array with {what} seen through index arrays.
+
+    Parameters
+    ----------
+    data : array, optional
+        The elements.
+    indices : sequence
+        As those of :class:`indexedarray`.
+    dtype
+        The element type of an annotation.
+    ndim : int, optional
+        The number of axes is known.
+    """
+    return type(f"indexedarray{count}d", (indexedarray,), {"axes": count, "__doc__": said})
+
+
+indexedarray1d = _of_axes(1)
+indexedarray2d = _of_axes(2)
+indexedarray3d = _of_axes(3)
+indexedarray4d = _of_axes(4)

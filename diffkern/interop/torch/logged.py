@@ -1,0 +1,73 @@
+"""Calls that write a log for their gradient.
+
+In: the launch, and tensors with what its arrays hold. Out: the arrays of the log, for the adjoint. What atomic updates
+returned is logged by the call itself, as another launch may get other values; where a kernel overwrites what its
+gradient needs, the launch is made once more, on copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from diffkern.interop.torch.arrays import as_array
+from diffkern.ir.types import Array
+from diffkern.manifest import Log
+from diffkern.runtime.array import array
+from diffkern.runtime.block import pack_address
+from diffkern.runtime.operation import perform
+from diffkern.runtime.packed import Leaves, PackedLaunch
+from diffkern.runtime.type_keys import type_of_key
+
+__all__ = ["LoggedLaunch"]
+
+
+class LoggedLaunch:
+    """A launch that can be made with a log.
+
+    Parameters
+    ----------
+    launch : PackedLaunch
+        The launch; its arrays are not kept.
+    tails : sequence of bytes
+        Of each array the bytes behind the address.
+    """
+
+    def __init__(self, launch: PackedLaunch, tails: Sequence[bytes]) -> None:
+        self._launch = launch.copy()
+        self._launch.arrays = [None] * len(launch.arrays)
+        self._tails = tails
+
+    def again(self, log: Log, tensors: Mapping[int, torch.Tensor], values: Mapping[int, bytes]) -> tuple[array, ...]:
+        """Launch on copies of what is written; as :meth:`run`, with what each array held before the launch."""
+        copies = {
+            k: tensors[k].detach().clone(memory_format=torch.contiguous_format) for k in self._launch.executable.writes
+        }
+        return self.run(log, {**tensors, **copies}, values)
+
+    def run(self, log: Log, tensors: Mapping[int, torch.Tensor], values: Mapping[int, bytes]) -> tuple[array, ...]:
+        """Launch, and return the arrays of the log.
+
+        Parameters
+        ----------
+        log : Log
+            What the adjoint reads.
+        tensors : mapping
+            For each array the tensor, contiguous where it is written.
+        values : mapping
+            Bytes of what was passed by value.
+        """
+        launch = self._launch
+        arguments: dict[int, Leaves] = {}
+        for k, key in enumerate(launch.keys):
+            if k not in tensors:
+                arguments[k] = (key, [values[k]], [None])
+                continue
+            t, given = type_of_key(key), tensors[k].detach()
+            assert isinstance(t, Array)
+            arguments[k] = (key, [pack_address(given.data_ptr()) + self._tails[k]], [as_array(given, t.dtype)])
+        made = launch.changed(arguments).with_log(log)
+        perform(made)
+        assert made.log is not None
+        return made.log

@@ -1,0 +1,140 @@
+"""Dialects of the kernel language: where programs written for another tool mean something else by the same text.
+
+In: the dialect of the decorator. Out: a function that remembers in which dialect it is written. The frontend asks for
+the facts, never for the name, and lowers each func in its own dialect, whatever kernel calls it.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any, Final
+
+from diffkern.lang.static import keep_results, kept_results
+from diffkern.lang.text import share_text
+
+__all__ = [
+    "NATIVE",
+    "WARP",
+    "Dialect",
+    "Elements",
+    "IntegerQuotient",
+    "Nan",
+    "Printed",
+    "Remainder",
+    "copied",
+    "dialect_of",
+    "spoken",
+]
+
+
+class IntegerQuotient(enum.Enum):
+    """What ``a / b`` of two integers is."""
+
+    FLOAT = "a float"
+    TRUNCATED = "an integer, rounded toward zero"
+
+
+class Remainder(enum.Enum):
+    """Which sign ``a % b`` has."""
+
+    OF_DIVISOR = "that of b, as in Python"
+    OF_DIVIDEND = "that of a, as in C"
+
+
+class Nan(enum.Enum):
+    """What becomes of a NaN among the arguments of min, max and clamp, and of their atomic forms."""
+
+    PASSED_ON = "the result, as in NumPy"
+    SKIPPED = "the other argument is the result, as with fmin of C"
+
+
+class Elements(enum.Enum):
+    """What an element of an array or a part of a value is where a call changes its argument, as a random draw does."""
+
+    REFUSED = "an error: a variable is wanted"
+    COPIED = "a copy, whose change is lost"
+
+
+class Printed(enum.Enum):
+    """What ``print`` shows."""
+
+    AS_PYTHON = "numbers with all their digits, [x, y] of a vector, [[a, b], [c, d]] of a matrix"
+    AS_C = "%g and %d of a number, the components of a vector with spaces between, a line for each row of a matrix"
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """What the text of a kernel means where dialects differ.
+
+    Attributes
+    ----------
+    name
+        Its name: part of the key of programs.
+    integer_quotient, remainder, nan, elements, printed, narrow_elements, namespace, zero_gradients
+        One field for each difference. ``narrow_elements``: whether what is read from arrays of float16 and bfloat16
+        are numbers of that type, which are rounded where they are named; else they are of float32. ``namespace``: the
+        module whose built-in functions are known by their bare names too. ``zero_gradients``: whether gradients of a
+        loss that depends on nothing which requires one are zeros, with a warning; else asking for them is an error.
+    """
+
+    name: str
+    integer_quotient: IntegerQuotient = IntegerQuotient.FLOAT
+    remainder: Remainder = Remainder.OF_DIVISOR
+    nan: Nan = Nan.PASSED_ON
+    elements: Elements = Elements.REFUSED
+    printed: Printed = Printed.AS_PYTHON
+    narrow_elements: bool = False
+    namespace: str = ""
+    zero_gradients: bool = False
+
+
+NATIVE: Final = Dialect("native")
+"""That of ``import diffkern as dk``: what Python's and NumPy's programs mean."""
+
+WARP: Final = Dialect(
+    "warp",
+    IntegerQuotient.TRUNCATED,
+    Remainder.OF_DIVIDEND,
+    Nan.SKIPPED,
+    Elements.COPIED,
+    Printed.AS_C,
+    narrow_elements=True,
+    namespace="diffkern.warp",
+    zero_gradients=True,
+)
+"""That of ``import diffkern.warp as wp``."""
+
+_MARK: Final = "__diffkern_dialect__"
+
+
+def spoken(pyfunc: Callable[..., Any], dialect: Dialect) -> Callable[..., Any]:
+    """Return a function that is written in a dialect: the one given, or a copy if that is taken in another one."""
+    known = pyfunc.__dict__.setdefault(_MARK, dialect)
+    if known == dialect:
+        return pyfunc
+    made: Callable[..., Any] = copied(pyfunc, pyfunc.__globals__, pyfunc.__closure__)
+    made.__dict__[_MARK] = dialect
+    return made
+
+
+def dialect_of(pyfunc: Callable[..., Any]) -> Dialect:
+    """Return the dialect in which a function is written."""
+    found: Dialect = pyfunc.__dict__.get(_MARK, NATIVE)
+    return found
+
+
+def copied(function: Any, space: dict[str, Any], cells: Any) -> Any:
+    """Return a function of the same code, parameters and dialect over other globals and closure variables."""
+    made = FunctionType(function.__code__, space, function.__name__, function.__defaults__, cells)
+    made.__kwdefaults__ = function.__kwdefaults__
+    made.__annotations__ = dict(function.__annotations__)
+    made.__module__, made.__qualname__ = function.__module__, function.__qualname__
+    made.__dict__[_MARK] = dialect_of(function)
+    share_text(made, function)
+    results = kept_results(function)
+    if results is not None:
+        keep_results(made, results)
+    return made

@@ -1,0 +1,63 @@
+"""Built-in functions and derivatives as funcs.
+
+In: a built-in, or a derivative of a derivative. Out: a func that does nothing but call it, with its parameters.
+"""
+
+from __future__ import annotations
+
+import functools
+import linecache
+from collections.abc import Sequence
+from typing import Any
+
+from diffkern.errors import MisuseError
+from diffkern.lang.called import Called
+from diffkern.lang.dialects import NATIVE, Dialect, dialect_of
+from diffkern.lang.func import Func
+from diffkern.lang.intrinsics import Intrinsic
+from diffkern.lang.library import Composed
+
+__all__ = ["as_func", "calling"]
+
+
+@functools.cache
+def as_func(built_in: Composed | Intrinsic, dialect: Dialect = NATIVE) -> Func:
+    """Return the func that calls a built-in.
+
+    Parameters
+    ----------
+    built_in : Composed or Intrinsic
+        The built-in, which takes and gives numbers, vectors and matrices.
+    dialect : Dialect
+        The rules under which it is called.
+
+    Raises
+    ------
+    MisuseError
+        For one without parameters.
+    """
+    parts = [part.strip(" []") for part in built_in.signature.split(",") if "..." not in part]
+    names = [part.partition("=")[0] for part in parts if part]
+    if not names:
+        raise MisuseError(f"dk.{built_in.name} has no parameters", remedy="name a function of floats")
+    return _written(built_in.name, parts, names, built_in, f"<dk.{built_in.name} in {dialect.name}>", dialect)
+
+
+def calling(derivative: Called, count: int) -> Func:
+    """Return the func of so many parameters that calls a derivative."""
+    found: Func | None = derivative.funcs.get(count)
+    if found is None:
+        names = [f"x{k}" for k in range(count)]
+        name = derivative.name.replace(".", "_")
+        file = f"<{derivative.name} of {count} arguments, {id(derivative)}>"
+        found = _written(name, names, names, derivative, file, dialect_of(derivative.pyfunc))
+        derivative.funcs[count] = found
+    return found
+
+
+def _written(name: str, parts: Sequence[str], names: Sequence[str], called: Any, file: str, dialect: Dialect) -> Func:
+    text = f"def {name}({', '.join(parts)}):\n    return called({', '.join(names)})\n"
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    space: dict[str, Any] = {"called": called, "__name__": __name__}
+    exec(compile(text, file, "exec"), space)
+    return Func(space[name], dialect)

@@ -1,0 +1,123 @@
+"""Types over the scalar type of a call: what parameters of library functions take, and what their bodies construct.
+
+In: nothing. Out: the table :data:`GENERICS`. In one call of a library function all floats have one scalar type; there
+``vec3`` is the vector of three numbers of that type, as an annotation and as a constructor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from diffkern.ir.types import (
+    FLOAT32,
+    INT32,
+    UINT32,
+    Element,
+    Mat,
+    Role,
+    Scalar,
+    Vec,
+    complex_number,
+    is_complex,
+    quaternion,
+    scalar_of,
+    transform,
+    with_scalar,
+)
+
+__all__ = ["CASTS", "DTYPE", "GENERICS", "Cast", "Generic"]
+
+
+_OF_LITERALS: Final = ("int", "float")
+"""The types of numbers that are computed from literals alone."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Generic:
+    """A type over the scalar type of a call.
+
+    Attributes
+    ----------
+    name
+        How library functions and their documentation write it.
+    accepts
+        Whether an argument of a type fits; numbers that become floats are asked for as floats.
+    make
+        The type over a scalar type; None where a name stands for several.
+    """
+
+    name: str
+    accepts: Callable[[Element], bool]
+    make: Callable[[Scalar], Element] | None = None
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it is a number rather than a vector or matrix."""
+        return self.accepts(FLOAT32)
+
+    def over(self, scalar: Scalar) -> Element:
+        """The type over a scalar type; that of literals alone has the width of the default."""
+        assert self.make is not None, f"{self.name} stands for several types"
+        made = self.make(scalar)
+        weak = scalar.name in _OF_LITERALS and not (self.is_number or is_complex(made))
+        return self.make(FLOAT32) if weak else made
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """A parameter that takes any number and converts it, as a cast does; no float to an integer.
+
+    Attributes
+    ----------
+    to
+        The type that it has in the body.
+    """
+
+    to: Scalar
+
+
+CASTS: Final[Mapping[str, Cast]] = {"Float32": Cast(FLOAT32), "Int32": Cast(INT32), "Uint32": Cast(UINT32)}
+"""By name."""
+
+
+def _is_float(t: Element) -> bool:
+    return scalar_of(t).is_float
+
+
+def _fixed(name: str, make: Callable[[Scalar], Element]) -> Generic:
+    return Generic(name, lambda t: _is_float(t) and with_scalar(t, FLOAT32) == make(FLOAT32), make)
+
+
+def _vec(n: int) -> Generic:
+    return _fixed(f"vec{n}", lambda s: Vec(s, n))
+
+
+def _mat(n: int) -> Generic:
+    return _fixed(f"mat{n}{n}", lambda s: Mat(s, n, n))
+
+
+DTYPE: Final = Generic("Dtype", lambda t: False)
+"""A parameter that is a type of floats and decides over which scalar type the call is."""
+
+GENERICS: Final[Mapping[str, Generic]] = {
+    generic.name: generic
+    for generic in (
+        Generic("Float", lambda t: isinstance(t, Scalar) and t.is_float, lambda s: s),
+        DTYPE,
+        Generic("vector", lambda t: isinstance(t, Vec) and t.role is Role.VECTOR and _is_float(t)),
+        Generic("square", lambda t: isinstance(t, Mat) and t.rows == t.cols and _is_float(t)),
+        _fixed("Complex", complex_number),
+        _fixed("quat", quaternion),
+        _fixed("transform", transform),
+        _fixed("spatial_vector", lambda s: Vec(s, 6)),
+        _fixed("spatial_matrix", lambda s: Mat(s, 6, 6)),
+        *map(_vec, (2, 3, 4)),
+        *map(_mat, (2, 3, 4)),
+    )
+}
+"""By name."""

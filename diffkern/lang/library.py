@@ -1,0 +1,244 @@
+"""Built-in functions that are written in the kernel language: which there are, and what is known of each.
+
+In: functions of the modules of ``diffkern/library``, decorated with :func:`built_in`. Out: a :class:`Composed` built-in
+for each name, whose module is imported when it is first asked for more than its name. The frontend inlines it like a
+``@dk.func``; called on the host, the same function is evaluated.
+
+The docstring of a library function is what the reference says: what it does, then paragraphs that begin with
+``Derivative:`` and ``Example:``, the latter lines of a kernel as in :class:`~diffkern.ops.row.Entry`. Types of
+parameters and results come from annotations, which are those of :mod:`diffkern.lang.generic`, or any of a func's.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from diffkern.lang.called import evaluated
+from diffkern.lang.generic import Cast, Generic
+from diffkern.lang.reference import described
+from diffkern.ops.row import Entry
+
+__all__ = ["COMPLEX", "COMPOSED", "Composed", "Overload", "built_in", "of_complex"]
+
+
+@dataclass(frozen=True, eq=False)
+class Overload:
+    """One function of a built-in.
+
+    Attributes
+    ----------
+    pyfunc
+        The Python function.
+    sets
+        Parameters that are variables of the caller which the call changes: what the function returns begins with what
+        they become, and the rest is the call's result.
+    """
+
+    pyfunc: Callable[..., Any]
+    sets: tuple[str, ...] = ()
+
+    @functools.cached_property
+    def signature(self) -> inspect.Signature:
+        """The parameters, with annotations as objects."""
+        return inspect.signature(self.pyfunc, eval_str=True)
+
+    @functools.cached_property
+    def shown(self) -> str:
+        """The parameters as help and errors show them."""
+        return ", ".join(
+            name if p.default is p.empty else f"{name}={getattr(p.default, '__name__', p.default)}"
+            for name, p in self.signature.parameters.items()
+        )
+
+    def takes(self) -> Mapping[str, str]:
+        """What each parameter takes, in the words of the reference."""
+        return {name: _type_text(p.annotation) for name, p in self.signature.parameters.items()}
+
+    def returns(self) -> str:
+        """What comes back, in the words of the reference."""
+        found = _parts(str(self.pyfunc.__annotations__["return"]))[len(self.sets) :]
+        return " and ".join(map(_in_words, found))
+
+
+def _parts(types: str) -> list[str]:
+    found = re.fullmatch(r"tuple\[(.*)\]", types)
+    return found[1].split(", ") if found else [types]
+
+
+def _type_text(annotation: Any) -> str:
+    if isinstance(annotation, Cast):
+        return annotation.to.name
+    if isinstance(annotation, Generic):
+        return _in_words(annotation.name)
+    return getattr(annotation, "__name__", str(annotation)).replace("_empty", "any type").replace("Any", "any type")
+
+
+def _in_words(name: str) -> str:
+    return {"Float": "float", "Dtype": "type of float", "Complex": "complex number"}.get(name, name)
+
+
+class Composed:
+    """A built-in function that is written in the kernel language.
+
+    Attributes
+    ----------
+    name
+        Its public name, which is also the key by which the frontend finds it.
+    module
+        The module of ``diffkern.library`` that defines it.
+    """
+
+    def __init__(self, name: str, module: str) -> None:
+        self.name: Final = name
+        self.module: Final = module
+        self.__name__ = name
+        self._overloads: list[Overload] = []
+
+    @property
+    def overloads(self) -> tuple[Overload, ...]:
+        """Its functions, in the order in which they are tried."""
+        if not self._overloads:
+            importlib.import_module(f"diffkern.library.{self.module}")
+        return tuple(self._overloads)
+
+    def add(self, overload: Overload) -> None:
+        """Take a function, with which its module defines it."""
+        self._overloads.append(overload)
+
+    @property
+    def sets(self) -> int:
+        """How many variables of the caller each call changes."""
+        return min(len(overload.sets) for overload in self.overloads)
+
+    @property
+    def signature(self) -> str:
+        """Its parameters, as shown in help and errors; of several overloads the first one's."""
+        return self.overloads[0].shown
+
+    @property
+    def summary(self) -> str:
+        """What it does."""
+        return self._paragraphs()[""]
+
+    @property
+    def entry(self) -> Entry:
+        """Its entry in the reference."""
+        first, said = self.overloads[0], self._paragraphs()
+        kinds: dict[str, list[str]] = {name: [] for name in first.takes()}
+        for overload in self.overloads:
+            for name, k in zip(kinds, overload.takes().values(), strict=False):
+                if k not in kinds[name]:
+                    kinds[name].append(k)
+        takes = "; ".join(f"{name} : {' or '.join(found)}" for name, found in kinds.items())
+        return Entry(takes, first.returns(), said["Derivative"], said["Example"].replace("\n", "; "))
+
+    def _paragraphs(self) -> dict[str, str]:
+        parts: dict[str, str] = {}
+        for text in (inspect.getdoc(self.overloads[0].pyfunc) or "").split("\n\n"):
+            head, colon, rest = text.partition(":")
+            title = head if colon and head in ("Derivative", "Example") else ""
+            body = rest.strip() if title else text
+            body = body if title == "Example" else " ".join(body.split())
+            parts[title] = f"{parts[title]} {body}" if title in parts else body
+        return parts
+
+    @property
+    def __doc__(self) -> str:  # type: ignore[override]
+        return described(self.name, self.signature, self.summary, self.entry)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Evaluate on the host."""
+        return evaluated(self, args, kwargs)
+
+    def __repr__(self) -> str:
+        return f"<dk.{self.name}({self.signature})>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _named, (self.name,)
+
+
+def _named(name: str) -> Composed:
+    return COMPOSED[name]
+
+
+_MODULES: Final[Mapping[str, str]] = {
+    "complexes": "angle conj",
+    "decompositions": "eig3 qr3 svd2 svd3",
+    "hash_grids": "hash_grid_point_id hash_grid_query hash_grid_query_next",
+    "noise": "curlnoise noise pnoise",
+    "numbers": "bit_count div_approx erfcinv erfinv inverse_approx",
+    "quaternions": (
+        "quat_between_vectors quat_from_axis_angle quat_from_euler quat_from_matrix quat_identity quat_inverse "
+        "quat_rotate quat_rotate_inv quat_rpy quat_slerp quat_to_axis_angle quat_to_euler quat_to_matrix quat_to_rpy "
+        "quat_twist quat_twist_angle quat_twist_angle_signed"
+    ),
+    "random": (
+        "poisson rand_init randf randi randn randu sample_cdf sample_triangle sample_unit_cube sample_unit_disk "
+        "sample_unit_hemisphere sample_unit_hemisphere_surface sample_unit_ring sample_unit_sphere "
+        "sample_unit_sphere_surface sample_unit_square"
+    ),
+    "search": "lower_bound",
+    "spatial": (
+        "spatial_adjoint spatial_bottom spatial_cross spatial_cross_dual spatial_dot spatial_top velocity_at_point"
+    ),
+    "transforms": (
+        "transform_compose transform_decompose transform_from_matrix transform_get_rotation transform_get_translation "
+        "transform_identity transform_inverse transform_multiply transform_point transform_set_rotation "
+        "transform_set_translation transform_to_matrix transform_twist transform_vector transform_wrench"
+    ),
+    "vectors": "norm_huber norm_l1 norm_l2 norm_pseudo_huber smooth_normalize",
+}
+"""Names by the module of ``diffkern.library`` that defines them."""
+
+COMPOSED: Final[Mapping[str, Composed]] = {
+    name: Composed(name, module) for module, names in _MODULES.items() for name in names.split()
+}
+"""By name."""
+
+COMPLEX: Final[Mapping[str, Composed]] = {
+    name: Composed(name, "complexes") for name in ("abs", "cos", "exp", "log", "pow", "sin", "sqrt")
+}
+"""What built-in functions of real numbers are for complex ones, by name."""
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def built_in(name: str = "", *, sets: str = "") -> Callable[[_Function], Any]:
+    """Decorate a library function, which becomes a built-in or one more overload of it.
+
+    Parameters
+    ----------
+    name : str, optional
+        The built-in's name, where that is not the function's: for all overloads but the first.
+    sets : str, optional
+        Parameters that are variables of the caller, separated by spaces, which the call changes to the first values
+        that the function returns.
+
+    Returns
+    -------
+    callable
+        A decorator that returns the built-in.
+    """
+
+    def decorate(pyfunc: _Function) -> Composed:
+        composed = COMPOSED[name or pyfunc.__name__]
+        composed.add(Overload(pyfunc, tuple(sets.split())))
+        return composed
+
+    return decorate
+
+
+def of_complex(name: str) -> Callable[[_Function], Any]:
+    """Decorate what a built-in function of real numbers is for complex ones."""
+
+    def decorate(pyfunc: _Function) -> Any:
+        COMPLEX[name].add(Overload(pyfunc))
+        return pyfunc
+
+    return decorate

@@ -1,0 +1,103 @@
+"""Objects on the host that kernels know by an id, and queries of them, which kernels loop over.
+
+In: nothing. Out: how an id is made up, and the structs that queries are. An object of the host has a *descriptor* in
+the memory of its device, a few words at an address that stays; its id is that address, with its kind and a number of
+the descriptor's user above the 48 bits of an address. The first word of a descriptor is the id again, so that a number
+that is no id, or whose object is gone, is told from the others. What the other words say is the kind's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from diffkern.errors import KernelTypeError
+from diffkern.ir import types as T
+from diffkern.ir.structs import Struct
+from diffkern.lang.structs import Definition, register
+
+__all__ = ["ADDRESS_BITS", "HASH_GRID", "KIND_BIT", "USES", "WALKED", "HashGridQuery", "identity"]
+
+ADDRESS_BITS: Final = 48
+"""Bits of an id that are an address."""
+
+KIND_BIT: Final = 60
+"""Where the kind stands in an id, in three bits; the last one is free, so that an id is an int64 as well."""
+
+HASH_GRID: Final = 1
+"""The kind of :class:`diffkern.HashGrid`."""
+
+USES: Final = 1 << (KIND_BIT - ADDRESS_BITS)
+"""How many objects may have one descriptor after one another before an id occurs again."""
+
+
+def identity(kind: int, address: int, use: int) -> int:
+    """Return the id of an object.
+
+    Parameters
+    ----------
+    kind : int
+        Its kind.
+    address : int
+        Where its descriptor lies.
+    use : int
+        How many objects had the descriptor before it.
+    """
+    return kind << KIND_BIT | (use % USES) << ADDRESS_BITS | address
+
+
+class HashGridQuery:
+    """What :func:`hash_grid_query` returns in a kernel: the annotation of a func's parameter that takes a query.
+
+    ``HashGridQuery[dk.float64]``, which names the type of numbers of the grid, is the same.
+    """
+
+    # Where the arrays of the grid begin: where each cell begins, the indices in the order of the cells, their groups.
+    starts: int
+    ids: int
+    groups: int
+    # The first cell of the query, how many it has along each axis, and how many the grid has.
+    x: int
+    y: int
+    z: int
+    across: int
+    deep: int
+    high: int
+    dim_x: int
+    dim_y: int
+    dim_z: int
+    # Stretches of a row of cells along x and of all rows; whether they are of one group, and of which.
+    parts: int
+    total: int
+    by_group: int
+    group: int
+    # The next stretch, and the places that are left of the present one: for hash_grid_query_next.
+    segment: int
+    at: int
+    end: int
+
+    def __init__(self) -> None:
+        raise KernelTypeError(
+            "a HashGridQuery is made in a kernel", remedy="call hash_grid_query(grid_id, point, max_dist) there"
+        )
+
+    def __class_getitem__(cls, dtype: Any) -> type[HashGridQuery]:
+        return cls
+
+
+_ADDRESSES: Final = frozenset({"starts", "ids", "groups"})
+
+
+def _struct(cls: type) -> Struct:
+    """The struct of the fields that a class annotates: addresses and int32."""
+    return Struct(cls.__name__, tuple((n, T.UINT64 if n in _ADDRESSES else T.INT32) for n in cls.__annotations__))
+
+
+register(HashGridQuery, Definition(_struct(HashGridQuery), {}))
+
+WALKED: Final[Mapping[str, str]] = {"HashGridQuery": "hash_grids"}
+"""Structs of queries by name, and the module of ``diffkern.library`` that says how a loop goes through one.
+
+It has three functions: ``segments(query)`` says in how many stretches of memory the results may lie, ``segment(query,
+k)`` where the k-th begins and ends, ``item(query, at)`` what stands at a place of it.
+"""

@@ -1,0 +1,83 @@
+"""``dk.static``: expressions of a kernel that Python evaluates, once, where the kernel is defined.
+
+In: a function that is being decorated. Out: the results of its static expressions, kept with it in the order in which
+they stand in it. Who finds and evaluates them is said by whoever loads the frontend.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any, Final
+
+__all__ = ["keep_results", "kept_results", "set_settler", "settle_static", "static"]
+
+_RESULTS: Final = "__diffkern_static__"
+
+
+def static(value: Any) -> Any:
+    """Let Python evaluate an expression of a kernel, where the kernel is defined; the result stands in its place.
+
+    The expression may use whatever Python sees there, and the variables of loops whose bounds are constants: such a
+    loop is unrolled. Of ``if dk.static(condition):`` only the branch that is taken is compiled. Called from Python it
+    returns its argument.
+
+    Parameters
+    ----------
+    value
+        The expression. Its value is a number, a bool, a string (to be compared), a vector, matrix or struct, a tuple
+        of these, a function that kernels may call, or a type.
+
+    Returns
+    -------
+    value
+
+    Examples
+    --------
+    >>> widths = {"narrow": 3, "wide": 5}
+    >>> @dk.kernel
+    ... def smooth(x: dk.array(dtype=float), y: dk.array(dtype=float)):
+    ...     i = dk.tid()
+    ...     s = 0.0
+    ...     for k in range(dk.static(widths["wide"])):
+    ...         s += dk.static(0.5**k) * x[i + k]  # unrolled: each trip has its own weight
+    ...     y[i] = s
+    """
+    return value
+
+
+_settler: Callable[[Callable[..., Any]], None] | None = None
+
+
+def set_settler(settler: Callable[[Callable[..., Any]], None]) -> None:
+    """Say what evaluates the static expressions of a function."""
+    global _settler
+    _settler = settler
+
+
+def settle_static(pyfunc: Callable[..., Any]) -> None:
+    """Evaluate the static expressions of a function that is being decorated; does nothing if it can have none.
+
+    Raises
+    ------
+    KernelError
+        If one cannot be evaluated, or the function's source is not found.
+    """
+    code = pyfunc.__code__
+    names = {*code.co_names, *code.co_freevars}
+    if static.__name__ in names or any(pyfunc.__globals__.get(name) is static for name in code.co_names):
+        assert _settler is not None
+        _settler(pyfunc)
+
+
+def keep_results(pyfunc: Callable[..., Any], results: list[Any]) -> None:
+    """Keep what the static expressions of a function are."""
+    pyfunc.__dict__[_RESULTS] = weakref.ref(pyfunc), results
+
+
+def kept_results(pyfunc: Callable[..., Any]) -> list[Any] | None:
+    """Return what the static expressions of a function are; None if they have not been evaluated."""
+    of, results = pyfunc.__dict__.get(_RESULTS, (None, None))
+    # What functools.wraps makes has the attributes of another function.
+    found: list[Any] | None = results if of is not None and of() is pyfunc else None
+    return found

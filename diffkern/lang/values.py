@@ -1,0 +1,416 @@
+"""Vectors, matrices, quaternions and transforms on the host, with the arithmetic that they have in kernels.
+
+In: components. Out: a small array of NumPy whose class is its kernel type. Items, operators and comparisons go by the
+rules of kernels: ``m * v`` is a product of matrices, ``v == w`` is a bool, ``m[0]`` a row of its own. Functions of
+NumPy and methods of its arrays see the components, and give plain arrays.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
+
+import numpy as np
+
+from diffkern.ir.types import BFLOAT16, FLOAT32, INT32, Composite, Mat, Role, Vec
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from diffkern.lang.dtypes import CompositeType
+
+__all__ = ["ComponentsError", "CompositeValue", "class_for", "held_type", "make_value", "namespace"]
+
+_NUMBER: Final = (int, float, np.number, np.bool_)
+_IDENTITY: Final = (0, 0, 0, 1)
+_PLAIN: Final = np.ndarray
+
+
+class ComponentsError(TypeError, ValueError):
+    """A type does not have as many components as are given."""
+
+
+def _of_numpy(name: str) -> Callable[..., Any]:
+    """A method of NumPy's arrays, as that of the plain array of the components."""
+    method = getattr(_PLAIN, name)
+
+    @functools.wraps(method)
+    def call(self: CompositeValue, *args: Any, **kwargs: Any) -> Any:
+        return method(self.view(_PLAIN), *args, **kwargs)
+
+    return call
+
+
+def _of_components(name: str) -> Callable[[CompositeValue], Any]:
+    """What gets an attribute of NumPy's arrays of the plain array of the components."""
+    return lambda value: getattr(value.view(_PLAIN), name)
+
+
+class CompositeValue(np.ndarray[Any, Any]):
+    """A vector or matrix on the host; its class is its type, such as ``dk.vec3``."""
+
+    __slots__ = ()
+    __hash__: ClassVar[None]  # its components can change
+
+    ir: ClassVar[Composite]
+
+    @property
+    def composite(self) -> CompositeType:
+        """Its type."""
+        return type(self)  # type: ignore[return-value]
+
+    # -- components --------------------------------------------------------------------------------------------------
+
+    def _component(self, value: Any) -> Any:
+        """A component as Python's number where that is its default type, else as a scalar of its type."""
+        scalar = self.ir.dtype
+        return value.item() if scalar in (FLOAT32, INT32) else self.composite.scalar(value)
+
+    def _part(self, components: NDArray[Any], role: Role = Role.VECTOR) -> Any:
+        """A copy of some components, as a value of the type that they have."""
+        if not components.ndim:
+            return self._component(components[()])
+        scalar = self.ir.dtype
+        shape = components.shape if components.size else (0,) * components.ndim
+        part = Vec(scalar, shape[0], role) if len(shape) == 1 else Mat(scalar, *shape)
+        return self.composite.of(part).wrap(components.reshape(shape).copy())
+
+    def __getitem__(self, index: Any) -> Any:
+        """A component, or a copy of a row, a column, or those of slices."""
+        found = self.view(_PLAIN)[index]
+        known = index if isinstance(index, tuple) else (index,)
+        if all(isinstance(k, (int, np.integer, slice)) for k in known):
+            return self._part(np.asarray(found))
+        return found
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        """Assign a component or several."""
+        self.view(_PLAIN)[index] = _converted(self.composite, value)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[k] for k in range(len(self)))
+
+    def __array_finalize__(self, obj: Any) -> None:
+        pass
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        """Compute with the components; a number of NumPy on the left of an operator counts as one on the right."""
+        rule = _REFLECTED.get(ufunc)
+        if rule is not None and method == "__call__" and not kwargs and isinstance(inputs[0], np.generic):
+            return getattr(inputs[1], rule)(inputs[0])
+        if kwargs.get("out") is not None:
+            kwargs["out"] = tuple(map(_stripped, kwargs["out"]))
+        return getattr(ufunc, method)(*map(_stripped, inputs), **kwargs)
+
+    def __reduce__(self) -> Any:
+        return make_value, (self.composite, np.array(self))
+
+    def __copy__(self) -> Any:
+        return self.composite.wrap(np.array(self))
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self.__copy__()
+
+    def copy(self, order: Any = "C") -> Any:
+        """A value of its own with the same components."""
+        return self.__copy__()
+
+    def __repr__(self) -> str:
+        return f"{self.composite.name}({', '.join(map(_text, self.view(_PLAIN).ravel()))})"
+
+    def __str__(self) -> str:
+        return _lines(self.view(_PLAIN))
+
+    def __format__(self, spec: str) -> str:
+        return str(self) if not spec else super().__format__(spec)
+
+    # -- operators ---------------------------------------------------------------------------------------------------
+
+    def _same(self, name: str, other: Any, function: Callable[[Any, Any], Any]) -> Any:
+        """Two values of one type, component by component; an array of NumPy makes it one of NumPy."""
+        if type(other) is type(self):
+            return self.composite.wrap(function(self.view(_PLAIN), other.view(_PLAIN)))
+        if type(other) is _PLAIN:
+            return function(self.view(_PLAIN), other)
+        self._refuse(name, other)
+
+    def _refuse(self, name: str, other: Any) -> NoReturn:
+        what = other.composite if isinstance(other, CompositeValue) else type(other).__name__
+        remedy = {
+            "*": "multiply components by dk.cw_mul",
+            "/": "divide components by dk.cw_div",
+        }.get(name, f"make it a {self.composite} first")
+        raise TypeError(f"{self.composite} {name} {what} has no meaning; {remedy}")
+
+    def _number(self, name: str, other: Any) -> Any:
+        """A number as a component."""
+        if not isinstance(other, _NUMBER):
+            self._refuse(name, other)
+        return _converted(self.composite, other)
+
+    def __add__(self, other: Any) -> Any:
+        return self._same("+", other, operator.add)
+
+    def __radd__(self, other: Any) -> Any:
+        if type(other) is int and other == 0:  # what sum() begins with
+            return self.copy()
+        return self._same("+", other, operator.add)
+
+    def __sub__(self, other: Any) -> Any:
+        return self._same("-", other, operator.sub)
+
+    def __rsub__(self, other: Any) -> Any:
+        return self._same("-", other, lambda a, b: b - a)
+
+    def __mod__(self, other: Any) -> Any:
+        return self._same("%", other, np.fmod)
+
+    def __mul__(self, other: Any) -> Any:
+        if isinstance(other, CompositeValue):
+            return self._product("*", other)
+        if type(other) is _PLAIN:
+            return self.view(_PLAIN) * other
+        return self.composite.wrap(self.view(_PLAIN) * self._number("*", other))
+
+    def __rmul__(self, other: Any) -> Any:
+        return self.__mul__(other)
+
+    def __matmul__(self, other: Any) -> Any:
+        return self._product("@", other) if isinstance(other, CompositeValue) else self.view(_PLAIN) @ other
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return other @ self.view(_PLAIN)
+
+    def _product(self, name: str, other: CompositeValue) -> Any:
+        a, b = self.ir, other.ir
+        plain = getattr(a, "role", Role.VECTOR) is getattr(b, "role", Role.VECTOR) is Role.VECTOR
+        if not plain or a.dtype != b.dtype or not (isinstance(a, Mat) or isinstance(b, Mat)):
+            self._refuse(name, other)
+        if a.shape[-1] != b.shape[0]:
+            raise TypeError(f"{self.composite} {name} {other.composite}: the inner sizes differ")
+        return self._part(self.view(_PLAIN) @ other.view(_PLAIN))
+
+    def __truediv__(self, other: Any) -> Any:
+        if type(other) is _PLAIN:
+            return self.view(_PLAIN) / other
+        return self.composite.wrap(_divided(self.view(_PLAIN), self._number("/", other)))
+
+    def __rtruediv__(self, other: Any) -> Any:
+        if type(other) is _PLAIN:
+            return other / self.view(_PLAIN)
+        return self.composite.wrap(_divided(self._number("/", other), self.view(_PLAIN)))
+
+    def __neg__(self) -> Any:
+        return self.composite.wrap(-self.view(_PLAIN))
+
+    def __pos__(self) -> Any:
+        return self.copy()
+
+    def __invert__(self) -> Any:
+        return self.composite.wrap(~self.view(_PLAIN))
+
+    def __and__(self, other: Any) -> Any:
+        return self._bits("&", other, operator.and_)
+
+    def __or__(self, other: Any) -> Any:
+        return self._bits("|", other, operator.or_)
+
+    def __xor__(self, other: Any) -> Any:
+        return self._bits("^", other, operator.xor)
+
+    def __lshift__(self, other: Any) -> Any:
+        return self._bits("<<", other, operator.lshift)
+
+    def __rshift__(self, other: Any) -> Any:
+        return self._bits(">>", other, operator.rshift)
+
+    def _bits(self, name: str, other: Any, function: Callable[[Any, Any], Any]) -> Any:
+        if isinstance(other, _NUMBER) and self.ir.dtype.is_integer:
+            return self.composite.wrap(function(self.view(_PLAIN), self._number(name, other)))
+        return self._same(name, other, function)
+
+    # Names are rebound: what else holds the value keeps it.
+    __iadd__, __isub__, __imul__, __itruediv__ = __add__, __sub__, __mul__, __truediv__
+    __imod__, __imatmul__, __iand__, __ior__, __ixor__ = __mod__, __matmul__, __and__, __or__, __xor__
+    __ilshift__, __irshift__ = __lshift__, __rshift__
+
+    def __eq__(self, other: object) -> Any:
+        """Whether all components are equal."""
+        if isinstance(other, CompositeValue) and type(other) is not type(self):
+            return False
+        if isinstance(other, (_PLAIN, list, tuple)):
+            numbers = np.asarray(other)
+            return numbers.shape == self.shape and bool(np.all(self.view(_PLAIN) == numbers))
+        return NotImplemented
+
+    def __ne__(self, other: object) -> Any:
+        equal = self.__eq__(other)
+        return equal if equal is NotImplemented else not equal
+
+
+for _name in (
+    "T", "all", "any", "argmax", "argmin", "astype", "clip", "conj", "cumprod", "cumsum", "diagonal", "dot", "flatten",
+    "imag", "max", "mean", "min", "prod", "ravel", "real", "repeat", "reshape", "round", "squeeze", "std", "sum",
+    "swapaxes", "take", "trace", "transpose", "var",
+):  # fmt: skip
+    _member = getattr(_PLAIN, _name)
+    if callable(_member):
+        setattr(CompositeValue, _name, _of_numpy(_name))
+    else:
+        setattr(CompositeValue, _name, property(_of_components(_name)))
+
+
+class QuaternionValue(CompositeValue):
+    """A quaternion on the host: x, y, z, w."""
+
+    __slots__ = ()
+
+    def __mul__(self, other: Any) -> Any:
+        if type(other) is type(self):
+            return self.composite.wrap(_hamilton(self.view(_PLAIN), other.view(_PLAIN)))
+        return super().__mul__(other)
+
+    __imul__ = __mul__
+
+
+class TransformValue(CompositeValue):
+    """A transform on the host: a translation p and a rotation q."""
+
+    __slots__ = ()
+
+    @property
+    def p(self) -> Any:
+        """The translation: a vector of its own."""
+        return self._part(self.view(_PLAIN)[:3])
+
+    @p.setter
+    def p(self, value: Any) -> None:
+        self[:3] = value
+
+    @property
+    def q(self) -> Any:
+        """The rotation: a quaternion of its own."""
+        return self._part(self.view(_PLAIN)[3:], Role.QUATERNION)
+
+    @q.setter
+    def q(self, value: Any) -> None:
+        self[3:] = value
+
+    def __mul__(self, other: Any) -> Any:
+        if type(other) is not type(self):
+            return super().__mul__(other)
+        a, b = self.view(_PLAIN), other.view(_PLAIN)
+        made = np.concatenate([a[:3] + _rotated(a[3:], b[:3]), _hamilton(a[3:], b[3:])])
+        return self.composite.wrap(made.astype(a.dtype))
+
+    __imul__ = __mul__
+
+
+def _hamilton(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+    v = a[3] * b[:3] + b[3] * a[:3] + np.cross(a[:3], b[:3])
+    return np.append(v, a[3] * b[3] - a[:3] @ b[:3]).astype(a.dtype)
+
+
+def _rotated(q: NDArray[Any], v: NDArray[Any]) -> NDArray[Any]:
+    rotated: NDArray[Any] = v * (2 * q[3] ** 2 - 1) + 2 * q[:3] * (q[:3] @ v) + 2 * q[3] * np.cross(q[:3], v)
+    return rotated
+
+
+def _divided(a: Any, b: Any) -> Any:
+    """A quotient: of integers towards zero."""
+    if np.result_type(a, b).kind not in "iu":
+        with np.errstate(all="ignore"):
+            return a / b
+    quotient = np.abs(a) // np.abs(b)
+    return np.where((np.asarray(a) < 0) != (np.asarray(b) < 0), -quotient, quotient)
+
+
+_REFLECTED: Final[Mapping[Any, str]] = {
+    np.multiply: "__rmul__", np.true_divide: "__rtruediv__", np.add: "__radd__", np.subtract: "__rsub__",
+}  # fmt: skip
+
+
+def _stripped(value: Any) -> Any:
+    return value.view(_PLAIN) if isinstance(value, CompositeValue) else value
+
+
+# -- construction ------------------------------------------------------------------------------------------------------
+
+
+def class_for(t: Composite) -> type[CompositeValue]:
+    """The class that values of a type are derived from."""
+    role = t.role if isinstance(t, Vec) else Role.VECTOR
+    return {Role.QUATERNION: QuaternionValue, Role.TRANSFORM: TransformValue}.get(role, CompositeValue)
+
+
+def namespace(t: Composite) -> dict[str, Any]:
+    """The attributes of the class of a type: components by letter."""
+    letters = "" if isinstance(t, Mat) or t.role is Role.TRANSFORM else "xyzw"[: t.length]
+    return {"__slots__": (), **{letter: _letter(k) for k, letter in enumerate(letters)}}
+
+
+def _letter(k: int) -> property:
+    def get(self: CompositeValue) -> Any:
+        return self[k]
+
+    def put(self: CompositeValue, value: Any) -> None:
+        self[k] = value
+
+    return property(get, put)
+
+
+def held_type(composite: CompositeType) -> np.dtype[Any]:
+    """How components are held: as they are stored, but bfloat16, which NumPy lacks, as float32."""
+    return np.dtype(np.float32) if composite.ir.dtype == BFLOAT16 else composite.numpy
+
+
+def make_value(composite: CompositeType, *components: Any, **named: Any) -> CompositeValue:
+    """Return a value of a type from nothing (zeros), one number for all components, or all components."""
+    t = composite.ir
+    if named:
+        components = _in_order(composite, components, named)
+    if len(components) == 1 and isinstance(components[0], CompositeValue) and components[0].shape == t.shape:
+        return composite.wrap(np.array(components[0]))  # converts
+    flat = np.concatenate([np.ravel(np.asarray(c)) for c in components]) if components else np.zeros(1, np.int8)
+    if flat.size == 1 and t.size != 1:
+        flat = np.repeat(flat, t.size)
+    if flat.size == 3 and isinstance(t, Vec) and t.role is Role.TRANSFORM:
+        flat = np.concatenate([flat, _IDENTITY])
+    if flat.size != t.size:
+        raise ComponentsError(f"{composite.name} has {t.size} components, not {flat.size}")
+    return composite.wrap(_converted(composite, flat).reshape(t.shape))
+
+
+def _in_order(composite: CompositeType, components: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
+    t = composite.ir
+    names = ("p", "q") if class_for(t) is TransformValue else tuple(n for n in "xyzw" if hasattr(composite, n))
+    order = names[len(components) :]
+    unknown = [name for name in named if name not in order]
+    if unknown:
+        raise TypeError(f"{composite.name} has no component {unknown[0]!r} that is not given already")
+    if "q" in named and "p" not in named and not components:
+        named["p"] = (0, 0, 0)
+    return (*components, *(named[name] for name in order if name in named))
+
+
+def _converted(composite: CompositeType, numbers: Any) -> Any:
+    """Numbers as components: they may lose width, never their kind."""
+    given = np.asarray(numbers)
+    held = held_type(composite)
+    if given.dtype == object or given.dtype.kind not in "biuf":
+        raise TypeError(f"the components of a {composite.name} are numbers, not {numbers!r}")
+    if given.dtype.kind == "f" and held.kind != "f":
+        raise TypeError(f"the components of a {composite.name} are integers, not {numbers!r}; convert them with int()")
+    return composite.rounded(given.astype(held))
+
+
+def _text(number: Any) -> str:
+    return repr(number.item())
+
+
+def _lines(components: NDArray[Any]) -> str:
+    if components.ndim == 1:
+        return f"[{', '.join(map(_text, components))}]"
+    return "[" + ",\n ".join(map(_lines, components)) + "]"

@@ -1,0 +1,50 @@
+"""A kernel that is made of another one: the same text, compiled with something done to it.
+
+In: a kernel. Out: one with other parameters, which means what that one means, at any time.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import replace
+from typing import Final
+
+from diffkern.kernel import Kernel
+from diffkern.options import Along, Batch, Variant
+from diffkern.runtime.generation import Generation
+
+__all__ = ["LayeredKernel"]
+
+
+class LayeredKernel(Kernel):
+    """A kernel made of another one.
+
+    Attributes
+    ----------
+    of : Kernel
+        The other one.
+    """
+
+    def __init__(self, of: Kernel, suffix: str) -> None:
+        self.of: Final = of
+        self.dialect = of.dialect  # that of the kernel, whose text it is
+        self._begin(of.func, of.options, f"{of.name}.{suffix}")
+
+    @property
+    @abstractmethod
+    def layer(self) -> Along | Batch:
+        """What is done to the other one."""
+
+    @property
+    def variant(self) -> Variant:
+        """Its program for the CPU, as the options and ``dk.config`` are."""
+        given = self.of.variant
+        return replace(given, layers=(*given.layers, self.layer))
+
+    def meant(self, of: Generation) -> Generation:
+        """Return what it means where the kernel means, or meant, that."""
+        if of is self.of.current():
+            return self.current()
+        made = Generation(of.number, replace(of.variant, layers=(*of.variant.layers, self.layer)), of.library)
+        made.meaning, made.function = of.meaning, self.of.function_of(of)
+        return made

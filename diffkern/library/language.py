@@ -1,0 +1,24 @@
+"""The names that library functions are written with: the kernel language without ``diffkern`` itself.
+
+In: a name. Out: a type over the scalar type of a call (:mod:`diffkern.lang.generic`), a built-in function, or a public
+name of the language, in this order.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from diffkern.lang import COMPOSITES, public_names
+from diffkern.lang.generic import CASTS, GENERICS
+from diffkern.lang.intrinsics import INTERNAL, INTRINSICS
+
+__all__: list[str] = []
+
+_NAMES: Final[dict[str, Any]] = {**public_names(), **COMPOSITES, **INTRINSICS, **INTERNAL, **GENERICS, **CASTS}
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        return _NAMES[name]
+    except KeyError:
+        raise AttributeError(f"the kernel language has no {name!r}") from None

@@ -1,0 +1,172 @@
+"""An axis of examples: one launch of what this makes does what as many launches of the kernel do.
+
+In: a kernel, and which of its parameters differ from example to example. Out: the same function, in place, whose first
+axis of threads counts examples. An array that differs has an axis more, in front; a value that differs is an array of
+one axis, from which a thread reads its own. Threads of different examples share nothing but what is read alone, which
+the index in front tells every later pass. All else, thread indices, extents, blocks, is as in a launch of one example.
+
+A kernel that asks for all four axes has examples side by side along its first axis, and finds its own by division. In a
+kernel whose threads work together the example is found from the block, so that it is one value for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from diffkern.analysis.blocks import blockwise_op
+from diffkern.errors import KernelTypeError
+from diffkern.ir.builder import Builder
+from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.structs import Argument
+from diffkern.ir.types import Array, Tile
+from diffkern.ops.memory import ACCESSES
+from diffkern.options import Batch
+
+__all__ = ["with_examples"]
+
+MAX_AXES = 4
+
+
+def with_examples(fn: Function, batch: Batch, types: Sequence[Argument]) -> Function:
+    """Add the axis, in place; `types` are those of the arguments with it.
+
+    Raises
+    ------
+    KernelTypeError
+        If there is no such form of the kernel.
+    """
+    return _Batched(fn, batch, types).function()
+
+
+class _Batched:
+    def __init__(self, fn: Function, batch: Batch, types: Sequence[Argument]) -> None:
+        self.fn, self.batch, self.types = fn, batch, types
+        self.b = Builder(loc=fn.loc)
+        self.b.threads = fn.threads
+        self.folded = fn.tid_arity == MAX_AXES
+        self.blockwise = blockwise_op(fn) is not None or fn.threads > 0
+        self.arrays: set[Value] = set()
+
+    def function(self) -> Function:
+        fn, b = self.fn, self.b
+        read: dict[Value, Value] = {}
+        for k in self.batch.arguments:
+            p, t = fn.params[k], self.types[k]
+            assert isinstance(t, Array)
+            if k in self.batch.values:
+                read[p] = Value(t, p.name)
+            else:
+                p.type = t
+                self.arrays.add(p)
+        fn.params = tuple(read.get(p, p) for p in fn.params)
+        self.count = next(fn.params[k] for k in self.batch.arguments)
+        self.axes = fn.tid_arity if self.folded else max(fn.tid_arity, 0 if self.batch.single else 1)
+        # How many of the first axis belong to an example, where examples lie side by side along it.
+        self.first = b.one("floordiv", *self._first()) if self.folded else None
+        self.example = self._example()
+        attrs = {"wrap": (False,), "common": True} if self.blockwise else {"wrap": (False,)}
+        for p, held in read.items():
+            b.region.ops.append(Op("load", (held, self.example), (p,), attrs, (), fn.loc))
+        head = b.region.ops
+        self.region(fn.body)
+        fn.body.ops[:0] = head
+        fn.tid_arity = self.axes + (not self.folded)
+        return fn
+
+    # -- which example -------------------------------------------------------------------------------------------------
+
+    def _first(self) -> tuple[Value, Value]:
+        """The extent of the first axis, and the number of examples."""
+        return self.b.one("extent", axis=0), self.b.one("shape", self.count, axis=0)
+
+    def _example(self) -> Value:
+        b = self.b
+        if self.first is not None:
+            return b.one("floordiv", b.one("tid", axis=0), self.first)
+        if self.blockwise:
+            return b.one("floordiv", b.one("block_index"), self._blocks())
+        return b.one("tid", axis=0)
+
+    def _blocks(self) -> Value:
+        """How many blocks an example has."""
+        b, threads = self.b, self.b.i32(1)
+        for axis in range(self.axes):
+            threads = b.mul(threads, b.one("extent", axis=axis + 1))
+        return b.one("floordiv", threads, b.one("block_dim"))
+
+    # -- what a thread does --------------------------------------------------------------------------------------------
+
+    def region(self, region: Region) -> None:
+        ops, outer = region.ops, self.b.region
+        region.ops = []
+        self.b.region = region
+        for op in ops:
+            for sub in op.regions:
+                self.region(sub)
+            with self.b.at(op.loc):
+                self.op(op)
+        self.b.region = outer
+
+    def op(self, op: Op) -> None:
+        """Emit an op in its form with examples."""
+        b = self.b
+        if op.name in ("tid", "extent"):
+            self._of_thread(op)
+        elif op.name == "block_index":
+            b.region.ops.append(Op("mod", (b.one("block_index"), self._blocks()), op.results, {}, (), op.loc))
+        elif op.name in ACCESSES and op.operands[0] in self.arrays:
+            self._access(op)
+        else:
+            if op.name == "shape" and op.operands[0] in self.arrays:
+                op.attrs = {**op.attrs, "axis": op.attrs["axis"] + 1}
+            elif any(v in self.arrays for v in op.operands) or self._hides_accesses(op):
+                raise self._refused(op)
+            b.region.ops.append(op)
+
+    def _of_thread(self, op: Op) -> None:
+        b, axis = self.b, op.attrs["axis"]
+        if self.first is None:
+            op.attrs = {"axis": axis + 1}
+        elif axis == 0 and op.name == "tid":
+            op = Op("mod", (b.one("tid", axis=0), self.first), op.results, {}, (), op.loc)
+        elif axis == 0:
+            op = Op("floordiv", self._first(), op.results, {}, (), op.loc)
+        b.region.ops.append(op)
+
+    def _access(self, op: Op) -> None:
+        b, array, rest = self.b, op.operands[0], op.operands[1:]
+        attrs = {name: value for name, value in op.attrs.items() if name != "alone" or not self.batch.single}
+        if not op.name.startswith("tile_"):
+            op.attrs = {**attrs, "wrap": (False, *attrs["wrap"])}
+            op.operands = (array, self.example, *rest)
+            b.region.ops.append(op)
+            return
+        if "along" in attrs:
+            attrs["along"] += 1
+        tile = op.results[0].type if op.results else rest[-1].type
+        assert isinstance(tile, Tile)
+        whole = (1, *tile.shape)
+        if op.name == "tile_load":
+            found = b.one("tile_load", array, self.example, *rest, **{**attrs, "shape": whole})
+        else:
+            given = b.one("tile_reshape", rest[-1], shape=whole)
+            made = b.op(op.name, array, self.example, *rest[:-1], given, **attrs)
+            if not op.results:
+                return
+            (found,) = made
+        b.region.ops.append(Op("tile_reshape", (found,), op.results, {"shape": tile.shape}, (), op.loc))
+
+    def _hides_accesses(self, op: Op) -> bool:
+        """Whether an op has accesses in a body that is an attribute, where no index can be added."""
+        body = op.attrs.get("body")
+        return isinstance(body, Region) and any(
+            inner.name in ("tid", "extent", "block_index") or any(v in self.arrays for v in inner.operands)
+            for inner in walk(body)
+        )
+
+    def _refused(self, op: Op) -> KernelTypeError:
+        return KernelTypeError(
+            f"{op.name} has no form with an axis of examples",
+            loc=op.loc,
+            remedy="launch the kernel once for each example",
+        )

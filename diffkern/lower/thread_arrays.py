@@ -1,0 +1,164 @@
+"""Arrays of single threads as vectors, in kernels whose threads wait for one another.
+
+In: a function as it is written. Out: the same, in place: where threads meet at barriers or share arrays, an array that
+a thread has for itself is a vector of all numbers in it. It is kept across a barrier like any number, and is carried,
+replayed and differentiated like one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from diffkern.errors import KernelTypeError
+from diffkern.ir.builder import Builder
+from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.types import BFLOAT16, FLOAT16, UINT32, Mat, Scalar, Stack, Tile, Type, Vec, scalar_of, value_type
+from diffkern.ir.views import Part
+from diffkern.ops.table import lookup
+from diffkern.ops.tile import components, of_block
+
+__all__ = ["MOST", "arrays_as_vectors"]
+
+MOST: Final = 64
+"""Numbers in such an array: what is written to it at an index known at run time chooses among all of them."""
+
+
+def arrays_as_vectors(fn: Function) -> Function:
+    """Make vectors of the arrays of threads, if threads of a block work together one by one; return the function.
+
+    Raises
+    ------
+    KernelTypeError
+        With the line of an array that is too large.
+    """
+    ops = list(walk(fn.body))
+    if not any(map(_works_together, ops)) or any(lookup(op.name).family == "tile" and of_block(op) for op in ops):
+        return fn
+    arrays = {v: v.type for v in _values(fn.body) if isinstance(v.type, Tile) and v.type.own}
+    if not arrays:
+        return fn
+    for op in ops:
+        _check(op)
+    for v in _values(fn.body):
+        v.type = _vector(v.type)
+    for op in ops:
+        op.attrs = {**op.attrs, **{k: _retyped(x) for k, x in op.attrs.items() if k in ("type", "types")}}
+    _region(fn.body, Builder(), arrays)
+    return fn
+
+
+def _values(region: Region) -> Iterator[Value]:
+    yield from region.params
+    for op in walk(region):
+        yield from op.results
+        for sub in op.regions:
+            yield from sub.params
+
+
+def _works_together(op: Op) -> bool:
+    return lookup(op.name).family == "block" and op.name != "block_dim"
+
+
+def _vector(t: Type) -> Type:
+    """The type of a vector that holds what a value of a type does."""
+    if isinstance(t, Tile) and t.own:
+        return Vec(_number(t), t.size * components(t))
+    return Stack(tuple(map(_vector, t.fields)), t.slots, t.level) if isinstance(t, Stack) else t  # type: ignore[arg-type]
+
+
+def _number(t: Tile) -> Scalar:
+    return scalar_of(value_type(t.dtype))
+
+
+def _retyped(given: Any) -> Any:
+    """The types that an attribute names."""
+    return tuple(map(_vector, given)) if isinstance(given, tuple) else _vector(given)
+
+
+def _region(region: Region, b: Builder, arrays: Mapping[Value, Tile]) -> None:
+    """Lower the ops of a region and of those in it, in place."""
+    done = Region()
+    for op in region.ops:
+        for sub in op.regions:
+            _region(sub, b, arrays)
+        lowered, held = _OPS.get(op.name), next((v for v in (*op.operands, *op.results) if v in arrays), None)
+        if lowered is None or held is None:
+            done.ops.append(op)
+            continue
+        with b.into(done), b.at(op.loc):
+            lowered(b, op, arrays[held])
+        done.ops[-1].results = op.results
+    region.ops = done.ops
+
+
+def _check(op: Op) -> None:
+    t = op.results[0].type if op.name == "tile_fill" else None
+    if isinstance(t, Tile) and t.own and t.size * components(t) > MOST:
+        raise KernelTypeError(
+            f"threads of a block wait for one another in this kernel, and each has an array of "
+            f"{t.size * components(t)} numbers; {MOST} are the most",
+            loc=op.loc,
+            remedy="take a part of a shared array for each thread, as in s[dk.thread_index(), k]",
+        )
+
+
+def _numbers(b: Builder, item: Value, t: Tile) -> list[Value]:
+    """The numbers of an element, as memory keeps them."""
+    parts = b.components(item) if isinstance(item.type, (Vec, Mat)) else [item]
+    rounding = _ROUNDED.get(scalar_of(t.dtype))
+    return parts if rounding is None else [b.one(rounding, x) for x in parts]
+
+
+_ROUNDED: Final = {FLOAT16: "round_float16", BFLOAT16: "round_bfloat16"}
+
+
+def _fill(b: Builder, op: Op, t: Tile) -> Value:
+    return b.construct(_vector(t), _numbers(b, op.operands[0], t) * t.size)
+
+
+def _position(b: Builder, index: Sequence[Value], t: Tile) -> tuple[Value, Value]:
+    """The number of an element and whether there is one."""
+    inside: Value | None = None
+    place: Value | None = None
+    for v, extent in zip(index, t.shape, strict=True):
+        assert isinstance(v.type, Scalar)
+        zero, end = b.const(0, v.type), b.const(extent, v.type)
+        within = b.one("and", b.one("ge", v, zero), b.one("lt", v, end))
+        inside = within if inside is None else b.one("and", inside, within)
+        counted = b.cast(v, UINT32)
+        place = counted if place is None else b.add(b.mul(place, b.const(extent, UINT32)), counted)
+    assert place is not None
+    assert inside is not None
+    return b.mul(place, b.const(components(t), UINT32)), inside
+
+
+def _extract(b: Builder, op: Op, t: Tile) -> Value:
+    place, inside = _position(b, Part(op).index, t)
+    zero = b.zero(_number(t))
+    found = [
+        b.select(inside, b.one("extract_dyn", op.operands[0], _behind(b, place, k)), zero) for k in range(components(t))
+    ]
+    element = op.result.type
+    return b.construct(element, found) if isinstance(element, (Vec, Mat)) else found[0]
+
+
+def _behind(b: Builder, place: Value, k: int) -> Value:
+    return place if k == 0 else b.add(place, b.const(k, UINT32))
+
+
+def _replace(b: Builder, op: Op, t: Tile) -> Value:
+    """A place behind the end is that of an element that is not there."""
+    place, inside = _position(b, Part(op).index, t)
+    place = b.select(inside, place, b.const(t.size * components(t), UINT32))
+    made = op.operands[0]
+    for k, x in enumerate(_numbers(b, Part(op).value, t)):
+        made = b.one("insert_dyn", made, x, _behind(b, place, k))
+    return made
+
+
+_OPS: Final[Mapping[str, Callable[[Builder, Op, Tile], Value]]] = {
+    "tile_fill": _fill,
+    "tile_extract": _extract,
+    "tile_replace": _replace,
+}

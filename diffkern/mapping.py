@@ -1,0 +1,323 @@
+"""``dk.map``: a function applied to the elements of arrays, as a kernel made for it.
+
+In: a built-in, a func, a Python function or a lambda, and arrays, which are broadcast as NumPy's, or values. Out:
+arrays of what it returns. The kernel is launched like any other: tapes and sequences record it, and gradients flow
+through it.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import linecache
+import threading
+from collections.abc import Callable, Sequence
+from types import FunctionType, LambdaType
+from typing import Any, Final
+
+import numpy as np
+
+from diffkern.callers import brief
+from diffkern.device_functions import device_function
+from diffkern.errors import KernelTypeError, MisuseError
+from diffkern.forks import free_in_child
+from diffkern.ir import types as T
+from diffkern.ir.structs import Struct
+from diffkern.kernel import Kernel
+from diffkern.lang.called import Form
+from diffkern.lang.dialects import NATIVE, Dialect
+from diffkern.lang.dtypes import SCALARS, composite_type, element_of_value
+from diffkern.lang.func import Func
+from diffkern.lang.intrinsics import INTRINSICS, Intrinsic
+from diffkern.lang.library import Composed
+from diffkern.runtime.array import array
+from diffkern.runtime.create import empty
+from diffkern.runtime.foreign import adopt
+from diffkern.runtime.launch import launch
+
+__all__ = ["executed", "map_arrays", "mapped"]
+
+_kernels: dict[Any, tuple[Kernel, tuple[T.Element, ...]]] = {}
+_lock = free_in_child(threading.RLock())
+_number = itertools.count()
+_INDICES: Final = "ijkl"
+
+
+@brief
+def map_arrays(
+    func: Callable[..., Any],
+    *inputs: Any,
+    out: Any = None,
+    return_kernel: bool = False,
+    block_dim: int | None = None,
+    device: Any = None,
+) -> Any:
+    """Apply a function to the elements of arrays.
+
+    Parameters
+    ----------
+    func : callable
+        A built-in, a func, a Python function in the language of kernels, or a lambda.
+    *inputs
+        Arrays, whose shapes are broadcast as NumPy's, and values: numbers, vectors, structs.
+    out : array or sequence of array, optional
+        Where the results go, one array for each value that the function returns; new arrays by default, with a gradient
+        if one of the inputs has one.
+    return_kernel : bool, optional
+        Whether to return the kernel instead of launching it: its arguments are the inputs, then the results.
+    block_dim : int, optional
+        Threads of a block on a GPU.
+    device : str or Device, optional
+        Where to run; where the arrays are by default.
+
+    Returns
+    -------
+    array, list of array, or Kernel
+        The results: one array, or a list of several.
+
+    Raises
+    ------
+    KernelError
+        If the function cannot be compiled for these inputs.
+    ValueError
+        If shapes do not fit.
+
+    Examples
+    --------
+    >>> dk.map(lambda x, y: x * x + y, dk.array([1.0, 2.0]), 0.5).numpy()
+    array([1.5, 4.5])
+    """
+    return mapped(func, inputs, out, return_kernel, block_dim, device, NATIVE)
+
+
+def mapped(
+    func: Callable[..., Any],
+    inputs: Sequence[Any],
+    out: Any,
+    return_kernel: bool,
+    block_dim: int | None,
+    device: Any,
+    dialect: Dialect,
+) -> Any:
+    """Apply a function in a dialect; the parameters are those of :func:`map_arrays`."""
+    if not inputs:
+        raise MisuseError("dk.map applies a function to arrays, and none are given", remedy="pass at least one array")
+    given = [_as_array(value) for value in inputs]
+    arrays = [value for value in given if isinstance(value, array)]
+    if not arrays:
+        raise MisuseError("dk.map applies a function to arrays, and none are given", remedy="call the function itself")
+    shape = np.broadcast_shapes(*(a.shape for a in arrays))
+    given = _typed(given, arrays)
+    destinations = None if out is None else [out] if isinstance(out, array) else list(out)
+    kernel, results = _kernel(func, given, destinations, shape, dialect)
+    if return_kernel:
+        return kernel
+    if destinations is None:
+        smooth = any(a.requires_grad for a in arrays)
+        place = device if device is not None else arrays[0].device
+        made = [_dtype(t) for t in results]
+        destinations = [
+            empty(shape, t, smooth and T.is_differentiable(r), place) for t, r in zip(made, results, strict=True)
+        ]
+    for destination in destinations:
+        if destination.shape != shape:
+            raise ValueError(f"the results have shape {shape}, and {destination!r} does not")
+    others = [destination for destination in destinations if _place_of(destination, given) is None]
+    launch(kernel, shape, given, others, block_dim=block_dim, device=device)
+    return destinations[0] if len(destinations) == 1 else destinations
+
+
+def _as_array(value: Any) -> Any:
+    """What another library has as an array over the same memory; anything else as it is."""
+    if isinstance(value, array) or element_of_value(value) is not None:
+        return value
+    return (adopt(value, None) or value) if hasattr(value, "shape") and hasattr(value, "dtype") else value
+
+
+def _typed(given: Sequence[Any], arrays: Sequence[array]) -> list[Any]:
+    """Python's numbers in the widest type of the arrays they are combined with."""
+    scalars = [T.scalar_of(a._element) for a in arrays if not isinstance(a._element, Struct)]
+    floats = max((s for s in scalars if s.is_float and s.bits > 32), key=lambda s: s.bits, default=T.FLOAT32)
+    whole = max((s for s in scalars if s.is_integer), key=lambda s: s.bits, default=T.INT32)
+    out = []
+    for value in given:
+        if type(value) is float and floats != T.FLOAT32 or type(value) is int and all(s.is_float for s in scalars):
+            value = float(value) if floats == T.FLOAT32 else SCALARS[floats.name](value)
+        elif type(value) is int and whole != T.INT32:
+            value = SCALARS[whole.name](value)
+        out.append(value)
+    return out
+
+
+def _place_of(destination: array, given: Sequence[Any]) -> int | None:
+    """Which input is the very array that the results go to."""
+    same = (
+        k
+        for k, a in enumerate(given)
+        if isinstance(a, array) and a.shape == destination.shape and a._same_place(destination)
+    )
+    return next(same, None)
+
+
+def _dtype(t: T.Element) -> Any:
+    return SCALARS[t.name] if isinstance(t, T.Scalar) else composite_type(t)
+
+
+# -- the kernel --------------------------------------------------------------------------------------------------------
+
+
+def _kernel(
+    func: Callable[..., Any],
+    given: Sequence[Any],
+    destinations: Sequence[array] | None,
+    shape: tuple[int, ...],
+    dialect: Dialect,
+) -> tuple[Kernel, tuple[T.Element, ...]]:
+    """The kernel for types and shapes like these, and the types of its results."""
+    pattern = tuple(
+        (a._element, tuple(n != m for n, m in zip(a.shape, shape[len(shape) - a.ndim :], strict=True)))
+        if isinstance(a, array)
+        else type(a)
+        for a in given
+    )
+    places = () if destinations is None else tuple(_place_of(destination, given) for destination in destinations)
+    key = (
+        _identity(func),
+        pattern,
+        len(shape),
+        None if destinations is None else len(destinations),
+        places,
+        dialect.name,
+    )
+    with _lock:
+        found = _kernels.get(key)
+        if found is None:
+            found = _kernels[key] = _made(func, given, destinations, shape, dialect)
+    return found
+
+
+def _identity(func: Any) -> Any:
+    """What distinguishes functions: of a lambda what it is made of, as it is written again and again."""
+    if isinstance(func, LambdaType) and func.__name__ == "<lambda>":
+        cells = tuple(cell.cell_contents for cell in func.__closure__ or ())
+        try:
+            hash(cells)
+        except TypeError:
+            return func
+        return func.__code__, cells
+    return func
+
+
+def _made(
+    func: Callable[..., Any],
+    given: Sequence[Any],
+    destinations: Sequence[array] | None,
+    shape: tuple[int, ...],
+    dialect: Dialect,
+) -> tuple[Kernel, tuple[T.Element, ...]]:
+    function = _callable(func, len(given), dialect)
+    results = () if destinations is not None else _results(function, given)
+    count = len(results) if destinations is None else len(destinations)
+    indices = _INDICES[: len(shape)]
+    elements = [f"a{k}[{_index(a, shape, indices)}]" if isinstance(a, array) else f"a{k}" for k, a in enumerate(given)]
+    places = [None] * count if destinations is None else [_place_of(destination, given) for destination in destinations]
+    targets = [f"out{k}" if place is None else f"a{place}" for k, place in enumerate(places)]
+    parameters = [f"a{k}" for k in range(len(given))] + [t for t in targets if t.startswith("out")]
+    lines = [
+        f"def map_{_name(func)}({', '.join(parameters)}):",
+        f"    {', '.join(indices)} = tid()",
+        f"    {', '.join(f'r{k}' for k in range(count))} = function({', '.join(elements)})",
+        *(f"    {target}[{', '.join(indices)}] = r{k}" for k, target in enumerate(targets)),
+    ]
+    space = {"tid": INTRINSICS["tid"], "function": function}
+    return Kernel(executed("\n".join(lines) + "\n", f"map_{_name(func)}", space)), results
+
+
+def _index(a: array, shape: tuple[int, ...], indices: str) -> str:
+    """The indices of an element, where axes of extent 1 are repeated."""
+    own = zip(a.shape, shape[len(shape) - a.ndim :], indices[len(shape) - a.ndim :], strict=True)
+    return ", ".join(index if n == m else "0" for n, m, index in own)
+
+
+def _name(func: Any) -> str:
+    name = getattr(func, "__name__", "function")
+    return name if name.isidentifier() else "function"
+
+
+def executed(text: str, name: str, space: dict[str, Any]) -> Any:
+    """The function of a text, whose lines tracebacks show."""
+    file = f"<diffkern {name} {next(_number)}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    space.setdefault("__name__", __name__)
+    exec(compile(text, file, "exec"), space)
+    return space[name]
+
+
+def _callable(func: Any, arity: int, dialect: Dialect) -> Func:
+    """A func that kernels may call."""
+    if isinstance(func, Func):
+        return func
+    if isinstance(func, (Intrinsic, Composed)):
+        names = ", ".join(f"a{k}" for k in range(arity))
+        text = f"def {func.name}({names}):\n    return built_in({names})\n"
+        return Func(executed(text, func.name, {"built_in": func}), dialect)
+    if isinstance(func, LambdaType) and func.__name__ == "<lambda>":
+        return Func(_of_lambda(func), dialect)
+    if isinstance(func, FunctionType):
+        return Func(func, dialect)
+    raise MisuseError(
+        f"dk.map applies a function to elements, not {func!r}", remedy="pass a built-in, a func, or a Python function"
+    )
+
+
+def _of_lambda(func: Any) -> Any:
+    """A function with the body of a lambda, found in its file."""
+    code = func.__code__
+    text = "".join(linecache.getlines(code.co_filename, func.__globals__))
+    try:
+        nodes = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Lambda)]
+    except SyntaxError:
+        nodes = []
+    inside = [n for n in nodes if n.lineno <= code.co_firstlineno <= (n.end_lineno or n.lineno)]
+    alike = inside if len(inside) == 1 else [n for n in inside if _like(n, code)]
+    if not alike:
+        raise KernelTypeError("the source of the lambda is not found", remedy="write it as a function with def")
+    node = alike[0]
+    space = dict(func.__globals__)
+    space.update(zip(code.co_freevars, (cell.cell_contents for cell in func.__closure__ or ()), strict=True))
+    names = ", ".join(a.arg for a in node.args.args)
+    body = f"def function({names}):\n    return {ast.unparse(node.body)}\n"
+    return executed(body, "function", space)
+
+
+def _like(node: ast.Lambda, code: Any) -> bool:
+    """Whether a lambda of the source has the parameters and names of one that was compiled."""
+    if [a.arg for a in node.args.args] != list(code.co_varnames[: code.co_argcount]):
+        return False
+    free = "; ".join(f"{name} = None" for name in code.co_freevars) or "pass"
+    outer = f"def _():\n    {free}\n    return {ast.unparse(node)}\n"
+    made = compile(outer, "<lambda>", "exec")
+    inner = next(c for c in made.co_consts if hasattr(c, "co_code"))
+    again = next(c for c in inner.co_consts if hasattr(c, "co_code"))
+    return bool((again.co_code, again.co_names, again.co_consts) == (code.co_code, code.co_names, code.co_consts))
+
+
+def _results(function: Func, given: Sequence[Any]) -> tuple[T.Element, ...]:
+    """The types of what the function returns for elements and values like these."""
+    types: list[T.Element] = []
+    for a in given:
+        t = a._element if isinstance(a, array) else element_of_value(a)
+        if t is None or isinstance(t, Struct):
+            raise MisuseError(
+                f"dk.map does not know what {function.name} returns, as it takes structs",
+                remedy="pass out=, an array for each result",
+            )
+        types.append(t)
+    made = device_function(function.pyfunc, Form.VALUE, types)
+    if not made.fn.body.yields:
+        raise KernelTypeError(f"{function.name} returns nothing", remedy="return what the arrays are to hold")
+    strong = (t for t, a in zip(types, given, strict=True) if type(a) is not float)
+    floats = {scalar for t in strong if (scalar := T.scalar_of(t)).is_float}
+    half = next(iter(floats)) if len(floats) == 1 and floats <= T.STORAGE_ONLY else None
+    found = [v.type for v in made.fn.body.yields if isinstance(v.type, (T.Scalar, T.Vec, T.Mat))]
+    return tuple(T.with_scalar(t, half) if half and T.scalar_of(t) == T.FLOAT32 else t for t in found)

@@ -1,0 +1,38 @@
+"""Programs that report less: a release program checks no assertions, and an adjoint reports nothing.
+
+In place. What was computed for reports alone is dead code then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from diffkern.ir.nodes import Function, Region
+from diffkern.ops.output import REPORTS
+
+__all__ = ["without_assertions", "without_breakpoints", "without_reports"]
+
+
+def without_assertions(fn: Function) -> Function:
+    """Remove the assertions of a function."""
+    _remove(fn.body, ("assertion",))
+    return fn
+
+
+def without_breakpoints(fn: Function) -> Function:
+    """Remove the places where a debugger stops."""
+    _remove(fn.body, ("breakpoint",))
+    return fn
+
+
+def without_reports(fn: Function) -> Function:
+    """Remove what a function prints, and its assertions."""
+    _remove(fn.body, REPORTS)
+    return fn
+
+
+def _remove(region: Region, names: Collection[str]) -> None:
+    region.ops[:] = [op for op in region.ops if op.name not in names]
+    for op in region.ops:
+        for sub in op.regions:
+            _remove(sub, names)

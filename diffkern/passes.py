@@ -1,0 +1,70 @@
+"""The passes by their names, and the lists of them that make up the steps of :mod:`diffkern.pipeline`.
+
+A pass is a function from one stage to another; a new one gets its line here. What follows for each target, a target
+says itself (``lowering``).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from diffkern.analysis.blocks import check_blocks
+from diffkern.analysis.thread_free import check_thread_free
+from diffkern.ir.passes import Pass, run
+from diffkern.ir.stages import ADJOINT, NORMAL, PRIMAL, PROGRAM, WRITTEN
+from diffkern.lower.marks import blocks_of_one, mark_threads, mark_unfused
+from diffkern.lower.nulls import remove_null_accesses
+from diffkern.lower.thread_arrays import arrays_as_vectors
+from diffkern.lower.updates import finalize_element_updates
+from diffkern.opt.cse import eliminate_common
+from diffkern.opt.dce import eliminate
+from diffkern.opt.finite import watch_numbers
+from diffkern.opt.fold import fold
+from diffkern.opt.hoist import hoist_integers
+from diffkern.opt.promote import promote
+from diffkern.opt.ranges import clear_wraps
+from diffkern.opt.rules import remove_rules
+from diffkern.opt.sink import guard_singular, sink_into_branches
+from diffkern.opt.unroll import unroll
+
+COMPARABLE = (
+    Pass("fold", WRITTEN, WRITTEN, fold),
+    Pass("cse", WRITTEN, WRITTEN, eliminate_common),
+    Pass("ranges", WRITTEN, WRITTEN, partial(clear_wraps, bounds=True)),
+    Pass("hoist", WRITTEN, WRITTEN, hoist_integers),
+    Pass("cse-loads", WRITTEN, WRITTEN, partial(eliminate_common, loads=True)),
+)
+"""What makes equal indices one value, of a copy by which it is found out whether threads share elements."""
+NULLS = (Pass("nulls", WRITTEN, WRITTEN, remove_null_accesses),)  # a debug build keeps the accesses, and checks them
+BARRIERS = Pass("barriers", WRITTEN, WRITTEN, check_blocks)
+UPDATES = Pass("updates", WRITTEN, PRIMAL, partial(finalize_element_updates, simplify=partial(run, COMPARABLE)))
+THREADS = Pass("threads", PRIMAL, PRIMAL, mark_threads)
+UNFUSED = Pass("unfused", PRIMAL, PRIMAL, mark_unfused)
+ONE_THREAD = Pass("blocks-of-one", PRIMAL, PRIMAL, blocks_of_one)  # where a block that works on tiles is one thread
+
+WRITTEN_TO_PRIMAL = (Pass("thread-arrays", WRITTEN, WRITTEN, arrays_as_vectors), BARRIERS, UPDATES, THREADS, UNFUSED)
+ONE_CALL = (Pass("threads", WRITTEN, WRITTEN, check_thread_free), UPDATES, UNFUSED)  # of a func
+
+RULES = Pass("rules", PRIMAL, PRIMAL, remove_rules)
+FOLD = Pass("fold", PRIMAL, PRIMAL, fold)
+UNROLL = Pass("unroll", PRIMAL, PRIMAL, unroll)
+CSE = Pass("cse", PRIMAL, PRIMAL, eliminate_common)
+CSE_LOADS = Pass("cse-loads", PRIMAL, PRIMAL, partial(eliminate_common, loads=True))
+RANGES = Pass("ranges", PRIMAL, PRIMAL, clear_wraps)
+HOIST = Pass("hoist", PRIMAL, PRIMAL, hoist_integers)
+PROMOTE = Pass("promote", PRIMAL, PRIMAL, promote)
+DCE = Pass("dce", PRIMAL, PRIMAL, eliminate)
+SINK = Pass("sink", PRIMAL, NORMAL, sink_into_branches)  # last: sharing would undo it
+DCE_NORMAL = Pass("dce", NORMAL, NORMAL, eliminate)
+
+OPTIMISE = (RULES, FOLD, CSE, RANGES, DCE)
+NORMALISE = (FOLD, UNROLL, CSE, RANGES, HOIST, CSE_LOADS, PROMOTE, DCE, CSE_LOADS, DCE, SINK, DCE_NORMAL)
+GUARD = Pass("guard", NORMAL, NORMAL, guard_singular)
+NORMALISE_MAP = (FOLD, UNROLL, CSE, DCE, SINK, GUARD, DCE_NORMAL)  # of a map of tiles
+
+FINITE = Pass("finite", PROGRAM, PROGRAM, watch_numbers)  # of programs that look at every number
+CLEAN = (
+    Pass("fold", ADJOINT, ADJOINT, fold),
+    Pass("cse-loads", ADJOINT, ADJOINT, partial(eliminate_common, loads=True)),
+    Pass("dce", ADJOINT, ADJOINT, eliminate),
+)

@@ -1,0 +1,151 @@
+"""Arrays that stand beside others: tangents, gradients of a function's arguments.
+
+In: arrays, and views of them. Out: for each the same view of what stands beside the array that it is a view of in the
+end; and launches of kernels with tangents beside their arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from diffkern.errors import LaunchError
+from diffkern.ir.structs import IndexedArray, Struct, StructArray, null_of
+from diffkern.ir.structs import leaves as leaves_of
+from diffkern.ir.types import Array
+from diffkern.runtime.array import array, new
+from diffkern.runtime.memory import Memory
+from diffkern.runtime.packed import PackedLaunch
+from diffkern.runtime.type_keys import is_long, key_of_long, register_type, type_of_key
+
+__all__ = ["Along", "Beside", "launch_along"]
+
+Along = Callable[[array, bool], "array | None"]
+"""The tangent of an argument, given whether the launch writes to it; None where it is zero and stays that."""
+
+
+class Beside:
+    """For some arrays an array like them, found by their memory.
+
+    Parameters
+    ----------
+    what : str
+        What these are called.
+
+    Attributes
+    ----------
+    pairs : dict
+        By memory: an array that is no view, and what stands beside it.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self.pairs: dict[Memory, tuple[array, array]] = {}
+        self._left_out: dict[Memory, tuple[array, array]] = {}
+
+    def leave(self, known: Collection[Memory] | None) -> None:
+        """Leave the arrays of some memory alone, all of them for None; what is left out comes back when it is made."""
+        every = {**self.pairs, **self._left_out}
+        self.pairs = every if known is None else {memory: every[memory] for memory in known}
+        self._left_out = {memory: pair for memory, pair in every.items() if memory not in self.pairs}
+
+    def of(self, held: array) -> array | None:
+        """Return what stands beside an array, as the same view; None if there is nothing.
+
+        Raises
+        ------
+        LaunchError
+            If there is something for the memory, beside another array.
+        """
+        known = self.pairs.get(held._memory)
+        if known is None:
+            return None
+        root, views = root_of(held)
+        if not root._same_place(known[0]):
+            raise LaunchError(
+                f"the memory of {held!r} has a {self._what} as another array",
+                remedy=f"make both views of one array, and give the {self._what} for that or for one of them",
+            )
+        found = known[1]
+        for view, element in views:
+            found = found._derive(view, element)
+        return found
+
+    def made(self, held: array) -> array:
+        """Return what stands beside an array, zeros if there was nothing yet."""
+        if held._memory not in self.pairs:
+            root, _ = root_of(held)
+            known = self._left_out.pop(held._memory, None)
+            self.pairs[held._memory] = known or (root, new(root.shape, root._element, True, root._memory.device))
+        found = self.of(held)
+        assert found is not None
+        return found
+
+
+def root_of(held: array) -> tuple[array, list[tuple[Any, Any]]]:
+    """Return what an array is a view of in the end, and the views that lead from there to it."""
+    views: list[tuple[Any, Any]] = []
+    while held._parent is not None:
+        views.insert(0, (held._view, held._element))
+        held = held._parent
+    return held, views
+
+
+def launch_along(launch: PackedLaunch, along: Along) -> PackedLaunch:
+    """Return the launch of the kernel with tangents."""
+    kernel: Any = launch.kernel.jvp  # type: ignore[attr-defined]  # of a kernel with tangents more is known
+    made = launch.copy()
+    made.kernel, made.generation, made._leaves = kernel, kernel.current(), ()
+    written = {id(launch.arrays[index]) for index in launch.executable.writes}
+    for argument in kernel.with_tangents:
+        span = launch.span(argument)
+        leaves = list(zip(launch.arrays[span], launch.parts[span], strict=True))
+        own = _Argument(along, iter(leaves), written)
+        key = register_type(own.of(type_of_key(launch.keys[argument])))
+        held = next((a for a in own.arrays if a is not None), None)
+        if any(a is not None and is_long(a._key) for a in own.arrays):
+            key = key_of_long(key)
+        made.keys = (*made.keys, key if held is None else held._memory.device.keyed(key))
+        made.arrays += own.arrays
+        made.parts += own.parts
+    made.executable = made._program(made.keys)
+    made._check()
+    return made
+
+
+class _Argument:
+    """The tangent of an argument of a launch: its type, and the arrays and bytes of its leaves.
+
+    The tangent of what is passed by value is zero, that of an array which is read and has none is null.
+    """
+
+    def __init__(self, along: Along, leaves: Iterator[tuple[array | None, bytes]], written: set[int]) -> None:
+        self.arrays: list[array | None] = []
+        self.parts: list[bytes] = []
+        self._along, self._leaves, self._written = along, leaves, written
+
+    def of(self, t: Any) -> Any:
+        """Take the leaves of an argument of a type; return the type of its tangent."""
+        if isinstance(t, Struct):
+            return Struct(t.name, tuple((name, self.of(field)) for name, field in t.fields))
+        given = [next(self._leaves) for _ in leaves_of(t)]
+        held, _ = given[0]
+        if isinstance(t, IndexedArray):
+            assert held is not None
+            self._add([self._along(held, True), *(index for index, _ in given[1:])], given)
+            return replace(t, layout=self.arrays[-len(given)]._type.layout)  # type: ignore[union-attr]
+        if not isinstance(t, (Array, StructArray)) or held is None:
+            self._add([None] * len(given), given)
+            return t
+        whole = held._whole if isinstance(t, StructArray) else held
+        is_written = any(id(part) in self._written for part, _ in given)
+        tangent = self._along(whole, is_written) if whole._smooth else None
+        self._add([None] * len(given) if tangent is None else tangent._leaves(), given)
+        return null_of(t) if tangent is None else tangent._type
+
+    def _add(self, arrays: Sequence[array | None], given: Sequence[tuple[array | None, bytes]]) -> None:
+        self.arrays += arrays
+        self.parts += [
+            bytes(len(part)) if own is None else own._packed for own, (_, part) in zip(arrays, given, strict=True)
+        ]

@@ -1,0 +1,162 @@
+"""Launches that are put together by hand: parameters and dimensions one by one, checked when they are launched.
+
+In: a kernel, and what is set of it: numbers begin as zero, vectors and structs as such of zeros, arrays as None. Out:
+what a launch takes, when all is there. Nothing is packed before, so that sizes may change one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from diffkern.callers import brief
+from diffkern.errors import KernelError, LaunchError
+from diffkern.ir.structs import Struct, StructArray, is_null
+from diffkern.ir.types import Array, Scalar
+from diffkern.lang.annotations import ArrayAnnotation
+from diffkern.lang.dtypes import SCALARS, composite_type
+from diffkern.lang.structs import class_of
+from diffkern.runtime.adjoint import AdjointLaunch, cotangent, spread, with_own
+from diffkern.runtime.arguments import bind
+from diffkern.runtime.device import Device
+from diffkern.runtime.extents import whole_number
+from diffkern.runtime.operation import perform
+from diffkern.runtime.packed import Launchable, PackedLaunch, dispatch
+from diffkern.runtime.schedule import Blocks
+from diffkern.runtime.stream import Stream
+from diffkern.runtime.type_keys import key_on, register_type, type_of_key
+
+__all__ = ["ByHand", "is_open"]
+
+
+class ByHand:
+    """The parts of a launch.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        What is launched.
+    place : Device or None
+        Where, if it was said.
+    blocks : Blocks
+        The blocks of a GPU.
+    adjoint : bool
+        Whether the adjoint runs.
+    values : sequence, optional
+        Arguments.
+    stream : Stream, optional
+        Where to run by default.
+    """
+
+    def __init__(
+        self,
+        kernel: Launchable,
+        place: Device | None,
+        blocks: Blocks,
+        adjoint: bool,
+        values: Sequence[Any] | None = None,
+        stream: Stream | None = None,
+    ) -> None:
+        self.kernel, self.place, self.blocks, self.adjoint, self.stream = kernel, place, blocks, adjoint, stream
+        self.values = [_zero(p.annotation) for p in kernel.parameters] if values is None else list(values)
+        self.gradients: list[Any] = [None] * len(kernel.parameters)
+        self.dim: Any = 0
+
+    @brief
+    def set(self, index: int, value: Any, adjoint: bool = False) -> None:
+        """Set a parameter, or its gradient; those of an adjoint stand behind the parameters as well."""
+        count = len(self.values)
+        position = whole_number(index)
+        if position is None:
+            raise LaunchError(
+                f"the index of a parameter is an integer, not {index!r}", remedy="count the parameters from 0"
+            )
+        if self.adjoint and count <= position < 2 * count:
+            position, adjoint = position - count, True
+        if not 0 <= position < count:
+            raise LaunchError(
+                f"kernel {self.kernel.name!r} has parameters 0 to {count - 1}, not {position}",
+                remedy="count the parameters from 0",
+            )
+        if adjoint and not self.adjoint:
+            raise self.kernel.parameters[position].error(
+                "a launch of the kernel itself takes no gradients",
+                "leave adjoint=True out, or make an adjoint's launch",
+            )
+        if adjoint:
+            self.gradients[position] = value
+        else:
+            parameter = self.kernel.parameters[position]
+            if not (value is None and parameter.is_array):
+                parameter.convert_leaves(value)  # says what is wrong
+            self.values[position] = value
+
+    def packed(self) -> PackedLaunch:
+        """Return what runs, checked."""
+        return PackedLaunch(self.kernel, self.dim, self.values, self.place, self.blocks)
+
+    @brief
+    def run(self, stream: Stream | None = None) -> None:
+        """Launch."""
+        packed = self.packed()
+        if not self.adjoint:
+            dispatch(packed, stream=stream or self.stream)
+            return
+        given = [
+            None if value is None else cotangent(packed, leaf, value)
+            for leaf, value in enumerate(spread(packed, self.gradients))
+        ]
+        perform(AdjointLaunch(packed, with_own(packed, given)), stream or self.stream)
+
+
+def is_open(kernel: Launchable, args: Sequence[Any], block_dim: int | None) -> bool:
+    """Return whether arrays of a launch are still to be set: None is given for them, and the kernel needs them.
+
+    Raises
+    ------
+    LaunchError, KernelError
+        If another argument does not fit, or the kernel cannot be compiled for arrays either.
+    """
+    missing = [p for p, value in zip(kernel.parameters, args, strict=False) if value is None]
+    if len(args) != len(kernel.parameters) or not missing:
+        return False
+    if any(_is_any_array(p.annotation) for p in missing):  # what is to be compiled is known with the arrays
+        for parameter, value in zip(kernel.parameters, args, strict=True):
+            if not (value is None and _is_any_array(parameter.annotation)):
+                parameter.convert_leaves(value)
+        return True
+    keys, _, _ = bind(kernel.name, kernel.parameters, args)
+    meant = kernel.current()
+    try:
+        kernel.forward(keys, block_dim, meant)
+    except KernelError:
+        kernel.forward(_with_arrays(keys), block_dim, meant)  # an error that has nothing to do with None
+        return True
+    return False
+
+
+def _is_any_array(annotation: Any) -> bool:
+    """Whether a parameter takes arrays of several types."""
+    return annotation is None or (isinstance(annotation, ArrayAnnotation) and annotation.dtype is None)
+
+
+def _with_arrays(keys: Sequence[str]) -> tuple[str, ...]:
+    """Return the types of arguments with arrays in the place of None, which are on the device of the others."""
+    alias = next((key.partition("@")[2] for key in keys if "@" in key), "")
+    found: list[str] = []
+    for key in keys:
+        t = type_of_key(key)
+        if isinstance(t, (Array, StructArray)) and is_null(t):
+            key = register_type(replace(t, layout="C"))
+            key = key_on(key, alias) if alias else key
+        found.append(key)
+    return tuple(found)
+
+
+def _zero(annotation: Any) -> Any:
+    if isinstance(annotation, ArrayAnnotation) or annotation is None:
+        return None
+    if isinstance(annotation, Struct):
+        return class_of(annotation)()
+    return SCALARS[annotation.name](0) if isinstance(annotation, Scalar) else composite_type(annotation)()

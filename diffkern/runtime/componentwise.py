@@ -1,0 +1,106 @@
+"""Operators of arrays: ``a + b``, ``2.0 * a``, ``-a``, ``a += b``, element by element.
+
+In: arrays, and numbers, vectors or matrices. Out: new arrays, or the same with other elements. Each is a kernel that is
+made for it (:mod:`diffkern.mapping`), which tapes and sequences record, so that gradients flow through it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+__all__ = ["Componentwise", "set_mapper"]
+
+if TYPE_CHECKING:
+    from diffkern.runtime.array import array
+
+Mapper = Callable[..., Any]
+"""Applies a built-in, by name, to arrays and values; ``out`` may be where the results go."""
+
+_mapper: Mapper | None = None
+
+
+def set_mapper(mapper: Mapper) -> None:
+    """Say what applies built-ins to arrays."""
+    global _mapper
+    _mapper = mapper
+
+
+def _applied(name: str, *operands: Any, out: array | None = None) -> Any:
+    assert _mapper is not None
+    return _mapper(name, *operands, out=out)
+
+
+class Componentwise:
+    """The operators."""
+
+    __slots__ = ()
+
+    def __add__(self, other: Any) -> Any:
+        return _applied("add", self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return _applied("add", other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return _applied("sub", self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return _applied("sub", other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return _applied("mul", self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return _applied("mul", other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return _applied("div", self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return _applied("div", other, self)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return _applied("floordiv", self, other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return _applied("floordiv", other, self)
+
+    def __mod__(self, other: Any) -> Any:
+        return _applied("mod", self, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return _applied("mod", other, self)
+
+    def __pow__(self, other: Any) -> Any:
+        return _applied("pow", self, other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return _applied("pow", other, self)
+
+    def __neg__(self) -> Any:
+        return _applied("neg", self)
+
+    def __pos__(self) -> Any:
+        return _applied("pos", self)
+
+    def __iadd__(self, other: Any) -> Any:
+        return _applied("add", self, other, out=self)  # type: ignore[arg-type]
+
+    def __isub__(self, other: Any) -> Any:
+        return _applied("sub", self, other, out=self)  # type: ignore[arg-type]
+
+    def __imul__(self, other: Any) -> Any:
+        return _applied("mul", self, other, out=self)  # type: ignore[arg-type]
+
+    def __itruediv__(self, other: Any) -> Any:
+        return _applied("div", self, other, out=self)  # type: ignore[arg-type]
+
+    def __ifloordiv__(self, other: Any) -> Any:
+        return _applied("floordiv", self, other, out=self)  # type: ignore[arg-type]
+
+    def __imod__(self, other: Any) -> Any:
+        return _applied("mod", self, other, out=self)  # type: ignore[arg-type]
+
+    def __ipow__(self, other: Any) -> Any:
+        return _applied("pow", self, other, out=self)  # type: ignore[arg-type]

@@ -1,0 +1,187 @@
+"""The memory of a GPU: allocated and freed in the order of streams, and kept while a graph is captured.
+
+In: sizes, and the streams that worked with memory. Out: addresses; memory is freed when those streams have come so far,
+and nothing is freed while a capture goes on.
+"""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from diffkern.errors import CudaError, LaunchError
+from diffkern.runtime.cuda.active import Active
+from diffkern.runtime.cuda.driver import STICKY, Driver
+from diffkern.runtime.cuda.stream import CudaStream
+from diffkern.runtime.device import Device
+
+__all__ = ["AllocatingDevice"]
+
+_OUT_OF_MEMORY = 2
+
+
+class AllocatingDevice(Device):
+    """A GPU as the owner of memory.
+
+    Attributes
+    ----------
+    closed : bool
+        Whether its driver is gone: what is freed then ends with the process.
+    """
+
+    driver: Driver
+
+    def __init__(self) -> None:
+        self.closed = False
+        self._for_memory: CudaStream | None = None
+        self._captures = 0
+        self._kept: list[Any] | None = None
+        self._later: list[tuple[int, CudaStream, Sequence[CudaStream]]] = []
+        # In the order of which streams memory was freed.
+        self._freed_on: weakref.WeakSet[CudaStream] = weakref.WeakSet()
+
+    @property
+    @abstractmethod
+    def active(self) -> Active:
+        """A context manager in which its context is current in this thread; the one before is afterwards."""
+
+    @property
+    @abstractmethod
+    def null_stream(self) -> CudaStream:
+        """The default stream."""
+
+    @abstractmethod
+    def current_stream(self) -> CudaStream:
+        """Return the current stream in this thread."""
+
+    @abstractmethod
+    def new_stream(self) -> CudaStream:
+        """Return a new stream that neither waits for the default stream nor it for the new one."""
+
+    @abstractmethod
+    def order(self, first: CudaStream, second: CudaStream) -> None:
+        """Let what a stream is given from now on come after what another has so far."""
+
+    def allocate(self, nbytes: int, zero: bool) -> tuple[int, CudaStream]:
+        """Return the address of new memory, and the stream in whose order it is there."""
+        if nbytes == 0:
+            return 0, self.null_stream
+        with self.active:
+            return self._allocate(nbytes, zero)
+
+    def _allocate(self, nbytes: int, zero: bool) -> tuple[int, CudaStream]:
+        home = self.memory_stream if self._captures else self.current_stream()
+        if not self._captures:
+            self._release_later()
+            if self._are_captured((home,)):
+                raise LaunchError(
+                    f"memory is allocated on {self.alias} while another library captures a graph, and would have to "
+                    "live as long as that graph",
+                    remedy="allocate arrays before the capture, or capture with dk.ScopedCapture, which keeps them",
+                )
+        try:
+            address = self.driver.alloc(nbytes, home.cuda_stream)
+        except CudaError as error:
+            if error.code != _OUT_OF_MEMORY:
+                raise
+            address = self._allocate_again(nbytes, home, error)
+        if zero:
+            self.driver.fill(address, b"\0", nbytes, home.cuda_stream)
+        if self._captures:
+            home.synchronize()
+        return address, home
+
+    def _allocate_again(self, nbytes: int, home: CudaStream, error: CudaError) -> int:
+        """Allocate where there was no memory, after what can be freed was."""
+        text, remedy = f"; {nbytes} bytes were asked for on {self.alias}", error.remedy
+        if self._captures:
+            # Nothing is freed in a capture.
+            text, remedy = f"{text} inside a capture", "free arrays, or allocate these, before the capture begins"
+        else:
+            gc.collect()  # arrays in cycles of references
+            try:
+                # A wait for the device would end captures of other libraries.
+                for stream in {home, *self._freed_on}:
+                    if not self._are_captured((stream,)):
+                        self.driver.stream_wait(stream.cuda_stream)
+                return self.driver.alloc(nbytes, home.cuda_stream)
+            except CudaError as again:
+                if again.code != _OUT_OF_MEMORY:
+                    raise
+                error = again
+        raise CudaError(error.message + text, remedy=remedy, call=error.call, code=error.code) from None
+
+    @property
+    def memory_stream(self) -> CudaStream:
+        """A stream of its own for memory that is allocated while a capture goes on."""
+        if self._for_memory is None:
+            self._for_memory = self.new_stream()
+        return self._for_memory
+
+    def release(self, address: int, home: CudaStream, users: Sequence[CudaStream]) -> None:
+        """Free memory when the streams that worked with it have come so far."""
+        if self.closed:
+            return
+        if self._captures:
+            self._later.append((address, home, tuple(users)))
+            return
+        try:
+            with self.active:
+                if self._are_captured((home, *users)):
+                    self._later.append((address, home, tuple(users)))
+                    return
+                if not home.is_blocking:
+                    self.order(self.null_stream, home)
+                for user in users:
+                    self.order(user, home)
+                self.driver.free(address, home.cuda_stream)
+                self._freed_on.add(home)
+        except CudaError as error:
+            if error.code not in STICKY:  # then the context is gone, and the memory with it
+                raise
+
+    def release_host(self, address: int) -> None:
+        """Free pinned memory."""
+        if not self.closed:
+            with self.active:
+                self.driver.free_host(address)
+
+    def destroy(self, call: str, handle: int) -> None:
+        """Give a stream, an event or a graph back."""
+        if not self.closed:
+            try:
+                with self.active:
+                    getattr(self.driver, call)(handle)
+            except CudaError as error:
+                if error.code not in STICKY:
+                    raise
+
+    def capture_started(self, kept: list[Any]) -> None:
+        """Keep alive from now on what is used, and free nothing."""
+        self._captures += 1
+        self._kept = kept
+
+    def capture_ended(self) -> None:
+        """Free what has been waiting."""
+        self._captures -= 1
+        if not self._captures:
+            self._kept = None
+            self._release_later()
+
+    def _release_later(self) -> None:
+        """Free what could not be freed inside a capture."""
+        later, self._later = self._later, []
+        for address, home, users in later:
+            self.release(address, home, users)
+
+    def keep(self, thing: Any) -> None:
+        """Keep something alive as long as the graph that is being captured, if one is."""
+        if self._kept is not None:
+            self._kept.append(thing)
+
+    def _are_captured(self, streams: Iterable[CudaStream]) -> bool:
+        """Whether one of some streams captures, or may not be used because another one does; its context is current."""
+        return any(self.driver.is_capturing(handle) for handle in {s.cuda_stream for s in streams})

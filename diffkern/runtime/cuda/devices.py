@@ -1,0 +1,111 @@
+"""The GPUs of this process.
+
+In: a driver. Out: one :class:`~diffkern.runtime.cuda.context.CudaDevice` for each GPU that it knows.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import os
+import threading
+import weakref
+from typing import Protocol
+
+from diffkern.errors import MisuseError
+from diffkern.forks import free_in_child
+from diffkern.runtime.cuda import drivers
+from diffkern.runtime.cuda.context import CudaDevice
+from diffkern.runtime.cuda.driver import Driver
+from diffkern.runtime.device import set_device
+from diffkern.runtime.scope import put
+
+__all__ = ["device", "devices", "use_driver", "used_devices", "watch"]
+
+_FORKED = "CUDA does not go through a fork; start the process with multiprocessing's 'spawn' or 'forkserver'"
+_lock = free_in_child(threading.RLock())
+_devices: list[CudaDevice] | None = None
+
+
+class _HoldsPrograms(Protocol):
+    def forget_programs(self) -> None: ...
+
+
+_watching: weakref.WeakSet[_HoldsPrograms] = weakref.WeakSet()
+
+
+def devices() -> list[CudaDevice]:
+    """Return all GPUs; none without a driver."""
+    global _devices
+    if _devices is None:
+        found = drivers.active()
+        count = 0 if found is None else found.device_count()
+        with _lock:
+            if _devices is None:
+                _devices = [] if found is None else [CudaDevice(found, k) for k in range(count)]
+    return _devices
+
+
+def device(ordinal: int) -> CudaDevice:
+    """Return a GPU by its number.
+
+    Raises
+    ------
+    ValueError
+        If there is none; the text says why.
+    """
+    known = devices()
+    if not known:
+        raise MisuseError(f"there is no device 'cuda:{ordinal}': {drivers.why_not()}", remedy="take device='cpu'")
+    if not 0 <= ordinal < len(known):
+        raise MisuseError(
+            f"there is no device 'cuda:{ordinal}'; the GPUs are cuda:0 to cuda:{len(known) - 1}",
+            remedy="take one of dk.get_devices()",
+        )
+    if known[ordinal].closed:
+        raise MisuseError(
+            f"{known[ordinal]} was used before this process was forked: {_FORKED}",
+            remedy='start processes with multiprocessing.get_context("spawn")',
+        )
+    return known[ordinal]
+
+
+def used_devices() -> list[CudaDevice]:
+    """Return the GPUs that anything was done with."""
+    return [d for d in _devices or () if d._context and not d.closed]
+
+
+def watch(holder: _HoldsPrograms) -> None:
+    """Have something that holds programs forget them when another driver is used."""
+    _watching.add(holder)
+
+
+def use_driver(driver: Driver | None) -> Driver | None:
+    """Use another driver, with devices of its own, and return the one before; for tests."""
+    global _devices
+    gc.collect()
+    _close()
+    before = drivers.replace(driver)
+    _devices = None
+    for each in tuple(_watching):
+        each.forget_programs()
+    set_device("cpu")
+    put("streams", None)
+    return before
+
+
+def _close() -> None:
+    """End with all devices: what is freed from now on ends with the process, or with its driver."""
+    for each in _devices or ():
+        each.closed = True
+
+
+def _after_fork() -> None:
+    # The driver's contexts do not go through a fork, and what is freed in the child is the parent's.
+    for each in _devices or ():
+        each.closed = each.closed or bool(each._context)
+
+
+atexit.register(_close)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,46 @@
+"""What launches know of an array that is seen through index arrays: the arrays it is passed as, and its type.
+
+In: an array, and for each axis an array of int32 or None. Out: the base of :class:`diffkern.indexed.indexedarray`.
+"""
+
+from __future__ import annotations
+
+from diffkern.ir.structs import IndexedArray
+from diffkern.ir.types import Array
+from diffkern.runtime.array import array
+from diffkern.runtime.type_keys import is_long, key_of_long, register_type
+
+__all__ = ["SeenThrough"]
+
+
+class SeenThrough:
+    """An array and its index arrays.
+
+    Attributes
+    ----------
+    data : array
+        The array.
+    indices : tuple
+        For each axis an array of int32, or None.
+    """
+
+    data: array
+    indices: tuple[array | None, ...]
+
+    @property
+    def passed(self) -> tuple[str, list[array]]:
+        """The key of its type in a launch, and the arrays that are passed for it.
+
+        Raises
+        ------
+        TypeError
+            If the elements are structs.
+        """
+        t = self.data._type
+        if not isinstance(t, Array):
+            raise TypeError(f"an indexed array of structs, {self!r}, is not passed to kernels; pass .contiguous()")
+        arrays = [self.data, *(index for index in self.indices if index is not None)]
+        layouts = tuple("" if index is None else index._type.layout for index in self.indices)
+        key = register_type(IndexedArray(t.dtype, t.ndim, t.layout, layouts))
+        key = key_of_long(key) if any(is_long(held._key) for held in arrays) else key
+        return self.data._memory.device.keyed(key), arrays

@@ -1,0 +1,132 @@
+"""Runs in which chunks that would race in an element accumulate in copies of their own.
+
+In: a module under construction with the thread pool. Out: ``dk_run_copied``, which gives each chunk but the first
+copies of some arrays, runs the chunks, and adds the copies to the arrays in the order of the chunks: a sum is the same
+number each time. The chunks are few: one for each copy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from llvmlite import ir
+
+from diffkern.runtime.native.builder import DOUBLE, FLOAT, I32, I64, VOID, Code, Module, Word
+
+__all__ = ["ENTRY_WORDS", "add_copied_runs"]
+
+# What is copied: 0 number of arrays; then for each array: where it stands in the argument block, number of its axes,
+# the kind of its scalars, and how many of them an element has.
+ENTRY_WORDS = 4
+_OFFSET, _AXES, _KIND, _COMPONENTS = range(0, 32, 8)
+_KINDS = ((FLOAT, 4, "f32"), (DOUBLE, 8, "f64"), (I32, 4, "i32"), (I64, 8, "i64"))
+_LINE = 64
+_LANES = 8  # elements that are added at once: a power of 2
+_SUMMED = 4096  # elements in a chunk of the sums
+
+
+def add_copied_runs(m: Module) -> None:
+    """Add ``dk_run_copied`` and what adds up."""
+    for kind in _KINDS:
+        _sum(m, *kind)
+    _run(m, _lengths(m))
+
+
+def _lengths(m: Module) -> Any:
+    """``lengths(block, entry)``: how many scalars an array has."""
+    made, c = m.routine("dk_copy_lengths", 2)
+    block, entry = made.args
+    field, count = c.add(block, c.load(entry, _OFFSET)), c.variable(c.load(entry, _COMPONENTS))
+    with c.loop(c.load(entry, _AXES)) as axis:
+        count.set(c.mul(count.get(), c.load(field, c.add(c.mul(axis, 8), 8))))
+    c.leave(count.get())
+    return made
+
+
+def _item(c: Code, entry: Word) -> Word:
+    return c.choose(c.compare("==", c.b.and_(c.load(entry, _KIND), c.word(1)), 1), 8, 4)
+
+
+def _run(m: Module, lengths: Any) -> None:
+    """``run_copied(fn, block, size, n, chunk, colours, copied, mark, watch)``: 0, or what ended the run."""
+    made, c = m.routine("dk_run_copied", 9)
+    fn, block, size, n, chunk, colours, copied, mark, watch = made.args
+    groups, size_each = c.ceil_div(n, chunk), c.variable(0)
+    arrays, entries = c.load(copied), c.add(copied, 8)
+    with _each(c, arrays, entries, lengths, block) as (_, _, rounded):
+        size_each.set(c.add(size_each.get(), rounded))
+    stride = size_each.get()
+    memory = c.invoke("calloc", c.add(c.mul(c.sub(groups, 1), stride), c.add(c.mul(groups, size), _LINE)), 1)
+    with c.when(c.compare("==", memory, 0)):  # one thread does without copies
+        with c.loop(groups) as k:
+            low = c.mul(k, chunk)
+            c.call(fn, [c.b.or_(block, mark), low, c.add(low, c.min(c.sub(n, low), chunk))])
+        c.leave(0)
+    copies = c.b.and_(c.add(memory, _LINE - 1), c.word(-_LINE))
+    blocks, at = c.add(copies, c.mul(c.sub(groups, 1), stride)), c.variable(copies)
+    with c.loop(groups) as k:
+        own = c.add(blocks, c.mul(k, size))
+        c.copy(own, block, size)
+        is_first = c.compare("==", k, 0)
+        with c.when(c.b.not_(is_first)), _each(c, arrays, entries, lengths, block) as (entry, _, rounded):
+            c.store(at.get(), c.add(own, c.load(entry, _OFFSET)))
+            at.set(c.add(at.get(), rounded))
+    colour, status, marked = c.variable(0), c.variable(0), c.b.or_(blocks, mark)
+    with c.forever() as stop:
+        status.set(c.invoke("dk_pool_groups", fn, marked, size, n, chunk, colour.get(), colours, watch))
+        colour.set(c.add(colour.get(), 1))
+        stop(c.any(c.compare("!=", status.get(), 0), c.compare(">=", colour.get(), colours)))
+    # Where chunks must be long enough for their neighbours to wait, a single one may be left, which has no copy.
+    with c.when(c.all(c.compare("==", status.get(), 0), c.compare(">", groups, 1))):
+        _add_up(c, copied, lengths, block, copies, stride, groups)
+    c.invoke("free", memory)
+    c.leave(status.get())
+
+
+@contextlib.contextmanager
+def _each(c: Code, arrays: Word, entries: Word, lengths: Any, block: Word) -> Iterator[tuple[Word, Word, Word]]:
+    """Around what is done for each array: its entry, how many scalars it has, and the bytes of a copy."""
+    with c.loop(arrays) as k:
+        entry = c.add(entries, c.mul(k, 8 * ENTRY_WORDS))
+        length = c.invoke(lengths, block, entry)
+        yield entry, length, c.mul(c.ceil_div(c.mul(length, _item(c, entry)), _LINE), _LINE)
+
+
+def _add_up(c: Code, copied: Word, lengths: Any, block: Word, first: Word, stride: Word, groups: Word) -> None:
+    """Add the copies to the arrays, on all threads."""
+    at, sums = c.variable(first), c.words(4)
+    with _each(c, c.load(copied), c.add(copied, 8), lengths, block) as (entry, length, rounded):
+        target = c.load(c.add(block, c.load(entry, _OFFSET)))
+        for field, value in enumerate((target, at.get(), stride, c.sub(groups, 1))):
+            c.store(value, sums, 8 * field)
+        for kind, (_, _, name) in enumerate(_KINDS):
+            with c.when(c.compare("==", c.load(entry, _KIND), kind)):
+                adds = c.address_of(c.module.named(f"dk_sum_{name}"))
+                c.invoke("dk_pool_groups", adds, sums, 0, length, _SUMMED, 0, 1, 0)
+        at.set(c.add(at.get(), rounded))
+
+
+def _sum(m: Module, kind: Any, size: int, name: str) -> None:
+    """``sum({target, first copy, distance, copies}, low, high)``: add the copies of some elements, then them."""
+    made, c = m.function(f"dk_sum_{name}", VOID, [I64] * 3)
+    block, low, high = made.args
+    whole = c.sub(high, c.b.and_(c.sub(high, low), c.word(_LANES - 1)))
+    with c.loop(whole, low, _LANES) as k:
+        _sum_here(c, block, k, ir.VectorType(kind, _LANES), size)
+    with c.loop(high, whole) as k:
+        _sum_here(c, block, k, kind, size)
+    c.b.ret_void()
+
+
+def _sum_here(c: Code, block: Word, k: Word, kind: Any, size: int) -> None:
+    target, first, distance, copies = c.loads(block, 4)
+    plus = c.b.fadd if kind in (FLOAT, DOUBLE) or getattr(kind, "element", None) in (FLOAT, DOUBLE) else c.b.add
+    at = c.variable(c.add(first, c.mul(k, size)))
+    total = c.variable(c.b.load(c.pointer(at.get()), typ=kind, align=size))
+    with c.loop(copies, 1):
+        at.set(c.add(at.get(), distance))
+        total.set(plus(total.get(), c.b.load(c.pointer(at.get()), typ=kind, align=size)))
+    place = c.pointer(c.add(target, c.mul(k, size)))
+    c.b.store(plus(c.b.load(place, typ=kind, align=size), total.get()), place, align=size)

@@ -1,0 +1,251 @@
+"""What a job of the thread pool is, and how its chunks are drawn.
+
+In: a module under construction. Out: functions that run the chunks of a job in the thread that calls them, alone or
+beside others, and a table of how long the elements of a kernel took the last time. The clock decides who runs a chunk,
+and never which chunks there are: results do not depend on it, but for the order of sums that are added atomically.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from diffkern.runtime.native.builder import Code, Module, Word
+
+__all__ = [
+    "BLOCKS",
+    "CHUNK",
+    "COUNT",
+    "CURSOR",
+    "FINISHED",
+    "FN",
+    "JOB_BYTES",
+    "LINK",
+    "OWNED",
+    "RATES_BYTES",
+    "REFS",
+    "SHARE",
+    "Looks",
+    "add_draws",
+    "add_interrupted",
+    "fill",
+    "learn",
+    "predicted",
+]  # fmt: skip
+
+# A job: three cache lines, so that drawing chunks does not disturb those who read what the job is. Its count is how
+# many chunks it has; of those left, one in so many is drawn at once; its link is the next job in the queue, guarded by
+# the mutex; refs counts the workers that hold it, under the mutex; finished are the chunks that need not be waited for.
+# Its cursor is the next chunk to draw.
+FN, BLOCKS, STRIDE, N, CHUNK, FIRST, STEP, COUNT, SHARE, LINK, REFS, FINISHED, OWNED = range(0, 104, 8)
+CURSOR, JOB_BYTES = 128, 192
+_MOST_AT_ONCE = 64
+# A watch for signals, of a thread whose lock of the interpreter is given back: the thread's state, to take the lock
+# again, and when to look next; 0 before the first look.
+DUE = 8
+_LOOK_NS = 100_000_000
+_QUICK_NS = 1_000_000
+_NEVER = 2**63 - 1
+WORTH_NS = 50_000
+"""Work of less time than this is done by its submitter: waking a worker costs 15 to 60 us."""
+_RATES = 1024
+RATES_BYTES = 8 * _RATES
+_RATE_BITS = 10  # fractions of a nanosecond, of which there are 2**10 in one
+_MOST = 2**30
+_LONGEST = 2**50  # nanoseconds
+_SELDOM = 32  # one in so many runs begins as a quick one, whatever is known: a power of 2
+_PATIENCE = 8
+_WAIT_NS = 20_000_000  # threads seldom wait longer for a processor
+ALONE, SHARED = "alone_rates", "shared_rates"
+"""How long an element takes one thread that works on a job alone, and all together where they update elements."""
+
+
+class Looks:
+    """When to look at the clock next, between pieces of work: more seldom while the work is quick."""
+
+    def __init__(self, c: Code, least: int, most: int) -> None:
+        self._code, self._least, self._most = c, least, most
+        self._left, self._between, self._before = c.variable(least - 1), c.variable(least), c.variable(0)
+
+    @contextlib.contextmanager
+    def due(self) -> Iterator[Word]:
+        """Around what is done with the time at a look, which leaves if that ends the work."""
+        c = self._code
+        with c.either(c.compare("==", self._left.get(), 0)) as (now, later):
+            with now:
+                time = c.invoke("dk_now")
+                yield time
+                quick = c.compare("<", c.sub(time, self._before.get()), _QUICK_NS)
+                more = c.min(c.mul(self._between.get(), 2), self._most)
+                self._between.set(c.choose(quick, more, self._least))
+                self._left.set(c.sub(self._between.get(), 1))
+                self._before.set(time)
+            with later:
+                self._left.set(c.sub(self._left.get(), 1))
+
+
+def fill(c: Code, job: Word, values: list[Word], count: Word, share: Word) -> None:
+    """Write a job; `values` are its fields as far as its step."""
+    for field, value in zip((FN, BLOCKS, STRIDE, N, CHUNK, FIRST, STEP), values, strict=True):
+        c.store(value, job, field)
+    for field, value in ((COUNT, count), (SHARE, share), (LINK, 0), (REFS, 0), (FINISHED, 0), (CURSOR, 0)):
+        c.store(value, job, field)
+
+
+def add_draws(m: Module, interrupted: Any) -> tuple[Any, Any]:
+    """Add ``dk_draw`` and ``dk_draw_quickly``; return them."""
+    return _draw(m, interrupted), _draw_quickly(m)
+
+
+def _run_chunk(c: Code, fields: list[Word], drawn: Word) -> None:
+    fn, blocks, stride, n, chunk, first, step = fields
+    own = c.add(first, c.mul(drawn, step))
+    low = c.mul(own, chunk)
+    c.call(fn, [c.add(blocks, c.mul(own, stride)), low, c.add(low, c.min(c.sub(n, low), chunk))])
+
+
+def _draw(m: Module, interrupted: Any) -> Any:
+    """``draw(job, watch)``: draw chunks of a job and run them until none is left.
+
+    Many are drawn at once while many are left, and in the end one by one: so uneven chunks end at about the same time.
+    Returns twice the number of chunks that nobody need wait for, and 1 more if a handler of signals has ended it.
+    """
+    made, c = m.routine("dk_draw", 2)
+    job, watch = made.args
+    *fields, count, share = c.loads(job, 9)
+    cursor = c.add(job, CURSOR)
+    looks, done = Looks(c, 1, 16), c.variable(0)
+    with c.forever() as stop:
+        left = c.sub(count, c.atomic_load(cursor))
+        stop(c.compare("<=", left, 0))
+        several = c.max(c.min(c.div(left, share), _MOST_AT_ONCE), 1)
+        drawn = c.variable(c.atomic("add", cursor, several))
+        stop(c.compare(">=", drawn.get(), count))
+        end = c.min(c.add(drawn.get(), several), count)
+        done.set(c.add(done.get(), c.sub(end, drawn.get())))
+        with c.forever() as stop_these:
+            _run_chunk(c, fields, drawn.get())
+            drawn.set(c.add(drawn.get(), 1))
+            are_left = c.any(c.compare("<", drawn.get(), end), c.compare("<", c.atomic_load(cursor), count))
+            with c.when(c.all(c.compare("!=", watch, 0), are_left)), looks.due() as time:
+                raised = c.compare("!=", c.invoke(interrupted, watch, time), 0)
+                with c.when(raised):
+                    undrawn = c.max(c.sub(count, c.atomic("xchg", cursor, count)), 0)
+                    c.leave(c.add(c.mul(c.add(done.get(), undrawn), 2), 1))
+            stop_these(c.compare(">=", drawn.get(), end))
+    c.leave(c.mul(done.get(), 2))
+    return made
+
+
+def _draw_quickly(m: Module) -> Any:
+    """``draw_quickly(job)``: run the chunks of a job that no other thread knows, as long as that is quick.
+
+    Returns whether all have run; the cursor says which are left.
+    """
+    made, c = m.routine("dk_draw_quickly", 1)
+    job = made.args[0]
+    *fields, count = c.loads(job, 8)
+    start, drawn = c.invoke("dk_now"), c.variable(0)
+    with c.forever() as stop:
+        _run_chunk(c, fields, drawn.get())
+        drawn.set(c.add(drawn.get(), 1))
+        elapsed = c.sub(c.invoke("dk_now"), start)
+        stop(c.any(c.compare(">=", drawn.get(), count), c.compare(">=", elapsed, WORTH_NS)))
+    learn(c, ALONE, fields, elapsed, drawn.get())
+    c.store(drawn.get(), job, CURSOR)
+    c.leave(c.choose(c.compare(">=", drawn.get(), count), 1, 0))
+    return made
+
+
+# -- how long kernels took ---------------------------------------------------------------------------------------------
+
+
+def _elements(c: Code, fields: list[Word], count: Word) -> Word:
+    """How many elements some chunks have, at most so many that the next step does not overflow."""
+    n, chunk = fields[3], fields[4]
+    return c.max(c.min(c.mul(c.min(count, _MOST), c.min(chunk, _MOST)), c.min(n, _MOST)), 1)
+
+
+def _rate(c: Code, table: str, fn: Word) -> tuple[Word, Word]:
+    """Where it stands how long an element of a kernel takes, and what stands in the upper half of the word then."""
+    mixed = c.mul(c.b.lshr(fn, c.word(4)), 0x1E3779B97F4A7C15)
+    place = c.mul(c.b.lshr(mixed, c.word(65 - _RATES.bit_length())), 8)
+    return c.add(c.named(table), place), c.b.shl(mixed, c.word(32))
+
+
+def _noted(c: Code, table: str, fn: Word) -> tuple[Any, Word]:
+    """Whether it is known how long an element takes, and how long."""
+    place, tag = _rate(c, table, fn)
+    noted = c.atomic_load(place)
+    is_known = c.all(c.compare("!=", noted, 0), c.compare("==", c.b.and_(noted, c.word(-1 << 32)), tag))
+    return is_known, c.b.and_(noted, c.word(2**32 - 1))
+
+
+def _note(c: Code, table: str, fn: Word, rate: Word) -> None:
+    place, tag = _rate(c, table, fn)
+    c.atomic_store(c.b.or_(rate, tag), place)
+
+
+def learn(c: Code, table: str, fields: list[Word], elapsed: Word, chunks: Word) -> None:
+    """Note how long some chunks took.
+
+    Of short times at most twice as long as before: a thread may have waited for its processor meanwhile.
+    """
+    time = c.b.shl(c.min(elapsed, _LONGEST), c.word(_RATE_BITS))
+    found = c.min(c.div(time, _elements(c, fields, chunks)), _MOST)
+    is_known, before = _noted(c, table, fields[0])
+    is_doubtful = c.all(is_known, c.compare("<", elapsed, _WAIT_NS))
+    _note(c, table, fields[0], c.choose(is_doubtful, c.min(found, c.add(c.mul(before, 2), 1)), found))
+
+
+def predicted(c: Code, fields: list[Word], count: Word) -> Any:
+    """Whether it is known that a thread alone takes less time for a job than help is worth."""
+    is_known, rate = _noted(c, ALONE, fields[0])
+    elements = _elements(c, fields, count)
+    time = c.b.lshr(c.mul(c.add(rate, 1), elements), c.word(_RATE_BITS))
+    return c.all(is_known, c.compare("<", elements, _MOST), c.compare("<", time, WORTH_NS))
+
+
+def is_due(c: Code, fields: list[Word], lone: Word) -> Any:
+    """Whether it is time to see how long a thread alone takes: now and then, and before a lone job is first shared."""
+    runs = c.named("runs")
+    c.store(c.add(c.load(runs), 1), runs)
+    is_known, _ = _noted(c, ALONE, fields[0])
+    is_new = c.all(c.compare("!=", lone, 0), c.b.not_(is_known))
+    return c.any(is_new, c.compare("==", c.b.and_(c.load(runs), c.word(_SELDOM - 1)), 0))
+
+
+def is_better_alone(c: Code, fields: list[Word]) -> Any:
+    """Whether a lone job, which needs no atomic updates, takes one thread less time than several take with them."""
+    (alone_is_known, alone), (shared_is_known, shared) = (_noted(c, t, fields[0]) for t in (ALONE, SHARED))
+    return c.all(alone_is_known, shared_is_known, c.compare("<", alone, shared))
+
+
+def doubt(c: Code, fields: list[Word]) -> None:
+    """Take sharing for a little less expensive, so that it is tried again some day."""
+    _, rate = _noted(c, SHARED, fields[0])
+    _note(c, SHARED, fields[0], c.sub(rate, c.b.lshr(rate, c.word(_PATIENCE))))
+
+
+def add_interrupted(m: Module, come_back: Any) -> Any:
+    """``interrupted(watch, time)``: let Python handle signals if it is time to.
+
+    Returns whether a handler has raised an exception, which is pending then.
+    """
+    made, c = m.routine("dk_interrupted", 2)
+    watch, time = made.args
+    due = c.load(watch, DUE)
+    with c.when(c.compare("<", time, due)):
+        c.leave(0)
+    later = c.add(time, _LOOK_NS)
+    with c.when(c.compare("==", due, 0)):  # other threads than the main one never look again
+        handles = c.compare("==", c.invoke("PyThread_get_thread_ident"), c.atomic_load(c.named("main")))
+        c.store(c.choose(handles, later, _NEVER), watch, DUE)
+        c.leave(0)
+    c.store(later, watch, DUE)
+    c.invoke(come_back, watch)
+    raised = c.invoke("PyErr_CheckSignals")
+    c.store(c.invoke("PyEval_SaveThread"), watch)
+    c.leave(raised)
+    return made

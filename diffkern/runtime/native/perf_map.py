@@ -1,0 +1,79 @@
+"""A map of machine code for ``perf``: which function is at which address.
+
+In: objects that were loaded. Out: lines of ``/tmp/perf-PID.map``, where Linux's profiler looks for the names of code
+that belongs to no file: address and size in hexadecimal, and a name. Off unless asked for, by ``dk.config.perf_map`` or
+DIFFKERN_PERF_MAP=1. Python writes its own functions to the same file with ``-X perf``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from diffkern.callers import warn
+from diffkern.runtime.native.objfile import read_functions
+
+__all__ = ["enable", "is_enabled", "note"]
+
+_FOLDER = "/tmp"  # perf knows no other
+_enabled = os.environ.get("DIFFKERN_PERF_MAP", "").strip() not in ("", "0")
+# What was written, for children of a fork: perf looks for the map of their own number.
+_written: list[str] = []
+
+
+def is_enabled() -> bool:
+    """Whether functions that are loaded are entered."""
+    return _enabled
+
+
+def enable(value: bool) -> None:
+    """Begin or cease to enter what is loaded."""
+    global _enabled
+    _enabled = value
+
+
+def note(object_bytes: bytes, addresses: Mapping[str, int], title: str) -> None:
+    """Enter the functions of an object.
+
+    Parameters
+    ----------
+    object_bytes : bytes
+        The object.
+    addresses : mapping of str to int
+        Where some of its functions are, which tells where the others in the same sections are.
+    title : str
+        What the first of these functions is called by people; "" for the symbols' own names.
+    """
+    functions = read_functions(object_bytes)
+    begins = {f.section: addresses[f.name] - f.offset for f in functions if f.name in addresses}
+    first = next(iter(addresses), "")
+    lines = [
+        f"{begins[f.section] + f.offset:x} {f.size:x} diffkern {f.name.replace(first, title, 1) if title else f.name}\n"
+        for f in functions
+        if f.section in begins and f.size
+    ]
+    _written.extend(lines)
+    _append("".join(lines))
+
+
+def _append(text: str) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+    name = f"{_FOLDER}/perf-{os.getpid()}.map"
+    try:
+        file = os.open(name, flags, 0o600)
+        try:
+            os.write(file, text.encode())
+        finally:
+            os.close(file)
+    except OSError as error:
+        enable(False)
+        warn(f"no map for perf: {name} cannot be written: {error.strerror}", UserWarning)
+
+
+def _after_fork() -> None:
+    if _enabled and _written:
+        _append("".join(_written))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,29 @@
+"""``with dk.no_grad():`` — what happens in the block is not recorded on a tape."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from diffkern.runtime.scope import put
+from diffkern.runtime.state import current
+from diffkern.runtime.tape import Tape
+
+__all__ = ["no_grad"]
+
+
+class no_grad:
+    """Leave the current tape for a block: launches, copies and fills in it have no part in gradients.
+
+    What an array that has a part in them holds must not be changed in the block: :meth:`Tape.backward` refuses a
+    gradient that would pass such a change. Other arrays count as constants on the tape behind it.
+    """
+
+    def __enter__(self) -> no_grad:
+        self._tape: Tape | None = current.tape
+        put("tape", None)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        put("tape", self._tape)

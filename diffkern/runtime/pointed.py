@@ -1,0 +1,143 @@
+"""Launches whose arguments hold arrays in elements: what they read and write besides their arguments.
+
+In: the arrays of a launch. Out: the arrays to which their elements point; errors where one that is written may be
+another one, since a program takes elements of different indices for different ones; and arrays of descriptors like
+those of a launch, of copies or cotangents of these arrays.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from diffkern.errors import LaunchError
+from diffkern.runtime.array import array, new, wrap
+from diffkern.runtime.memory import Memory
+
+if TYPE_CHECKING:
+    from diffkern.runtime.program import Executable
+
+__all__ = ["Table", "check_apart", "check_constant", "held_in", "pointed_by"]
+
+
+class Table:
+    """What the elements of an array pointed to at one time.
+
+    Parameters
+    ----------
+    holder : array
+        The array of descriptors.
+    """
+
+    def __init__(self, holder: array) -> None:
+        self._holder = holder
+        self._words = np.ascontiguousarray(holder._host()).view(np.uint64)
+        self._width = self._words.shape[-1]
+        known = holder._memory.pointed or {}
+        rows = [row.tobytes() for row in self._words.reshape(-1, self._width) if row[0]]
+        self.arrays = [known[row] for row in rows]
+
+    @property
+    def distinct(self) -> dict[bytes, array]:
+        """The arrays, each once, by their descriptors."""
+        return {held._packed: held for held in self.arrays}
+
+    def mapped(self, function: Callable[[array], array]) -> array:
+        """Return an array of descriptors of what a function makes of the arrays; they have to be kept by others."""
+        words = self._words.copy()
+        made = {key: np.frombuffer(function(held)._packed, np.uint64) for key, held in self.distinct.items()}
+        for row in words.reshape(-1, self._width):
+            if row[0]:
+                row[:] = made[row.tobytes()]
+        holder = self._holder
+        out = new(holder.shape, holder._element, False, holder._memory.device)
+        out.assign(wrap(words, holder._element))
+        return out
+
+
+def pointed_by(executable: Executable, arrays: Iterable[array | None]) -> list[array]:
+    """Return what a program may read because elements of its arguments point to it."""
+    if not executable.by_id:
+        return []
+    holders = dict.fromkeys(a._memory for a in arrays if a is not None and a._memory.pointed is not None)
+    return [held for memory in holders for held in (memory.pointed or {}).values()]
+
+
+def held_in(executable: Executable, arrays: Sequence[array | None], among: Collection[int]) -> Iterator[array]:
+    """Return the arrays that elements of some parameters point to, each once for each parameter."""
+    if executable.by_id:
+        for index in executable.manifest.pointing:
+            holder = arrays[index]
+            if index in among and holder is not None:
+                yield from Table(holder).distinct.values()
+
+
+def check_apart(kernel: str, executable: Executable, arrays: Sequence[array | None]) -> None:
+    """Raise if a program writes to what it may reach in another way as well."""
+    pointing = executable.manifest.pointing
+    for index in executable.writes:
+        written = arrays[index]
+        if written is None:
+            continue
+        if index in pointing:
+            _check_elements(kernel, executable, arrays, index, Table(written))
+            continue
+        for held in pointed_by(executable, arrays):
+            if _overlap(written, held):
+                raise LaunchError(
+                    f"kernel {kernel!r} writes to {executable.name_of(index)!r}, which is also an array in an element "
+                    "of an array that is passed",
+                    remedy="write to an array of its own, or pass an array of structs that does not hold this one",
+                )
+
+
+def _check_elements(
+    kernel: str, executable: Executable, arrays: Sequence[array | None], index: int, table: Table
+) -> None:
+    """Check the arrays in elements that are written: no two are one, and none is another array of the launch."""
+    own = sorted((held for held in table.arrays if held.size), key=lambda held: held._range)
+    name = f"elements of {executable.name_of(index)!r}"
+    for first, second in itertools.pairwise(own):
+        if _overlap(first, second):
+            raise LaunchError(
+                f"kernel {kernel!r} writes to the arrays in {name}, and two elements hold arrays that share memory",
+                remedy="give each element an array of its own, for example dk.clone() of it",
+            )
+    pointing = executable.manifest.pointing
+    others = [a for k, a in enumerate(arrays) if a is not None and k not in pointing]
+    others += held_in(executable, arrays, [k for k in pointing if k != index and k in executable.uses])
+    for held in own:
+        if not held._writable:
+            raise LaunchError(
+                f"kernel {kernel!r} writes to the arrays in {name}, and one of them is read-only",
+                remedy="let the element hold a copy",
+            )
+        for other in others:
+            if _overlap(held, other):
+                raise LaunchError(
+                    f"kernel {kernel!r} writes to the arrays in {name}, and one of them shares memory with another "
+                    "array of the launch",
+                    remedy="pass arrays that do not overlap, for example dk.clone() of one of them",
+                )
+
+
+def _overlap(a: array, b: array) -> bool:
+    (low, high), (start, end) = a._range, b._range
+    return a._memory.device is b._memory.device and low < end and start < high
+
+
+def check_constant(
+    kernel: str, executable: Executable, arrays: Sequence[array | None], varied: Collection[Memory], why: str
+) -> None:
+    """Raise if a launch reads or writes what has a gradient, or may vary as `why` says, through an element."""
+    for held in pointed_by(executable, arrays):
+        if held.requires_grad or held._memory in varied:
+            why = "has a gradient" if held.requires_grad else why
+            raise LaunchError(
+                f"kernel {kernel!r} uses {held!r} through an element of an array, and it {why}: no gradient goes that "
+                "way here",
+                remedy="pass that array as a parameter of its own, launch on a dk.Tape, or with record_tape=False",
+            )

@@ -1,0 +1,134 @@
+"""Would two threads of a launch race in an array, where only the launch's numbers can tell?
+
+In: the :class:`~diffkern.manifest.RaceCheck`\\ s of an adjoint, the dimensions of a launch, the extents of its arrays
+and its integer arguments. Out: nothing, or an :class:`AutodiffError` that names two such threads: the adjoint would not
+know which of them came first.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import sys
+from collections.abc import Callable, Sequence
+
+from diffkern.errors import AutodiffError
+from diffkern.ir.types import Kind, Scalar, parse_type
+from diffkern.manifest import Manifest, RaceCheck
+from diffkern.race_search import Numbers, Threads, needed, racing
+
+__all__ = ["Races", "check_races"]
+
+_CACHED = 256
+_extent = struct.Struct("q")
+
+
+class Races:
+    """What launches of an adjoint program are checked for.
+
+    Parameters
+    ----------
+    manifest : Manifest
+        The program's facts.
+
+    Attributes
+    ----------
+    arguments : frozenset of int
+        The integer parameters that they depend on.
+    """
+
+    __slots__ = ("_entries", "_names", "_passed", "_places", "_types", "arguments")
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._entries = manifest.races
+        self._names = [p.name for p in manifest.params]
+        self._places = needed(manifest.races)
+        self._types = {k: parse_type(manifest.params[k].type) for k, axis in self._places if axis < 0}
+        self.arguments = frozenset(self._types)
+        self._passed: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
+
+    def check(self, kernel: str, dims: tuple[int, ...], part: Callable[[int], bytes]) -> None:
+        """Check a launch.
+
+        Parameters
+        ----------
+        kernel : str
+            The kernel's name.
+        dims : tuple of int
+            The launch's dimensions.
+        part : callable
+            Returns the bytes of a parameter in the argument block.
+
+        Raises
+        ------
+        AutodiffError
+            If two threads may race.
+        """
+        found = tuple(self._number(part(k), k, axis) for k, axis in self._places)
+        if (dims, found) in self._passed:
+            return
+        check_races(kernel, self._entries, self._names, dims, dict(zip(self._places, found, strict=True)))
+        if len(self._passed) >= _CACHED:
+            self._passed.clear()
+        self._passed.add((dims, found))
+
+    def _number(self, part: bytes, k: int, axis: int) -> int:
+        if axis < 0:  # a number is followed by zeros up to eight bytes
+            t = self._types[k]
+            assert isinstance(t, Scalar)
+            return int.from_bytes(part[: t.itemsize], sys.byteorder, signed=t.kind is Kind.INT)
+        extent: int = _extent.unpack_from(part, 8 * (1 + axis))[0]
+        return extent
+
+
+def check_races(
+    kernel: str, checks: Sequence[RaceCheck], names: Sequence[str], dims: Sequence[int], numbers: Numbers
+) -> None:
+    """Check the loads and writes of a launch that an adjoint relies on.
+
+    Parameters
+    ----------
+    kernel : str
+        The kernel's name.
+    checks : sequence of RaceCheck
+        The pairs.
+    names : sequence of str
+        Names of the kernel's parameters.
+    dims : sequence of int
+        The launch's dimensions.
+    numbers : mapping
+        What :func:`needed` asks for.
+
+    Raises
+    ------
+    AutodiffError
+        If two threads may touch one element.
+    """
+    if math.prod(dims) == 0:
+        return
+    for check in checks:
+        pair = racing(check, dims, numbers)
+        if pair is not None:
+            raise _refusal(kernel, check, names, numbers, pair)
+
+
+def _refusal(kernel: str, check: RaceCheck, names: Sequence[str], numbers: Numbers, pair: Threads) -> AutodiffError:
+    name, (reading, writing) = names[check.array], pair
+    line = f" (line {check.write.loc.line})" if check.write.loc is not None else ""
+    given = [f"{names[k]}={value}" for (k, axis), value in sorted(numbers.items()) if axis < 0]
+    where = f" with {', '.join(given)}" if given else ""
+    if not reading:
+        what = f"this reads {name}, which another thread of the same launch may write{line}"
+    elif reading == writing:
+        what = f"thread {_thread(reading)} reads an element of {name} here that it updates atomically{line}"
+    else:
+        what = f"thread {_thread(reading)} reads an element of {name} here that thread {_thread(writing)} writes{line}"
+    return AutodiffError(
+        f"kernel {kernel!r}: {what}{where}; the gradient of such a launch depends on which comes first",
+        loc=check.load.loc,
+        remedy="read from a copy of the array, or split the kernel in two launches",
+    )
+
+
+def _thread(index: tuple[int, ...]) -> str:
+    return str(index[0]) if len(index) == 1 else str(index)

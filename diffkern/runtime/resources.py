@@ -1,0 +1,198 @@
+"""Objects that kernels know by an id (:mod:`diffkern.lang.queries`): their descriptors, and what tapes keep of them.
+
+In: a device and a kind; then, again and again, the words of the descriptor and the arrays to which they lead, which
+together are a :class:`Content`. Out: an id. A kernel that looks at such an object does so at addresses that are no
+argument of its launch, so a tape asks here what a launch may have looked at, and lets its adjoint look at the same:
+arrays of a content that a tape needs are not written again, and where the descriptor has changed, it leads back to them
+while the adjoint runs.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from diffkern.errors import LaunchError
+from diffkern.ir.types import UINT64
+from diffkern.lang.queries import ADDRESS_BITS, identity
+from diffkern.runtime.array import array, new
+from diffkern.runtime.device import Device
+from diffkern.runtime.memory import Memory
+from diffkern.runtime.operation import Assign, Copy, Operation, perform
+
+if TYPE_CHECKING:
+    from diffkern.runtime.program import Executable
+
+__all__ = ["Content", "Resource", "Use", "check_places", "looked_at", "present", "used"]
+
+
+class Content:
+    """What the words of a descriptor lead to.
+
+    Attributes
+    ----------
+    arrays
+        The arrays at the addresses among the words.
+    kept
+        Whether a tape needs what they hold.
+    """
+
+    def __init__(self, arrays: Sequence[array]) -> None:
+        self.arrays = tuple(arrays)
+        self.kept = False
+
+    @property
+    def versions(self) -> tuple[int, ...]:
+        """How often each array was written to."""
+        return tuple(a._memory.now for a in self.arrays)
+
+
+_UNUSED: Final[list[tuple[array, int]]] = []
+"""Descriptors of objects that are gone, and how many had them: their memory stays, so that a kernel may look."""
+_PRESENT: Final[weakref.WeakSet[Resource]] = weakref.WeakSet()
+
+
+class Resource:
+    """The descriptor of one object.
+
+    Parameters
+    ----------
+    device : Device
+        Where it lies.
+    kind : int
+        The kind of the object.
+    words : int
+        How many words it has, the id among them.
+
+    Attributes
+    ----------
+    id : int
+        The object's id.
+    content : Content
+        What the words lead to; nothing at first.
+    """
+
+    def __init__(self, device: Device, kind: int, words: int) -> None:
+        self._words, self._use = _unused(device, words) or (new((words,), UINT64, True, device), 0)
+        address = self._words.ptr
+        if address >> ADDRESS_BITS:
+            raise LaunchError(f"the memory of {device} lies at addresses of more than {ADDRESS_BITS} bits")
+        self.device = device
+        self.id = identity(kind, address, self._use)
+        self.content = Content(())
+        self._values = np.zeros(words, np.uint64)
+        self._values[0] = self.id
+        Assign(self._words, self._values).execute()  # also where a graph is captured: it exists at once
+        _PRESENT.add(self)
+
+    def lead_to(self, content: Content, values: Sequence[int]) -> None:
+        """Let the words behind the id be others, and lead to a content."""
+        self.content = content
+        self._values[1:] = values
+        perform(Assign(self._words, self._values))
+
+    @property
+    def built(self) -> int:
+        """How often the words were changed."""
+        return self._words._memory.now
+
+    def __del__(self) -> None:
+        words = getattr(self, "_words", None)
+        if words is not None and words._memory.is_host:
+            words._data[0] = 0
+        if words is not None:
+            _UNUSED.append((words, self._use + 1))
+
+
+def _unused(device: Device, words: int) -> tuple[array, int] | None:
+    """Take a descriptor of a device that no object has any more."""
+    for k, (old, _) in enumerate(_UNUSED):
+        if old._memory.device is device and old.size == words:
+            return _UNUSED.pop(k)
+    return None
+
+
+class Use:
+    """That a launch may have looked at an object, which led to its content of that time."""
+
+    def __init__(self, resource: Resource) -> None:
+        self.resource, self.content = resource, resource.content
+        self.content.kept = True
+        self.versions = self.content.versions
+        self.values = resource._values.copy()
+        self.words = resource._words._memory.now
+
+    @property
+    def memories(self) -> list[Memory]:
+        """The memory on whose contents the adjoint relies."""
+        return [self.resource._words._memory, *(a._memory for a in self.content.arrays)]
+
+    def lead_back(self) -> None:
+        """Let the object be as it was then, if it was built anew since."""
+        resource = self.resource
+        if resource.content is not self.content:
+            resource.content = self.content
+            resource._values[:] = self.values
+            perform(Assign(resource._words, self.values))
+
+    def around(self, what: str) -> tuple[list[Operation], list[Operation]]:
+        """Return what is to be done before an adjoint and after it, so that it finds the object as the launch did.
+
+        Raises
+        ------
+        LaunchError
+            If that is not possible any more; `what` says which launch it is.
+        """
+        if self.content.versions != self.versions:
+            raise LaunchError(
+                f"a graph or a record of launches built the object anew that {what} looked at by its id",
+                remedy="call backward() before the graph is launched again, or build with a plain call",
+            )
+        words = self.resource._words
+        if words._memory.now == self.words:
+            return [], []
+        now = new(words.shape, UINT64, False, words._memory.device)
+        return [Copy(now, words), Assign(words, self.values)], [Copy(words, now)]
+
+
+def check_places(kernel: str, executable: Executable, parts: Iterable[bytes]) -> None:
+    """Raise if a launch is given the id of an object that lies elsewhere than it runs."""
+    elsewhere = {r.id.to_bytes(8, "little"): r for r in list(_PRESENT) if r.device is not executable.device}
+    wrong = next((elsewhere[part] for part in parts if part in elsewhere), None) if elsewhere else None
+    if wrong is not None:
+        raise LaunchError(
+            f"kernel {kernel!r} runs on {executable.device}, and an object whose id it is given lies on {wrong.device}",
+            remedy=f"make the object with device={str(executable.device)!r}, or pass arrays that lie on {wrong.device}",
+        )
+
+
+def present() -> list[Resource]:
+    """Return all objects there are."""
+    return list(_PRESENT)
+
+
+def looked_at(executable: Executable, parts: Iterable[bytes], of_ids: bool) -> list[Resource]:
+    """Return the objects that a launch may look at: those whose ids it is given, or all of its device.
+
+    Parameters
+    ----------
+    executable : Executable
+        The forward program.
+    parts : iterable of bytes
+        The packed arguments.
+    of_ids : bool
+        Whether there are arrays among them whose elements may be ids.
+    """
+    if not executable.by_id:
+        return []
+    there = {r.id.to_bytes(8, "little"): r for r in present() if r.device is executable.device}
+    given = [there[part] for part in parts if part in there]
+    return list(dict.fromkeys(there.values() if of_ids or not given else given))
+
+
+def used(executable: Executable, parts: Iterable[bytes], of_ids: bool) -> list[Use]:
+    """Return what the objects that a launch may look at lead to; parameters as of :func:`looked_at`."""
+    return [Use(resource) for resource in looked_at(executable, parts, of_ids)]

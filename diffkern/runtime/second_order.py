@@ -1,0 +1,272 @@
+"""The derivative of an adjoint launch, in both modes: what differentiates tapes again.
+
+An adjoint launch makes of the cotangents after a launch those before it: it applies the transpose of the launch's
+Jacobian J(p), which depends on what the launch read. So its transpose is J itself, which is the kernel in forward mode
+with the cotangents' cotangents as tangents; and its dependence on p is that of <ct, J(p) t>, whose gradient is the
+adjoint of the kernel in forward mode. Both come of running the kernel once more along tangents, on copies of what it
+writes.
+
+In: an adjoint launch, and what the launch read at its time. Out: operations, which are launches, adjoints, copies and
+sums again, so that a tape or tangents around can take derivatives of these too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from diffkern.callers import place_of
+from diffkern.errors import AutodiffError, LaunchError
+from diffkern.manifest import Log
+from diffkern.runtime.adjoint import AdjointLaunch
+from diffkern.runtime.array import array, new
+from diffkern.runtime.beside import launch_along
+from diffkern.runtime.cotangents import Cotangents
+from diffkern.runtime.memory import Memory
+from diffkern.runtime.operation import Add, Assign, Copy, Operation, perform
+from diffkern.runtime.packed import PackedLaunch
+from diffkern.runtime.state import current
+
+__all__ = ["AdjointStep", "Again", "check_repeatable", "inputs_of", "on_copies", "record"]
+
+
+def record(operation: Operation) -> None:
+    """Perform an operation, which the current tape or tangents take; others than those of sweeps are only performed."""
+    tape = current.tape
+    if tape is None:
+        perform(operation)
+    elif isinstance(operation, PackedLaunch):
+        tape.record_launch(operation)
+    elif isinstance(operation, AdjointLaunch):
+        tape.record_adjoint(operation)
+    elif isinstance(operation, (Copy, Add, Assign)):
+        if isinstance(operation, Copy):
+            tape.record_copy(operation.goal, operation.source)
+        elif isinstance(operation, Add):
+            tape.record_add(operation.goal, operation.source)
+        else:
+            tape.record_overwrite(operation.goal, operation.values)
+        perform(operation)
+        tape.note_change(operation.goal)
+    else:
+        perform(operation)
+
+
+def check_repeatable(launch: PackedLaunch) -> None:
+    """Refuse to differentiate the adjoint of a launch that cannot run once more as it ran.
+
+    Raises
+    ------
+    AutodiffError
+        If it looks at objects by their ids, is given an array twice and writes to it, or uses what atomic updates
+        return.
+    """
+    if launch.executable.by_id:
+        raise _refused(launch, "looks at objects by their ids")
+    if launch.merged:
+        raise _refused(launch, "reads and writes one array by two parameters")
+    if launch.logged is not None:
+        _check_log(launch, launch.logged)
+
+
+def _check_log(launch: PackedLaunch, log: Log) -> None:
+    """Refuse a log that another run of the launch would not write in the same way, or that has to be counted first."""
+    if log.active is None:
+        raise _refused(launch, "uses what atomic updates return")
+    if log.calls is None:
+        raise _refused(launch, "overwrites values that are needed, as often as its data say")
+
+
+def _refused(launch: PackedLaunch, why: str) -> AutodiffError:
+    return AutodiffError(
+        f"the adjoint of kernel {launch.kernel.name!r} cannot be differentiated on a tape: the kernel {why}",
+        loc=place_of(launch.kernel.func),
+        remedy="take second derivatives in the other order, as dk.hvp does",
+    )
+
+
+def on_copies(launch: PackedLaunch) -> PackedLaunch:
+    """Return a launch that reads what another one does, and writes to copies."""
+    made = launch.copy()
+    for index in launch.executable.writes:
+        held = launch.arrays[index]
+        if held is not None:
+            copied = _like(held)
+            perform(Copy(copied, held))
+            made.put(index, copied)
+    return made
+
+
+def inputs_of(adjoint: AdjointLaunch) -> dict[int, array]:
+    """Return by parameter what a launch read, as it was before the launch."""
+    launch = adjoint.launch
+    updated, found = launch.executable.manifest.updated, {}
+    for index in launch.executable.reads:
+        held = adjoint.saved.get(index, adjoint.contents.get(index, launch.arrays[index]))
+        # Of what it updates the adjoint needs the contents before it if they can win, as in a minimum.
+        if held is not None and (index not in updated or index in adjoint.saved):
+            found[index] = held
+    return found
+
+
+class Again:
+    """A launch once more, along tangents, on copies of what it writes.
+
+    Parameters
+    ----------
+    launch : PackedLaunch
+        The launch.
+    inputs : mapping of int to array
+        What it reads, by parameter.
+    varied : collection of int
+        The parameters with tangents; what is written has them as well.
+
+    Attributes
+    ----------
+    tangents : dict of int to array
+        By parameter; their contents are the tangents before, and then after the launch.
+    """
+
+    def __init__(self, launch: PackedLaunch, inputs: Mapping[int, array], varied: Collection[int]) -> None:
+        self._of, self._inputs = launch, inputs
+        self._saved: dict[int, array] = {}
+        writes = launch.executable.writes
+        made: dict[int, array] = {}
+        wanted = {id(held._whole) for i in varied if (held := launch.arrays[i]) is not None}
+
+        def along(held: array, is_written: bool) -> array | None:
+            if not is_written and id(held._whole) not in wanted:
+                return None
+            return made.setdefault(id(held), new(held.shape, held._element, True, held._memory.device))
+
+        self.launch = launch_along(launch.without_log(), along)
+        for index, held in inputs.items():
+            self._put(index, held)
+        for index in writes:
+            held = launch.arrays[index]
+            if held is not None:
+                self._put(index, _like(held))
+        self._places = _places_of_tangents(launch, self.launch)
+        arrays = self.launch.arrays
+        self.tangents = {i: t for i, place in self._places.items() if (t := arrays[place]) is not None and t._smooth}
+
+    def _put(self, index: int, held: array) -> None:
+        self.launch.put(index, held)
+
+    @property
+    def changed(self) -> list[int]:
+        """The parameters that are read and written."""
+        return [index for index in self._of.executable.writes if index in self._inputs]
+
+    def begin(self, tangents: Mapping[int, array]) -> list[Operation]:
+        """Return what sets the tangents, zero where none is given, and the copies of what the launch overwrites."""
+        work: list[Operation] = [
+            Copy(own, tangents[index]) if index in tangents else Assign(own, 0) for index, own in self.tangents.items()
+        ]
+        for index in self.changed:
+            goal = self.launch.arrays[index]
+            assert goal is not None
+            work.append(Copy(goal, self._inputs[index]))
+        return work
+
+    def back(self, primal: Mapping[int, array], along: Mapping[int, array]) -> list[Operation]:
+        """Return the launch and its adjoint, for the cotangents of parameters and of their tangents."""
+        given = {**primal, **{self._places[index]: ct for index, ct in along.items()}}
+        program = self.launch.adjoint(frozenset(given))
+        if program.derivative.log is not None:
+            _check_log(self._of, program.derivative.log)
+            self.launch = self.launch.with_log(program.derivative.log)
+        saved = {k: _like(held) for k in program.derivative.before if (held := self.launch.arrays[k]) is not None}
+        copies = [Copy(copy, held) for k, copy in saved.items() if (held := self.launch.arrays[k]) is not None]
+        return [*copies, self.launch, AdjointLaunch(self.launch, given, saved, executable=program)]
+
+
+def _places_of_tangents(launch: PackedLaunch, along: PackedLaunch) -> dict[int, int]:
+    """Return where the tangent of each leaf of a launch stands."""
+    found: dict[int, int] = {}
+    place = len(launch.parts)
+    for argument in along.kernel.with_tangents:  # type: ignore[attr-defined]  # a kernel with tangents
+        span = launch.span(argument)
+        for index in range(span.start, span.stop):
+            found[index] = place
+            place += 1
+    return found
+
+
+def _like(held: array) -> array:
+    return new(held.shape, held._element, True, held._memory.device)
+
+
+class AdjointStep:
+    """An adjoint launch on a tape.
+
+    Attributes
+    ----------
+    launch
+        The launch it is the adjoint of, with the arrays that hold what that read.
+    inputs
+        What the launch read, by parameter.
+    varied
+        Those of them through which gradients go.
+    before
+        Copies of the cotangents of what was written, as they were before the adjoint, where they are needed.
+    contents, lost
+        As of a step that is a launch.
+    """
+
+    def __init__(self, adjoint: AdjointLaunch, number: int, inputs: Mapping[int, array], varied: Sequence[int]) -> None:
+        check_repeatable(adjoint.launch)
+        self.adjoint, self.number, self.inputs, self.varied = adjoint, number, inputs, varied
+        self.launch = adjoint.launch.copy()
+        for index, held in inputs.items():
+            self.launch.arrays[index] = held
+        self.before: dict[int, array] = {}
+        self.contents: dict[int, array] = {}
+        self.lost: set[int] = set()
+
+    def needs_after(self, index: int) -> bool:
+        """Whether the derivative reads what a parameter holds."""
+        return index in self.inputs
+
+    def reads_still(self) -> list[Memory]:
+        """Return the memory of the arrays themselves, not of copies, that the derivative reads."""
+        return [held._memory for index, held in self.inputs.items() if index not in self.contents]
+
+    def prepare(self, cotangents: Cotangents) -> list[Operation]:
+        own = self.adjoint.cotangents
+        if cotangents.live.isdisjoint([ct._memory for ct in own.values()]):
+            return []
+        for index in self.inputs:
+            if index in self.lost and index not in self.contents:
+                raise LaunchError(
+                    f"array {self.launch.executable.name_of(index)!r} of the adjoint of kernel "
+                    f"{self.launch.kernel.name!r}, launch {self.number} on the tape, was changed outside the tape, and "
+                    "its gradient needs what it held",
+                    loc=place_of(self.launch.kernel.func),
+                    remedy="make the change inside the function that is differentiated",
+                )
+        inputs = {index: self.contents.get(index, held) for index, held in self.inputs.items()}
+        again = Again(self.adjoint.launch, inputs, own)
+        given = {index: cotangents.of(ct) for index, ct in own.items()}
+        written = [index for index in self.adjoint.launch.executable.writes if index in own]
+        work = again.begin(given)
+        if self.varied:
+            work += self._towards_inputs(again, cotangents, written)
+            cotangents.live.update(self.inputs[index]._memory for index in self.varied)
+        else:
+            work.append(again.launch)
+        work += [Copy(given[index], again.tangents[index]) for index in written]
+        cotangents.live.update(ct._memory for ct in own.values())
+        return work
+
+    def _towards_inputs(self, again: Again, cotangents: Cotangents, written: Sequence[int]) -> list[Operation]:
+        """Return what adds to the cotangents of the inputs."""
+        along = {index: _like(self.before[index]) for index in written}
+        changed = [index for index in again.changed if self.inputs[index]._smooth]
+        primal = {index: _like(self.inputs[index]) for index in changed}
+        begin: list[Operation] = [Copy(ct, self.before[index]) for index, ct in along.items()]
+        begin += [Assign(ct, 0) for ct in primal.values()]
+        end = [Add(cotangents.of(self.inputs[index]), primal[index]) for index in changed if index in self.varied]
+        for index in self.varied:
+            if index not in primal:
+                primal[index] = cotangents.of(self.inputs[index])
+        return [*begin, *again.back(primal, along), *end]

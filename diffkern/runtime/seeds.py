@@ -1,0 +1,80 @@
+"""The gradients that a reverse sweep begins with.
+
+In: a loss, and gradients for any arrays, of ours or of another library. Out: pairs of an array on the tape and what its
+cotangent begins with: a number, elements in host memory, or an array on a GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from typing import Any
+
+from diffkern.errors import LaunchError
+from diffkern.ir.structs import Struct
+from diffkern.ir.types import is_complex
+from diffkern.runtime.array import _on_host, array
+from diffkern.runtime.convert import as_numpy
+from diffkern.runtime.foreign import adopt, is_foreign_tensor
+from diffkern.runtime.memory import Memory
+
+__all__ = ["Seeds", "seeds_of"]
+
+Seeds = list[tuple[array, Any]]
+
+
+def seeds_of(loss: Any, grads: Mapping[Any, Any] | None, known: Container[Memory]) -> Seeds | None:
+    """Return what a sweep begins with; None where it begins with what the gradients hold.
+
+    Raises
+    ------
+    LaunchError
+        If the loss is not one number, a gradient has another shape than its array, or an array is not on the tape.
+    """
+    if loss is None and grads is None:
+        return None
+    seeds: Seeds = []
+    if loss is not None:
+        loss = _ours(loss)
+        if not isinstance(loss, array) or loss._data.size != 1 or isinstance(loss._element, Struct):
+            raise LaunchError(
+                f"the loss must be an array of one number, not {loss!r}",
+                remedy="add up into an array of one element, or pass backward(grads={array: gradient})",
+            )
+        seeds.append((loss, 1))
+    if grads is not None and type(grads) is not dict and not isinstance(grads, Mapping):
+        raise LaunchError(
+            f"grads has a gradient for each array by the array, not {grads!r}", remedy="write grads={array: gradient}"
+        )
+    for goal, value in (grads or {}).items():
+        goal = _ours(goal)
+        values = _values(goal, _ours(value))
+        shape = values._data.shape if isinstance(values, array) else values.shape
+        if not isinstance(goal, array) or shape != goal._data.shape:
+            raise LaunchError(
+                f"the gradient for {goal!r} has shape {shape}; it must be that of the array",
+                remedy="make the gradient with dk.ones_like(array), or one of its shape",
+            )
+        seeds.append((goal, values))
+    for goal, _ in seeds:
+        if not goal._smooth:
+            raise LaunchError(
+                f"{goal!r} has no gradient: its elements are not floating-point numbers",
+                remedy="pass an array of floats",
+            )
+        if goal._memory not in known:
+            raise LaunchError(f"{goal!r} does not occur on the tape", remedy="pass a result of a recorded launch")
+    return seeds
+
+
+def _ours(value: Any) -> Any:
+    """Return a tensor of another library as an array over the same memory; anything else as it is."""
+    return adopt(value, None) if not isinstance(value, array) and is_foreign_tensor(value) else value
+
+
+def _values(goal: Any, value: Any) -> Any:
+    """Return a gradient as elements in host memory, or as the array on a GPU that it is."""
+    if isinstance(value, array):
+        return value._data if value._memory.is_host else value
+    if isinstance(goal, array) and (isinstance(goal._element, Struct) or is_complex(goal._element)):
+        return as_numpy(_on_host(goal._stored(value)))
+    return as_numpy(_on_host(value))

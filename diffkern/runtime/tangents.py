@@ -1,0 +1,232 @@
+"""Forward mode of a program: what is launched in a block is launched with tangents.
+
+In: arrays and their tangents, and launches, copies and fills as they happen. Out: they have happened, and so have their
+derivatives along the tangents. A kernel runs as its ``jvp``, which does what the kernel does; a copy copies tangents
+too, and constants have the tangent zero. An outer tape records all of that, and so takes derivatives of derivatives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from diffkern.errors import LaunchError
+from diffkern.runtime.adjoint import AdjointLaunch
+from diffkern.runtime.array import array, new
+from diffkern.runtime.array_copy import copy
+from diffkern.runtime.beside import Beside, launch_along
+from diffkern.runtime.exposures import Exposures
+from diffkern.runtime.memory import Memory
+from diffkern.runtime.operation import Add, Copy, Operation
+from diffkern.runtime.packed import PackedLaunch, dispatch
+from diffkern.runtime.pointed import check_constant
+from diffkern.runtime.scope import Scope
+from diffkern.runtime.second_order import Again, check_repeatable, inputs_of, record
+from diffkern.runtime.state import current
+from diffkern.runtime.uncopied import Uncopied
+
+__all__ = ["Tangents"]
+
+_LOST = -1
+"""The version of memory that somebody else has changed: no version is that."""
+
+
+class Tangents(Scope, Uncopied):
+    """Carries tangents along everything that happens in its ``with`` block.
+
+    ``with dk.Tangents({x: t_x}) as tangents: …`` begins with tangents of some arrays; that of any other is zero.
+    ``tangents[y]`` is what has become of them: the derivative of ``y`` along the given tangents.
+
+    Parameters
+    ----------
+    tangents : mapping of array to array
+        For each array that varies an array like it, or NumPy's. They are copied.
+
+    Raises
+    ------
+    LaunchError
+        If a tangent is not like its array; in the block, if an array with a tangent was changed by other means than
+        diffkern's.
+    AutodiffError
+        In the block, if a kernel has no forward mode.
+    """
+
+    def __init__(self, tangents: Mapping[array, Any]) -> None:
+        self.around: Any = None  # the tape, or the tangents, around the block
+        self._found = Beside("tangent")
+        self._versions: dict[Memory, int] = {}
+        self._exposures = Exposures()
+        for held, tangent in tangents.items():
+            self._given(held, tangent)
+
+    def _given(self, held: array, tangent: Any) -> None:
+        if not isinstance(held, array) or not held._smooth:
+            raise LaunchError(f"{held!r} can have no tangent", remedy="give tangents for arrays of floats")
+        own = self._made(held)
+        if isinstance(tangent, array):
+            if not own._is_like(tangent):
+                raise LaunchError(f"the tangent of {held!r} is {tangent!r}", remedy="make it like the array")
+            copy(own, tangent)
+        else:
+            own.assign(tangent)
+        self._note(held)
+
+    def _begin(self) -> tuple[str, Tangents, Tangents]:
+        self.around = current.tape
+        return "tape", self, self
+
+    def __getitem__(self, held: array) -> array:
+        """The tangent of an array: an array like it, of zeros if it does not depend on what varies."""
+        if not isinstance(held, array) or not held._smooth:
+            raise KeyError(f"{held!r} has no tangent: it is no array of floats")
+        self._look_at(held)
+        found = self._found.of(held)
+        return new(held.shape, held._element, True, held._memory.device) if found is None else found
+
+    # -- tangents of arrays ------------------------------------------------------------------------------------------
+
+    def _made(self, held: array) -> array:
+        """Return the tangent of an array, zeros if there is none yet."""
+        if held._memory not in self._found.pairs:
+            self._found.made(held)
+            root, tangent = self._found.pairs[held._memory]
+            tangent.requires_grad = root.requires_grad
+            tangent._memory.born = root._memory.born  # to a roll-out it is as old as its array
+        return self._found.made(held)
+
+    def _look_at(self, held: array) -> None:
+        """Refuse what somebody else has written to an array with a tangent."""
+        known = self._versions.get(held._memory)
+        if known is None:
+            return
+        if known != held._memory.now or (self._exposures.seen and self._exposures.inspect(held)):
+            self._versions[held._memory] = _LOST
+            raise LaunchError(
+                f"{held!r} was changed by other means than launches, copies and fills, so its tangent is not known",
+                remedy="change it with diffkern in the block of the tangents",
+            )
+
+    def _note(self, held: array) -> None:
+        """Take the present contents of an array as those that its tangent belongs to."""
+        if held._memory in self._found.pairs:
+            self._versions[held._memory] = held._memory.now
+            self._exposures.written(held)
+            if held._memory.exposed or held._memory.lent:
+                self._exposures.note(held)
+
+    # -- in the steps of a roll-out ----------------------------------------------------------------------------------
+
+    @property
+    def varying(self) -> Collection[Memory]:
+        """The memory that has tangents, in the order in which it got them."""
+        return self._found.pairs.keys()
+
+    def resume(self, known: Sequence[Memory]) -> None:
+        """Begin a step with the tangents of some memory; the roll-out has seen to its contents."""
+        self._found.leave(known)
+        self._versions = {memory: memory.now for memory in known}
+
+    def suspend(self, began: int) -> None:
+        """End a step; what it has made since some birth is forgotten."""
+        self._found.leave(None)
+        for memory in [m for m in self.varying if m.born > began and not m.foreign]:
+            del self._found.pairs[memory]
+            self._versions.pop(memory, None)
+
+    # -- what happens ------------------------------------------------------------------------------------------------
+
+    def _outside(self, act: Callable[..., object], *args: Any) -> None:
+        """Do something that an outer tape may record."""
+        here, current.tape = current.tape, self.around
+        try:
+            act(*args)
+        finally:
+            current.tape = here
+
+    def record_launch(self, launch: PackedLaunch) -> None:
+        """Run a launch, with tangents if one of its arrays has one."""
+        held = [a for a in launch.arrays if a is not None]
+        for one in held:
+            self._look_at(one)
+        check_constant(launch.kernel.name, launch.executable, held, self._found.pairs, "has a tangent")
+        varies = any(a._smooth and a._memory in self._found.pairs for a in held)
+        self._outside(dispatch, launch_along(launch, self._along) if varies else launch)
+        for one in launch.writes():
+            self._note(one)
+
+    def _along(self, held: array, is_written: bool) -> array | None:
+        """Return the tangent of an argument, None where it is zero and stays that."""
+        return self._made(held) if is_written or held._memory in self._found.pairs else None
+
+    def record_overwrite(self, goal: array, values: Any) -> None:
+        """Set the tangent of what is about to be filled with constants to zero."""
+        self._look_at(goal)
+        tangent = self._found.of(goal) if goal._smooth else None
+        if tangent is not None:
+            self._outside(tangent.zero_)
+        if self.around is not None:
+            self.around.record_overwrite(goal, values)
+
+    def record_copy(self, goal: array, source: array) -> None:
+        """Copy the tangent of what is about to be copied."""
+        self._look_at(goal)
+        self._look_at(source)
+        if source._smooth:
+            tangent = self._found.of(source)
+            if tangent is not None:
+                self._outside(copy, self._made(goal), tangent)
+            elif (old := self._found.of(goal)) is not None:
+                self._outside(old.zero_)
+        if self.around is not None:
+            self.around.record_copy(goal, source)
+
+    def record_add(self, goal: array, source: array) -> None:
+        """Add the tangent of what is about to be added."""
+        self._look_at(goal)
+        self._look_at(source)
+        tangent = self._found.of(source) if source._smooth else None
+        if tangent is not None:
+            self._outside(record, Add(self._made(goal), tangent))
+        if self.around is not None:
+            self.around.record_add(goal, source)
+
+    def record_adjoint(self, adjoint: AdjointLaunch) -> None:
+        """Run an adjoint, and what it means for the tangents of cotangents."""
+        inputs, own = inputs_of(adjoint), adjoint.cotangents
+        for held in (*inputs.values(), *own.values()):
+            self._look_at(held)
+        along = {k: t for k, held in inputs.items() if held._smooth and (t := self._found.of(held)) is not None}
+        if along or any(ct._memory in self._found.pairs for ct in own.values()):
+            for operation in self._adjoint_along(adjoint, inputs, along):
+                self._outside(record, operation)
+        self._outside(record, adjoint)
+        for ct in own.values():
+            self._note(ct)
+
+    def _adjoint_along(
+        self, adjoint: AdjointLaunch, inputs: Mapping[int, array], along: Mapping[int, array]
+    ) -> Sequence[Operation]:
+        """Return what changes the tangents of cotangents, to be done before the adjoint."""
+        own, launch = adjoint.cotangents, adjoint.launch
+        tangents = {index: self._made(ct) for index, ct in own.items()}
+        if not along:
+            return [AdjointLaunch(launch, tangents, adjoint.saved, adjoint.contents)]
+        check_repeatable(launch)
+        again = Again(launch, inputs, along)
+        before = {k: own[k] for k in launch.executable.writes if k in own and k in again.tangents}
+        copies = {k: new(ct.shape, ct._element, False, ct._memory.device) for k, ct in before.items()}
+        begin = [Copy(copy, before[k]) for k, copy in copies.items()]
+        return [*again.begin(along), *begin, *again.back(tangents, copies)]
+
+    def check_adjoint(self, kernel: str) -> None:
+        """Refuse an adjoint that is launched by hand, whose results would have no tangents."""
+        raise LaunchError(
+            f"kernel {kernel!r}: its adjoint is launched where tangents are carried along, and has none",
+            remedy="take the gradient on a tape around the block of the tangents, as dk.hvp does",
+        )
+
+    def note_change(self, held: array) -> None:
+        """Take the present contents of an array as what became of it here."""
+        self._note(held)
+        if self.around is not None:
+            self.around.note_change(held)

@@ -1,0 +1,201 @@
+"""What a tape knows of memory: how often it was changed, which of it has a gradient, what others may write to.
+
+In: arrays, whenever the tape uses them. Out: steps where contents changed unseen, and the needs that are lost by that.
+Changes that diffkern makes are counted; what others may write to is compared by digests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from diffkern.errors import LaunchError
+from diffkern.runtime.array import array
+from diffkern.runtime.exposures import Exposures, Place, place_of
+from diffkern.runtime.history import ChangeStep, CopyStep, Step
+from diffkern.runtime.memory import Memory, watch
+from diffkern.runtime.needs import Needs
+from diffkern.runtime.packed import PackedLaunch
+from diffkern.runtime.state import current
+
+__all__ = ["TapeMemory"]
+
+
+class TapeMemory:
+    """The memory that a tape has met."""
+
+    def __init__(self) -> None:
+        self._clear()
+        watch(self)
+
+    def _clear(self) -> None:
+        self._steps: list[Step] = []
+        self._launches = 0
+        # What is being recorded, and behind how many launches: an interrupt leaves it here, and what the tape knows is
+        # incomplete then.
+        self._unfinished: tuple[PackedLaunch | str, int] | None = None
+        # Per memory: its version after the tape's last look; unchanged contents that adjoints may need.
+        self._versions: dict[Memory, int] = {}
+        self._needs: dict[Memory, Needs] = {}
+        self._exposures = Exposures()
+        # Memory that depends on an array with a gradient; the array that owns the gradient; memory used without one.
+        self._varied: set[Memory] = set()
+        self._owners: dict[Memory, array] = {}
+        self._without: set[Memory] = set()
+        self._arrays: dict[int, array] = {}
+        self._foreign: list[Memory] = []
+
+    def _look_at(self, held: array, what: str) -> None:
+        """Register an array, and notice changes since the tape last looked."""
+        memory = held._memory
+        if self._versions.get(memory) != memory.now or self._exposures.seen:
+            self._notice(held, what)
+        if not held._smooth:
+            return
+        grad = self._gradient(held)
+        if grad is not None:
+            self._register(held, grad)
+            return
+        self._without.add(memory)
+        if memory in self._owners:
+            raise _two_views(held)
+
+    def _notice(self, held: array, what: str) -> None:
+        """Lose what relies on contents that were changed since the tape last looked."""
+        memory = held._memory
+        known, now = self._versions.get(memory), memory.now
+        changed = self._exposures.inspect(held) if self._exposures.seen else None
+        if known != now:
+            if known is None:
+                if memory.exposed or memory.lent:
+                    self._check_overlap(memory)
+            else:
+                for need in self._needs.pop(memory, ()):
+                    need.step.lost.add(need.index)
+                self._steps.append(ChangeStep(memory, f"launch {self._launches} of the tape ({what})"))
+            self._versions[memory] = now
+        elif changed:
+            self._lose(memory, changed)
+            self._steps.append(ChangeStep(memory, f"launch {self._launches} of the tape ({what})"))
+
+    def _register(self, held: array, grad: array) -> None:
+        """Know an array by its gradient, which is that of one array for each block of memory."""
+        memory, whole = held._memory, held._whole
+        self._arrays[id(whole)] = whole
+        owner = self._owners.get(memory)
+        if owner is None:
+            owner = self._owners[memory] = self._owner(held)
+        if owner is not held:
+            own = self._gradient(owner)
+            if own is not None and own._memory is not grad._memory:
+                raise _two_views(held)
+        if memory in self._without:
+            raise _two_views(held)
+
+    def _gradient(self, held: array) -> array | None:
+        """Return where the gradient of an array goes, None if it has none."""
+        grad: array | None = held.grad
+        return grad
+
+    def _owner(self, held: array) -> array:
+        """Return the array that owns the gradient of a view."""
+        while held._grad is None and held._parent is not None:
+            held = held._parent
+        return held
+
+    def _is_all(self, held: array) -> bool:
+        """Whether an array is all of the array whose gradient it shares, not a part."""
+        return self._owner(held).size == held.size
+
+    def _carries(self, held: array) -> bool:
+        """Whether an array has a cotangent in the reverse sweep."""
+        return held._memory in self._varied or held._memory in self._owners
+
+    def _note(self, held: array) -> None:
+        memory = held._memory
+        self._versions[memory] = memory.now
+        if self._exposures.seen:
+            self._exposures.written(held)
+        if (memory.exposed or memory.lent) and self._carries(held):
+            self._exposures.note(held)
+
+    def note_change(self, held: array) -> None:
+        """Take the present contents of an array as the tape's own doing, which comes to its end with that."""
+        self._note(held)
+        self._unfinished = None
+
+    def before_exposure(self, memory: Memory) -> None:
+        """Note what the tape relies on in memory that is about to be given away."""
+        if self._versions.get(memory) != memory.now or current.recorder is not None:
+            return
+        for held in self._used(memory):
+            self._exposures.note_now(held)
+
+    def _used(self, memory: Memory) -> list[array]:
+        """Return the arrays of a block whose contents have a part in gradients."""
+        found = [need.step.launch.arrays[need.index] for need in self._needs.get(memory, ())]
+        for step in self._steps:
+            if isinstance(step, CopyStep):
+                found += [a for a in (step.goal, step.source) if a._memory is memory]
+        return [held for held in found if held is not None]
+
+    def _verify(self) -> bool:
+        """Look whether others changed what gradients need, and return whether they did."""
+        found = False
+        if self._exposures.seen and current.recorder is None:
+            for memory in list(self._exposures.seen):
+                needed = [n for n in self._needs.get(memory, ()) if n.step.needs_after(n.index)]
+                places = {place_of(a) for n in needed if (a := n.step.launch.arrays[n.index]) is not None}
+                changed = self._exposures.verify(memory, places)
+                if changed:
+                    self._lose(memory, changed)
+                    found = True
+        return found
+
+    def _lose_changed(self) -> None:
+        """Note that memory was changed outside the tape since it last looked."""
+        for memory, version in self._versions.items():
+            if memory.now != version:
+                for need in self._needs.get(memory, ()):
+                    need.step.lost.add(need.index)
+
+    def _lose(self, memory: Memory, changed: set[Place]) -> None:
+        """Note that others changed what launches left or read in these places."""
+        for need in self._needs.get(memory, ()):
+            held = need.step.launch.arrays[need.index]
+            if held is not None and place_of(held) in changed:
+                need.step.lost.add(need.index)
+
+    def _check_overlap(self, memory: Memory) -> None:
+        """Refuse memory that lies in other memory on the tape without a common owner: overwrites would go unnoticed."""
+        for other in [*self._foreign, *(m for m in self._versions if m.is_exposed and not m.foreign)]:
+            if (
+                memory.device is other.device
+                and memory.address < other.address + other.nbytes
+                and other.address < memory.address + memory.nbytes
+            ):
+                raise LaunchError(
+                    "two arrays on this tape lie over the same memory, and NumPy does not know that they are one",
+                    remedy="make both views of one NumPy array, or wrap the memory once with dk.array(copy=False)",
+                )
+        if memory.foreign:
+            self._foreign.append(memory)
+
+    def differentiates(self, memory: Memory) -> bool:
+        """Whether a block has a part in gradients."""
+        return memory in self._varied or memory in self._owners
+
+    def known(self, memories: Iterable[Memory]) -> list[Memory]:
+        """Return those blocks of which the tape knows what they hold."""
+        return [memory for memory in memories if self._versions.get(memory) == memory.now]
+
+    def know(self, memories: Iterable[Memory]) -> None:
+        """Take the present contents of blocks, which were others meanwhile, for what the tape knows."""
+        for memory in memories:
+            self._versions[memory] = memory.now
+
+
+def _two_views(held: array) -> LaunchError:
+    return LaunchError(
+        f"the memory of {held!r} is used on this tape with a gradient and without it, or with two gradients",
+        remedy="set requires_grad before the first use, and pass one array (or views of it) for one block of memory",
+    )

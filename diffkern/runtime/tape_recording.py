@@ -1,0 +1,383 @@
+"""What a tape does while it records: steps, what their adjoints need, and who has an influence on what.
+
+In: launches, copies and overwrites, as they happen. Out: the steps in their order, with copies of the contents that an
+adjoint needs and a later step overwrites, taken at that moment, and only then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Sequence
+from typing import Any
+
+from diffkern.callers import place_of
+from diffkern.errors import LaunchError
+from diffkern.runtime.adjoint import AdjointLaunch, check_aliases
+from diffkern.runtime.array import array, new
+from diffkern.runtime.cotangents import Cotangents
+from diffkern.runtime.history import AddStep, CopyStep, LaunchStep, OverwriteStep, Work
+from diffkern.runtime.memory import Memory
+from diffkern.runtime.needs import Need, Needs
+from diffkern.runtime.operation import Copy, Operation, perform
+from diffkern.runtime.packed import Launchable, PackedLaunch
+from diffkern.runtime.pointed import check_constant, held_in
+from diffkern.runtime.pointed_step import PointedStep
+from diffkern.runtime.rollout_step import RolloutStep
+from diffkern.runtime.second_order import AdjointStep, inputs_of
+from diffkern.runtime.tape_memory import TapeMemory
+
+__all__ = ["TapeRecording"]
+
+_NONE: frozenset[int] = frozenset()
+
+
+class TapeRecording(TapeMemory):
+    """What was recorded."""
+
+    keeps_inputs = False
+    """Whether the adjoints of launches are differentiated themselves, so that all that was read is needed."""
+
+    follows_elements = False
+    """Whether launches may use what has a gradient through elements of arrays."""
+
+    def _clear(self) -> None:
+        super()._clear()
+        self._snapshots: dict[tuple[Memory, int, bytes], array] = {}
+        self._written: set[Memory] = set()
+        # Memory whose contents come from others that have a gradient; memory with a gradient of which something may be
+        # left that it held at first; the kernel that was launched last.
+        self._fed: set[Memory] = set()
+        self._kept: set[Memory] = set()
+        self._kernel: Launchable | None = None
+
+    def record_launch(self, launch: PackedLaunch) -> None:
+        """Run a launch and keep what its adjoint will need."""
+        self._unfinished = launch, self._launches
+        try:
+            self._record_launch(launch)
+        except Exception:
+            self._unfinished = None
+            raise
+        self._unfinished = None
+
+    def _record_launch(self, launch: PackedLaunch) -> None:
+        executable, arrays = launch.executable, launch.arrays
+        name, look_at = launch.kernel.name, self._look_at
+        for held in arrays:
+            if held is not None:
+                look_at(held, name)
+        pointed: list[array] = []
+        if executable.by_id and executable.manifest.pointing:
+            pointed = self._look_inside(launch)
+        step = None
+        self._kernel = launch.kernel
+        active = self._active(launch)
+        if active:
+            self._feed(launch)
+        if active and launch.grid.n:
+            check_aliases(launch.kernel, launch, {})
+            step = self._step(launch, active, bool(pointed))
+            launch = step.keep_log()
+            if executable.is_in_place or launch.merged:
+                for index in step.saves():
+                    if (held := arrays[index]) is not None:
+                        step.saved[index] = self._snapshot(held)
+        written = [held for index in executable.writes if (held := arrays[index]) is not None]
+        if executable.writes_elements:
+            written += held_in(executable, arrays, executable.writes)
+        if isinstance(step, PointedStep):
+            step.keep("before")
+        self._write(launch, written)
+        self._launches += 1
+        if step is None:
+            return
+        if isinstance(step, PointedStep):
+            step.keep("after")
+            self._varied.update(a._memory for k, t in step.tables.items() if k in active for a in t.arrays)
+        self._steps.append(step)
+        for index in executable.uses:
+            held = arrays[index]
+            if held is not None:
+                self._need(step, index, held)
+                if index in active:
+                    self._varied.add(held._memory)
+
+    def _look_inside(self, launch: PackedLaunch) -> list[array]:
+        """Register the arrays in elements that a launch may use, and return them."""
+        executable, arrays = launch.executable, launch.arrays
+        if self.keeps_inputs or not self.follows_elements:
+            check_constant(launch.kernel.name, executable, arrays, self._written, "was written on the tape")
+        found = list(held_in(executable, arrays, executable.uses))
+        for held in found:
+            self._look_at(held, launch.kernel.name)
+        return found
+
+    def _step(self, launch: PackedLaunch, active: frozenset[int], is_pointed: bool) -> LaunchStep:
+        if is_pointed and self.follows_elements and not self.keeps_inputs:
+            return PointedStep(launch, self._launches, active)
+        return LaunchStep(launch, self._launches, active, self.keeps_inputs)
+
+    def _held(self, launch: PackedLaunch, index: int) -> list[array]:
+        """Return the arrays that a parameter stands for: itself, or those in its elements."""
+        held, executable = launch.arrays[index], launch.executable
+        if held is None:
+            return []
+        if executable.by_id and index in executable.manifest.pointing:
+            return list(held_in(executable, launch.arrays, [index]))
+        return [held]
+
+    def _write(self, operation: Operation, written: Sequence[array]) -> None:
+        """Perform what writes to some arrays."""
+        needs = self._needs
+        for held in written:
+            if held._memory in needs:
+                self._before_overwrite(held)
+        self._perform(operation)
+        for held in written:
+            self._note(held)
+            self._written.add(held._memory)
+
+    def _perform(self, operation: Operation) -> None:
+        """Perform an operation, which nothing else records."""
+        perform(operation)
+
+    def _need(self, step: LaunchStep | AdjointStep | RolloutStep, index: int, held: array) -> None:
+        """Note that a step may read what an array holds."""
+        memory = held._memory
+        needs = self._needs.get(memory)
+        if needs is None:
+            needs = self._needs[memory] = Needs(memory.nbytes)
+        low, high = held._range
+        needs.add(Need(step, index, low, high))
+        if memory.exposed or memory.lent:
+            self._exposures.note(held)
+
+    def record_adjoint(self, adjoint: AdjointLaunch) -> None:
+        """Run an adjoint, of a launch on a tape inside of this one, and keep what its own derivative will need."""
+        if adjoint.in_elements:
+            raise LaunchError(
+                f"the adjoint of kernel {adjoint.launch.kernel.name!r} goes through arrays in elements of an array, "
+                "and cannot be differentiated itself",
+                loc=place_of(adjoint.launch.kernel.func),
+                remedy="pass these arrays as parameters of their own",
+            )
+        self._unfinished = adjoint.launch, self._launches
+        own, inputs = adjoint.cotangents, inputs_of(adjoint)
+        for held in (*inputs.values(), *own.values()):
+            self._look_at(held, adjoint.label)
+        varied = [k for k, held in inputs.items() if held._smooth and self._carries(held)]
+        written = [*{id(ct): ct for ct in own.values()}.values()]
+        if not varied and not any(self._carries(ct) for ct in written):
+            self._write(adjoint, written)
+            self._unfinished = None
+            return
+        step = AdjointStep(adjoint, self._launches, inputs, varied)
+        if varied:
+            step.before = {k: self._snapshot(ct) for k, ct in own.items() if k in adjoint.launch.executable.writes}
+        is_fed = any(self._is_fed(held) for held in (*inputs.values(), *written))
+        self._write(adjoint, written)
+        self._steps.append(step)
+        for index, held in inputs.items():
+            self._need(step, index, held)
+        self._varied.update(ct._memory for ct in written)
+        self._fed.update(ct._memory for ct in written if is_fed)
+        self._unfinished = None
+
+    def record_add(self, goal: array, source: array) -> None:
+        """Prepare for a sum; to be called before it happens."""
+        self._unfinished = "a sum", self._launches
+        self._look_at(goal, "a sum")
+        self._look_at(source, "a sum")
+        self._before_overwrite(goal)
+        self._written.add(goal._memory)
+        if self._is_fed(source):
+            self._fed.add(goal._memory)
+        if self._carries(source):
+            self._steps.append(AddStep(goal, source))
+            self._varied.add(goal._memory)
+
+    def record_overwrite(self, goal: array, values: Any) -> None:
+        """Prepare for a fill or an assignment of constants; to be called before it happens."""
+        self._unfinished = "an assignment", self._launches
+        self._look_at(goal, "an assignment")
+        self._feed_by_overwrite(goal)
+        self._before_overwrite(goal)
+        self._written.add(goal._memory)
+        if self._carries(goal):
+            self._steps.append(OverwriteStep(goal))
+
+    def record_copy(self, goal: array, source: array) -> None:
+        """Prepare for a copy; to be called before it happens."""
+        self._unfinished = "a copy", self._launches
+        self._look_at(goal, "a copy")
+        self._look_at(source, "a copy")
+        self._before_overwrite(goal)
+        self._written.add(goal._memory)
+        is_fed = self._is_fed(source)
+        self._feed_by_overwrite(goal)
+        if is_fed:
+            self._fed.add(goal._memory)
+        if self._carries(source):
+            self._steps.append(CopyStep(goal, source))
+            self._varied.add(goal._memory)
+            self._exposures.note(source)
+        elif self._carries(goal):
+            self._steps.append(OverwriteStep(goal))
+
+    def check_adjoint(self, kernel: str) -> None:
+        """Take an adjoint that is launched by hand: it has no part in the tape's gradients."""
+
+    # -- roll-outs: steps that run now, and know by themselves how they are taken back --------------------------------
+
+    def begin_steps(self) -> None:
+        """Begin a roll-out, of which the tape learns what it writes and who carries gradients on."""
+        self._unfinished = "a roll-out", self._launches
+
+    def follow_launch(self, launch: PackedLaunch, new: Container[Memory]) -> None:
+        """Learn of a launch of a roll-out, before it runs; `new` is memory that its step has made."""
+        for held in launch.arrays:
+            if held is not None and held._memory not in new:
+                self._look_at(held, launch.kernel.name)
+        self._kernel = launch.kernel
+        active = self._active(launch)
+        if active:
+            self._feed(launch)
+        for index in active:
+            if (held := launch.arrays[index]) is not None:
+                self._varied.add(held._memory)
+        for held in launch.writes():
+            if held._memory not in new:
+                self._before_overwrite(held)
+                self._written.add(held._memory)
+
+    def follow_copy(self, goal: array, source: array | None, new: Container[Memory]) -> None:
+        """Learn of a copy of a roll-out, or of an assignment of constants, before it happens."""
+        for held in (goal, source):
+            if held is not None and held._memory not in new:
+                self._look_at(held, "a copy")
+        is_fed = source is not None and self._is_fed(source)
+        self._feed_by_overwrite(goal)
+        if is_fed:
+            self._fed.add(goal._memory)
+        if source is not None and self._carries(source):
+            self._varied.add(goal._memory)
+        if goal._memory not in new:
+            self._before_overwrite(goal)
+            self._written.add(goal._memory)
+
+    def follow_change(self, held: array) -> None:
+        """Take what a step of a roll-out has written as the tape's own doing."""
+        self._note(held)
+
+    def forget_new(self, new: Iterable[Memory]) -> None:
+        """Forget what a step of a roll-out has made."""
+        for known in (self._varied, self._fed, self._kept):
+            known.difference_update(new)
+
+    def end_steps(self, step: RolloutStep) -> None:
+        """End a roll-out, which is a step of the tape now."""
+        self._unfinished = None
+        self._steps.append(step)
+        for index, held in enumerate(step.launch.arrays):
+            self._need(step, index, held)
+
+    def inside(self) -> TapeRecording:
+        """Return a new tape for a step of a roll-out on this one."""
+        return TapeRecording()
+
+    def begin_inside(self, tape: TapeRecording) -> None:
+        """Begin in a step of a roll-out on another tape, with what that knows."""
+        self._varied |= tape._varied
+        self._owners |= tape._owners
+        self._without |= tape._without
+        self._written |= tape._written
+
+    def taken_back(self, sweep: Cotangents) -> list[Sequence[Work]]:
+        """Return what takes the steps of this tape back, inside the sweep of another."""
+        sweep.own(self._owners)
+        return [step.prepare(sweep) for step in reversed(self._steps)]
+
+    def _is_fed(self, held: array) -> bool:
+        """Whether what an array holds comes from an array with a gradient, which may be itself."""
+        memory = held._memory
+        if memory in self._fed or memory in self._kept:
+            return True
+        return memory in self._owners and memory not in self._written
+
+    def _has_influence(self, goal: array) -> bool:
+        """Whether an array with a gradient has an influence on a result.
+
+        Not counted is what the one element that a loss is held at first, and to which launches add.
+        """
+        return self._is_fed(goal) and (goal._memory not in self._kept or goal._memory in self._fed or goal.size > 1)
+
+    def _feed(self, launch: PackedLaunch) -> None:
+        """Note what a launch writes from arrays with a gradient, or leaves as it was in them."""
+        executable = launch.executable
+        fed, updated, is_fed = self._fed, executable.manifest.updated, False
+        for index in executable.reads:
+            if index not in updated and any(a._memory in fed or self._is_fed(a) for a in self._held(launch, index)):
+                is_fed = True
+                break
+        for index in executable.writes:
+            for held in self._held(launch, index):
+                if is_fed:
+                    fed.add(held._memory)
+                elif self._is_fed(held) and self._leaves_some(launch, index):
+                    self._kept.add(held._memory)
+
+    def _feed_by_overwrite(self, goal: array) -> None:
+        """Note what is left of an array when constants, or what a copy brings, have taken the place of its elements."""
+        if self._is_all(goal):
+            self._fed.discard(goal._memory)
+            self._kept.discard(goal._memory)
+        elif self._is_fed(goal):
+            self._kept.add(goal._memory)
+
+    def _leaves_some(self, launch: PackedLaunch, index: int) -> bool:
+        """Whether an array may keep elements that it had before a launch which writes to it."""
+        held = launch.arrays[index]
+        if held is None:
+            return False
+        axes = launch.executable.manifest.params[index].whole
+        return not (axes == len(launch.dims) and held.shape == launch.dims and self._is_all(held))
+
+    def _active(self, launch: PackedLaunch) -> frozenset[int]:
+        """Return the parameters to differentiate for: what varies, and what is written from it or over it."""
+        executable, arrays = launch.executable, launch.arrays
+        varied, owners = self._varied, self._owners
+        active, outputs = [], []
+        for index in executable.reads:
+            for held in (arrays[index],) if not executable.by_id else self._held(launch, index):
+                if held is not None and held._smooth and (held._memory in varied or held._memory in owners):
+                    active.append(index)
+                    break
+        for index in executable.writes:
+            for held in (arrays[index],) if not executable.by_id else self._held(launch, index):
+                if held is not None and held._smooth and (active or held._memory in varied or held._memory in owners):
+                    outputs.append(index)
+                    break
+        if not outputs:  # what is read and reaches no array of numbers has no gradient to pass on
+            return _NONE
+        merged = launch.merged
+        active += outputs
+        return frozenset([merged.get(index, index) for index in active] if merged else active)
+
+    def _before_overwrite(self, held: array) -> None:
+        """Copy what earlier adjoints need of the elements that are about to change."""
+        needs = self._needs.get(held._memory)
+        if needs is None:
+            return
+        for need in needs.take(*held._range):
+            needed = need.step.launch.arrays[need.index]
+            if needed is not None and need.index not in need.step.lost and need.step.needs_after(need.index):
+                need.step.contents[need.index] = self._snapshot(needed)
+
+    def _snapshot(self, held: array) -> array:
+        """Return a copy of the present contents, one for all who ask."""
+        key = (held._memory, held._memory.now, held._packed)
+        copy = self._snapshots.get(key)
+        if copy is None:
+            copy = new(held.shape, held._element, False, held._memory.device)
+            self._perform(Copy(copy, held))
+            self._snapshots[key] = copy
+        return copy

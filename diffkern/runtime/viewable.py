@@ -1,0 +1,177 @@
+"""The views of an array: parts, other shapes and axes, other element types, and assignments to parts.
+
+In: an index, a shape, an order of axes, an element type. Out: an array over the same memory, whose gradient is the same
+view of the gradient.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+import numpy as np
+
+from diffkern.ir.structs import Stored, Struct, carries_gradient
+from diffkern.ir.types import BFLOAT16, Mat, Vec
+from diffkern.lang.dtypes import composite_type
+from diffkern.lang.structs import resolve_type
+from diffkern.runtime.array_copy import copy
+from diffkern.runtime.convert import as_shape, bfloat16_values, component_shape, stored_type
+from diffkern.runtime.memory import Memory
+from diffkern.runtime.state import current
+from diffkern.runtime.stream import drain
+
+if TYPE_CHECKING:
+    from diffkern.runtime.array import array
+
+__all__ = ["Viewable"]
+
+
+class Viewable:
+    """The part of an array that makes views of it."""
+
+    __slots__ = ()
+
+    _through: ClassVar[Callable[..., Any]]
+    """What sees an array through index arrays, set by the package."""
+
+    if TYPE_CHECKING:
+        _data: np.ndarray[Any, Any]
+        _element: Stored
+        _memory: Memory
+        shape: tuple[int, ...]
+
+        @property
+        def ndim(self) -> int: ...
+        @property
+        def size(self) -> int: ...
+        def _derive(self, view: Any, element: Stored | None = None) -> array: ...
+        def _is_like(self, other: array) -> bool: ...
+        def _stored(self, values: Any) -> np.ndarray[Any, Any]: ...
+        def contiguous(self) -> array: ...
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return a view for integers, slices and an ellipsis; a value where no axis is left.
+
+        Arrays of integers, one for each axis or with full slices between them, give an indexed array.
+        """
+        parts: tuple[Any, ...] = index if isinstance(index, tuple) else (index,)
+        if any(isinstance(part, Viewable) for part in parts):
+            full_axes = [None if part == slice(None) else part for part in parts if not isinstance(part, Viewable)]
+            if any(part is not None for part in full_axes):
+                raise TypeError(f"an array is indexed by index arrays and full slices together, not by {parts!r}")
+            return self._through(self, [part if isinstance(part, Viewable) else None for part in parts])
+        for part in parts:
+            if isinstance(part, bool) or not (isinstance(part, (int, np.integer, slice)) or part is Ellipsis):
+                raise TypeError(f"an array is indexed by integers, slices and '...', not {part!r}; use .numpy()")
+        # Components are not elements, so the index must not reach into them.
+        if len(parts) - sum(part is Ellipsis for part in parts) > self.ndim:
+            raise IndexError(f"too many indices for an array of {self.ndim} axes")
+        full = parts if any(part is Ellipsis for part in parts) else (*parts, Ellipsis)
+        full = (*full, *(slice(None),) * len(component_shape(self._element)))
+        if self._data[full].ndim == len(component_shape(self._element)):
+            drain()
+            return self._value(self._memory.contents(self._data[full]))
+        return self._derive(lambda data: data[full])
+
+    def _value(self, element: Any) -> Any:
+        """Return an element, as NumPy gives it, as a value of its own."""
+        if isinstance(self._element, (Vec, Mat)):
+            numbers = bfloat16_values(element) if self._element.dtype == BFLOAT16 else element.copy()
+            return composite_type(self._element).wrap(numbers)
+        return element[()]
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        """Assign an array, or a value to every element, of a part.
+
+        Under a tape, assigning an array is a copy that gradients flow through; anything else is a constant.
+        """
+        parts = index if isinstance(index, tuple) else (index,)
+        # A slice instead of an integer keeps the axis, so that one element is a view as well.
+        kept = tuple(
+            slice(k, None if k == -1 else k + 1) if isinstance(k, (int, np.integer)) and not isinstance(k, bool) else k
+            for k in parts
+        )
+        view = self[kept]
+        target = self._data[parts] if Ellipsis in parts else self._data[(*parts, Ellipsis)]
+        if isinstance(value, Viewable):
+            value = cast("array", value)
+            part = self[index]
+            destination: array = cast("array", part) if isinstance(part, Viewable) else view.flatten()
+            if destination._is_like(value):
+                copy(destination, value)
+                return
+            if current.tape is not None and carries_gradient(value._element):
+                raise ValueError(
+                    f"under a tape {value!r} cannot be assigned to a part of shape {destination.shape}: only a copy "
+                    "between equal shapes and types is recorded; write a kernel that stores what you want"
+                )
+            view.assign(np.broadcast_to(value._host(), target.shape).reshape(view._data.shape))
+        else:
+            view._overwrite(np.broadcast_to(self._stored(value), target.shape).reshape(view._data.shape))
+
+    def reshape(self, *shape: Any) -> array:
+        """Return a view with another shape of as many elements; one extent may be -1.
+
+        Of an array that is not contiguous it is a view of a contiguous copy, through which gradients flow.
+        """
+        extents = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
+        whole = self.contiguous()
+        extents = (extents,) if isinstance(extents, (int, np.integer)) else extents
+        full = (*(int(extent) for extent in extents), *component_shape(self._element))
+        if full.count(-1) and not self.size:
+            full = (*as_shape([0 if n == -1 else n for n in full[: len(extents)]]), *full[len(extents) :])
+        return whole._derive(lambda data: data.reshape(full))
+
+    def flatten(self) -> array:
+        """Return a view with one axis; of an array that is not contiguous, a copy of it."""
+        return self.reshape(self.size)
+
+    def transpose(self, axes: Sequence[int] | None = None) -> array:
+        """Return a view with the axes in another order, reversed by default.
+
+        Parameters
+        ----------
+        axes : sequence of int, optional
+            Which axis of this array stands at each place.
+        """
+        order = tuple(range(self.ndim))[::-1] if axes is None else tuple(axes)
+        if sorted(order) != list(range(self.ndim)):
+            raise ValueError(f"the axes of {self!r} in another order are not {order}")
+        full = (*order, *range(self.ndim, self._data.ndim))
+        return self._derive(lambda data: data.transpose(full))
+
+    @property
+    def T(self) -> array:
+        """A view with the axes in reverse order."""
+        return self.transpose()
+
+    def view(self, dtype: Any) -> array:
+        """Return a view of the same memory as elements of another type of the same size."""
+        element = resolve_type(dtype)
+        inner, stored = component_shape(element), stored_type(element)
+        size = stored.itemsize * math.prod(inner)
+        if isinstance(element, Struct) or isinstance(self._element, Struct) or size != self._item_bytes():
+            raise ValueError(f"{self!r} cannot be viewed as elements of {element}: they are not of the same size")
+
+        def as_element(data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+            if data.dtype.itemsize != stored.itemsize and not data.flags.c_contiguous:
+                raise ValueError(f"only a contiguous array can be viewed as elements of {element}; use contiguous()")
+            if data.dtype.itemsize != stored.itemsize:
+                return data.reshape(-1).view(stored).reshape(*self.shape, *inner)
+            strides = data.strides[: self.ndim] + np.empty(inner, stored).strides
+            return np.lib.stride_tricks.as_strided(data.view(stored), (*self.shape, *inner), strides)
+
+        def of_memory(data: Any) -> Any:  # of a GPU's, shape and strides are computed without looking at it
+            return as_element(data) if isinstance(data, np.ndarray) else data.derived(as_element)
+
+        return self._derive(of_memory, element)
+
+    def _item_bytes(self) -> int:
+        return stored_type(self._element).itemsize * math.prod(component_shape(self._element))
+
+    @property
+    def capacity(self) -> int:
+        """Bytes of the elements."""
+        return self.size * self._item_bytes()

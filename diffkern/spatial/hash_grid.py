@@ -1,0 +1,254 @@
+"""Hash grids: points sorted into cells, in which kernels look for those near a place.
+
+In: points, and the size of a cell. Out: an id, which a launch passes to a kernel; there
+:func:`~diffkern.hash_grid_query` finds points by it. What the words of the descriptor mean is said in
+:mod:`diffkern.library.hash_grids`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import numpy as np
+
+from diffkern.errors import LaunchError
+from diffkern.ir.types import FLOAT16, FLOAT32, FLOAT64, INT32, Scalar, Vec
+from diffkern.lang.dtypes import SCALARS, DType, resolve_dtype
+from diffkern.lang.queries import HASH_GRID
+from diffkern.library.hash_grids import WORDS
+from diffkern.runtime.array import array, new
+from diffkern.runtime.device import Device, get_device
+from diffkern.runtime.launch import launch
+from diffkern.runtime.operation import Assign, perform
+from diffkern.runtime.resources import Content, Resource
+from diffkern.runtime.uncopied import Uncopied
+from diffkern.spatial import kernels
+
+__all__ = ["HashGrid"]
+
+_FLOATS: Final = (FLOAT16, FLOAT32, FLOAT64)
+_MOST_CELLS: Final = (1 << 31) - 2
+
+
+class HashGrid(Uncopied):
+    """Points sorted into cells of a grid, in which kernels find those near a place.
+
+    The cell of a point is ``floor(x / radius) % dim`` along each axis: the grid repeats in space, so that points may
+    lie anywhere, and those of different copies share cells. Pass :attr:`id` to a kernel as a ``uint64``, and call
+    :func:`~diffkern.hash_grid_query` there. A grid that was not built yet has no points.
+
+    Launches on a tape have the gradient for the points as they were sorted then, also where the grid is built again
+    before :meth:`Tape.backward`.
+
+    Parameters
+    ----------
+    dim_x, dim_y, dim_z : int
+        Number of cells along each axis.
+    device : str or Device, optional
+        Where it lies; the current device by default.
+    dtype : optional
+        The type of the coordinates: float32 by default, float16 or float64.
+
+    Attributes
+    ----------
+    device : Device
+        Where it lies.
+    dtype : DType
+        The type of the coordinates.
+
+    Raises
+    ------
+    LaunchError
+        If the numbers of cells are not positive or too great together, or the type is none of these.
+
+    Examples
+    --------
+    >>> import numpy as np, diffkern as dk
+    >>> @dk.kernel
+    ... def neighbours(grid: dk.uint64, x: dk.array(dtype=dk.vec3), n: dk.array(dtype=int)):
+    ...     i = dk.tid()
+    ...     for j in dk.hash_grid_query(grid, x[i], 1.0):
+    ...         if dk.length(x[i] - x[j]) < 1.0:
+    ...             n[i] += 1
+    >>> x, n = dk.array(np.float32([[0, 0, 0], [0.5, 0, 0], [5, 5, 5]]), dtype=dk.vec3), dk.zeros(3, dtype=int)
+    >>> grid = dk.HashGrid(16, 16, 16)
+    >>> grid.build(x, radius=1.0)
+    >>> dk.launch(neighbours, dim=3, inputs=[grid.id, x], outputs=[n])
+    >>> n.numpy()
+    array([2, 2, 1], dtype=int32)
+    """
+
+    def __init__(self, dim_x: int, dim_y: int, dim_z: int, device: Any = None, dtype: Any = None) -> None:
+        self._dims = tuple(int(dim) for dim in (dim_x, dim_y, dim_z))
+        if min(self._dims) < 1:
+            raise LaunchError(
+                f"a HashGrid has at least one cell along each axis, not {self._dims}",
+                remedy="write dk.HashGrid(32, 32, 32)",
+            )
+        if math.prod(self._dims) > _MOST_CELLS:
+            raise LaunchError(
+                f"HashGrid of {self._dims} cells: the cell count exceeds supported limit {_MOST_CELLS}",
+                remedy="take fewer cells along an axis: the grid repeats in space",
+            )
+        self._scalar = _scalar(dtype)
+        self.dtype: DType = SCALARS[self._scalar.name]
+        self.device: Device = get_device(device)
+        self._cells = math.prod(self._dims)
+        self._chunk = math.isqrt(self._cells) + 1
+        self._room = 0
+        self._room_for_groups = False
+        self._next = Content(())
+        self._scratch: tuple[array, ...] = ()
+        self._resource = Resource(self.device, HASH_GRID, WORDS)
+
+    @property
+    def id(self) -> int:
+        """What a kernel knows the grid by: a number that stays the same whenever it is built."""
+        return self._resource.id
+
+    def reserve(self, num_points: int, with_groups: bool = False) -> None:
+        """Allocate memory for points, which later calls of :meth:`build` need not do then.
+
+        Parameters
+        ----------
+        num_points : int
+            How many points there may be.
+        with_groups : bool, optional
+            Whether they may have groups.
+        """
+        if num_points < 0:
+            raise LaunchError(
+                f"a HashGrid cannot reserve memory for {num_points} points",
+                remedy="pass how many points there may be, 0 or more",
+            )
+        self._room = max(self._room, int(num_points))
+        self._room_for_groups |= with_groups
+        self._allocate()
+
+    def build(self, points: array, radius: float, groups: array | None = None) -> None:
+        """Sort points into the cells, in place of those of the last time.
+
+        It is done by kernels where the grid lies, in the current stream, and may be captured in a graph.
+
+        Parameters
+        ----------
+        points : array of vec3
+            The points, of the grid's type, along any number of axes; their indices count them in row-major order.
+        radius : float
+            The edge of a cell. About the distance in which kernels look for points is a good choice.
+        groups : array of int32, optional
+            A number for each point; a query for one of these numbers then gives points of that group alone.
+
+        Raises
+        ------
+        LaunchError
+            If the arrays are on another device or of another type, do not fit together, or the radius is not positive.
+        """
+        size = float(radius)
+        if not (size > 0.0 and math.isfinite(size)):
+            raise LaunchError(
+                f"the radius of a HashGrid is a positive number, not {radius!r}",
+                remedy="pass about the distance in which points are looked for",
+            )
+        flat = self._flat(points, "points", Vec(self._scalar, 3))
+        of_points = None if groups is None else self._flat(groups, "groups", INT32)
+        if of_points is not None and of_points.size != flat.size:
+            raise LaunchError(
+                f"there are {of_points.size} groups for {flat.size} points", remedy="pass a group for each point"
+            )
+        n = flat.size
+        self._room = max(self._room, n)
+        self._room_for_groups |= groups is not None
+        inverse = _inverse(self._scalar, size)
+        self._allocate()
+        starts, ids, sorted_groups = self._next.arrays
+        if n:
+            self._sort(flat, inverse, of_points)
+        bits = int(np.float64(inverse).view(np.uint64))
+        addresses = (starts.ptr if n else 0, ids.ptr, sorted_groups.ptr if of_points is not None else 0)
+        self._resource.lead_to(self._next, (*addresses, *self._dims, n, bits))
+
+    def _sort(self, points: array, inverse: float, groups: array | None) -> None:
+        """Do what the kernels are for, one after the other."""
+        n, device = points.size, self.device
+        starts, ids, sorted_groups = self._next.arrays
+        cells, ranks, sums = self._scratch
+        ids, cells, ranks = ids[:n], cells[:n], ranks[:n]
+        perform(Assign(starts, 0))  # no tape is concerned
+        steps: list[tuple[Any, int, list[Any]]] = [
+            (kernels.count, n, [points, self.dtype(inverse), *self._dims, cells, ranks, starts]),
+            (kernels.chunk_sums, sums.size, [starts, sums, self._chunk]),
+            (kernels.sums_before, 1, [sums]),
+            (kernels.chunk_starts, sums.size, [starts, sums, self._chunk]),
+            (kernels.place, n, [cells, ranks, starts, ids]),
+            (kernels.in_order, n, [cells, ranks, starts, ids, cells if groups is None else groups, groups is not None]),
+        ]
+        if groups is not None:
+            steps.append((kernels.group_of_places, n, [groups, ids, sorted_groups[:n]]))
+        for kernel, dim, inputs in steps:
+            launch(kernel, dim=dim, inputs=inputs, device=device, record_tape=False)
+
+    def _allocate(self) -> None:
+        """Let there be room for all points, in arrays of which no tape needs what they hold."""
+        room, chunks = max(self._room, 1), -(-(self._cells + 1) // self._chunk)
+        for_groups = room if self._room_for_groups else 1
+        if not self._scratch or self._scratch[0].size < room:
+            self._scratch = self._arrays(room, room, chunks)
+        now = self._next
+        if now.kept or not now.arrays or now.arrays[1].size < room or now.arrays[2].size < for_groups:
+            self._next = Content(self._arrays(self._cells + 1, room, for_groups))
+
+    def _arrays(self, *lengths: int) -> tuple[array, ...]:
+        return tuple([new((length,), INT32, False, self.device) for length in lengths])
+
+    def _flat(self, given: Any, what: str, element: Any) -> array:
+        """One of the arrays, along one axis."""
+        if not isinstance(given, array):
+            raise LaunchError(
+                f"the {what} of a HashGrid are an array, not {type(given).__name__}",
+                remedy="make one with dk.array(values, dtype=dk.vec3)",
+            )
+        if given.device is not self.device:
+            raise LaunchError(
+                f"the {what} must live on the same device as the HashGrid, which is on {self.device}, not on "
+                f"{given.device}",
+                remedy=f"pass {what}.to({str(self.device)!r}), or make the grid with device={str(given.device)!r}",
+            )
+        if given._element != element:
+            raise LaunchError(
+                f"the {what} of this HashGrid are {element}, not {given._element}",
+                remedy=f"make the grid with dtype=, or convert the {what}",
+            )
+        if given.ndim == 1:
+            return given
+        return (given if given.is_contiguous else given.contiguous()).flatten()
+
+    def __repr__(self) -> str:
+        return f"HashGrid({', '.join(map(str, self._dims))}, device={str(self.device)!r}, dtype={self.dtype!r})"
+
+
+def _scalar(dtype: Any) -> Scalar:
+    try:
+        found = FLOAT32 if dtype is None else resolve_dtype(dtype)
+    except TypeError:
+        found = None
+    if found not in _FLOATS or not isinstance(found, Scalar):
+        raise LaunchError(
+            f"the coordinates of a HashGrid are float16, float32 or float64, not {dtype!r}",
+            remedy="write dtype=dk.float32",
+        )
+    return found
+
+
+def _inverse(scalar: Scalar, size: float) -> float:
+    """1 / radius in the precision in which kernels compute cells."""
+    number = np.float64 if scalar == FLOAT64 else np.float32
+    with np.errstate(all="ignore"):
+        found = float(number(1.0) / number(size))
+    if not math.isfinite(found):
+        raise LaunchError(
+            f"a radius of {size} is too small for {scalar}",
+            remedy="take a larger radius, or a grid of dtype=dk.float64",
+        )
+    return found

@@ -1,0 +1,1 @@
+"""Lanes: neighbouring threads of a launch in one vector register, forward and adjoint."""

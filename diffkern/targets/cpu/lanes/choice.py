@@ -1,0 +1,288 @@
+"""Which kernels run in lanes.
+
+In: a function for processors. Out: why it cannot run in lanes, how many of them there are, and whether that pays.
+
+Lanes pay where a thread has loops, or touches memory in branches. LLVM makes vectors of a straight thread by itself,
+out of the loop over threads, but of no loop around another one, nor around accesses that only some threads make.
+Against the arithmetic that becomes so many times cheaper stands what each lane does by itself: gathers, scatters,
+updates of shared elements, and trips that a lane waits for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from diffkern.analysis.affine import Affine, AffineForms, tid_term
+from diffkern.analysis.cost import UNKNOWN_TRIPS, usual_ways
+from diffkern.analysis.scopes import Scope, uniformity
+from diffkern.analysis.sums import uniform_sums, used_values
+from diffkern.analysis.uniformity import launch_values
+from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.types import STORAGE_ONLY, Array, Mat, Scalar, Vec, scalar_of
+from diffkern.ir.views import Access, deciding, is_loop
+from diffkern.ops.table import lookup
+from diffkern.targets.cpu.lanes.memory import MOST_SHUFFLED
+from diffkern.targets.cpu.lanes.scalars import is_by_lane
+from diffkern.targets.emit.checks import Checking
+from diffkern.targets.emit.facts import ACCESSES, stack_size
+from diffkern.targets.emit.memory import element_size
+from diffkern.targets.emit.types import Isa
+from diffkern.targets.target import Settings
+
+__all__ = ["Choice", "chosen", "lane_count", "refusal"]
+
+STACK_BYTES = 1024 * 1024
+"""The most memory for the loop stacks and buffers of all lanes."""
+LARGEST = 2000
+"""Operations beyond which lanes are not taken unasked: they are compiled besides the code of one thread."""
+GAIN = 1.5
+"""How many times faster lanes have to be by estimate."""
+_TOGETHER = 300
+"""Operations up to which a value of all lanes may take several registers: it is compiled for one besides."""
+_MOST_ALONE = 256
+"""The most instructions for what each lane does by itself, where there are several registers."""
+_MOST_BYTES = 256
+"""The most that a value of all lanes takes."""
+_DIVERGENCE = 1.7
+"""How many more trips the slowest of some lanes makes than one of them."""
+_BY_ITSELF = 2.0
+"""What an access of one lane costs by itself, beside one of a vector."""
+
+_WITH_LANES = frozenset(
+    {
+        "construct", "extract", "tid", "extent", "shape", "load", "store", "atomic", "accumulate", "stack_new",
+        "stack_get", "stack_set", "buffer_new", "buffer_get", "buffer_set", "if", "for", "while",
+    }
+)  # fmt: skip
+
+
+def refusal(fn: Function, lanes: int) -> str | None:
+    """Return why a function cannot run in so many lanes, None if it can."""
+    if fn.tid_arity == 0:
+        return "its threads have no index"
+    for op in walk(fn.body):
+        if op.name not in _WITH_LANES and lookup(op.name).family != "scalar":
+            return f"{op.name} has no form in lanes"
+        if op.name in ACCESSES and not STORAGE_ONLY.isdisjoint(_scalars(op)):
+            return "it has elements of 16 bits"
+    if _own_bytes(fn) * lanes > STACK_BYTES:
+        return "its threads have too much memory of their own"
+    return _waits_for_others(fn) or _looks_at_others(fn)
+
+
+def _waits_for_others(fn: Function) -> str | None:
+    """Whether what atomic updates return depends on more than the order of the threads, or a thread may wait for it."""
+    used = used_values(fn)
+    exchanged = [op for op in walk(fn.body) if op.name == "atomic" and op.result in used]
+    if not exchanged:
+        return None
+    inside = {op for loop in walk(fn.body) if is_loop(loop) for region in loop.regions for op in walk(region)}
+    arrays = [Access(op).array for op in walk(fn.body) if op.name in ACCESSES]
+    for op in exchanged:
+        if op in inside:
+            return "it looks at what an atomic update in a loop returns"
+        if arrays.count(Access(op).array) > 1:
+            return f"it looks at what an atomic update of {Access(op).array.name} returns, and changes it elsewhere too"
+    return None
+
+
+def _looks_at_others(fn: Function) -> str | None:
+    """Whether a thread may read what another thread writes: one after the other they see the earlier ones' work."""
+    forms, own = AffineForms(fn), tid_term(fn.tid_arity - 1)
+
+    def is_own(column: Sequence[Affine]) -> bool:
+        """Whether an index is the same in all accesses, and another one for each lane."""
+        first = column[0]
+        fixed = all(isinstance(t, tuple) and t[0] == "tid" or forms.invariant(t) for t in first.terms)
+        return own in first.terms and fixed and all(form == first for form in column[1:])
+
+    accesses: dict[Value, list[Op]] = {}
+    for op in walk(fn.body):
+        if op.name in ACCESSES:
+            accesses.setdefault(Access(op).array, []).append(op)
+    for array, ops in accesses.items():
+        kinds = {op.name == "load" for op in ops}
+        if len(kinds) == 1:
+            continue
+        columns = zip(*(map(forms.of, Access(op).index) for op in ops), strict=True)
+        if not any(map(is_own, columns)):
+            return f"a thread may read what another one writes to {array.name}"
+    return None
+
+
+def _scalars(op: Op) -> set[Scalar]:
+    return {scalar_of(v.type.dtype) for v in op.operands if isinstance(v.type, Array)}
+
+
+def lane_count(fn: Function, vector_bytes: int) -> int:
+    """Return how many threads fit a vector register: as many as elements of the widest floating-point type."""
+    types = {id(v.type): v.type for op in walk(fn.body) for v in (*op.operands, *op.results)}
+    scalars = {scalar_of(t) for t in types.values() if isinstance(t, (Scalar, Vec, Mat, Array))}
+    return vector_bytes // max([4, *(s.itemsize for s in scalars if s.is_float)])
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """How the threads of a kernel run.
+
+    Attributes
+    ----------
+    lanes : int
+        How many run in a vector register; 1 where they run one by one.
+    faster : float
+        How many times less work a thread is so, by estimate.
+    why : str
+        The reason, for reports.
+    registers : int
+        How many registers side by side first take as many threads each.
+    """
+
+    lanes: int
+    faster: float
+    why: str
+    registers: int = 1
+
+    @property
+    def groups(self) -> tuple[int, ...]:
+        """The threads that run together: as long as there are so many left, then as many of the next."""
+        return tuple(sorted({n * self.lanes for n in (1, self.registers)} - {1}, reverse=True))
+
+    def __str__(self) -> str:
+        if self.lanes == 1:
+            return f"threads run one by one: {self.why}"
+        if self.registers > 1:
+            return f"{self.lanes * self.registers} threads run in {self.registers} vector registers: {self.why}"
+        return f"{self.lanes} threads run in a vector register: {self.why}"
+
+
+def chosen(fn: Function, settings: Settings, isa: Isa) -> Choice:
+    """Return how the threads of a kernel run."""
+    lanes = lane_count(fn, isa.vector_bytes)
+    if settings.lanes is False:
+        return Choice(1, 1.0, "lanes=False")
+    if settings.checking is not Checking.NONE:
+        return Choice(1, 1.0, "the program says which thread is in error")
+    why = refusal(fn, lanes)
+    if why is not None:
+        return Choice(1, 1.0, why)
+    if settings.lanes:
+        choice = Choice(lanes, max(1.0, _Work(fn, lanes).gain()), "lanes=True")
+    else:
+        choice = _if_it_pays(fn, lanes)
+    return choice if choice.lanes == 1 else replace(choice, registers=_side_by_side(fn, lanes, isa))
+
+
+def _side_by_side(fn: Function, lanes: int, isa: Isa) -> int:
+    """How many registers may hold a value of all lanes.
+
+    What is the same for all lanes is then done for more of them, and they do not wait for one another's results. Lanes
+    that make different numbers of trips wait for the slowest, so there is but one register for these. What each lane
+    does by itself is code for each of them.
+    """
+    ops, varying = list(walk(fn.body)), uniformity(fn, Scope.VECTOR).varying
+    if len(ops) > _TOGETHER or any(is_loop(op) and not varying.isdisjoint(deciding(op)) for op in ops):
+        return 1
+    count = min(isa.vector_registers // 8, max(1, _MOST_BYTES // isa.vector_bytes))
+    work = _Work(fn, lanes)
+    alone = sum(work.pieces(op) for op in ops)
+    while count > 1 and (_own_bytes(fn) * lanes * (count + 1) > STACK_BYTES or alone * lanes * count > _MOST_ALONE):
+        count //= 2
+    return count
+
+
+def _own_bytes(fn: Function) -> int:
+    """The memory that each thread has of its own."""
+    total = 0
+    for op in walk(fn.body):
+        if op.name == "stack_new":
+            total += stack_size(op.attrs["type"])
+        elif op.name == "buffer_new":
+            total += op.attrs["type"].itemsize
+    return total
+
+
+def _if_it_pays(fn: Function, lanes: int) -> Choice:
+    ops = list(walk(fn.body))
+    if not any(map(is_loop, ops)) and not any(map(_keeps_memory, ops)):
+        return Choice(1, 1.0, "it has no loop, and LLVM makes vectors of the loop over threads")
+    if len(ops) > LARGEST:
+        return Choice(1, 1.0, f"{len(ops)} operations would be compiled twice")
+    gain = _Work(fn, lanes).gain()
+    why = f"less work by a factor of {gain:.1f}, by estimate"
+    return Choice(lanes, gain, why) if gain > GAIN else Choice(1, 1.0, f"{why}, which is too little")
+
+
+def _keeps_memory(op: Op) -> bool:
+    """Whether it is a branch that touches memory: LLVM makes no vectors of what may not be done for all threads."""
+    return op.name == "if" and any(inner.name in ACCESSES for region in op.regions for inner in walk(region))
+
+
+class _Work:
+    """Estimates the work of one thread, and that of all lanes together."""
+
+    def __init__(self, fn: Function, lanes: int) -> None:
+        self.fn, self.lanes = fn, lanes
+        self.uniformity = uniformity(fn, Scope.VECTOR)
+        self.varying = self.uniformity.varying
+        self.summed = set(uniform_sums(fn, launch_values(fn), used_values(fn)))
+
+    def gain(self) -> float:
+        """How many times less work a thread is in lanes."""
+        alone, together = self.region(self.fn.body)
+        return alone * self.lanes / max(together, 1.0)
+
+    def region(self, region: Region) -> tuple[float, float]:
+        """The work of a region for one thread, and for all lanes together."""
+        alone = together = 0.0
+        for op in region.ops:
+            one, all_of_them = self.control(op) if op.regions else self.simple(op)
+            alone, together = alone + one, together + all_of_them
+        return alone, together
+
+    def control(self, op: Op) -> tuple[float, float]:
+        parts = [self.region(sub) for sub in usual_ways(op)]
+        alone, together = sum(p[0] for p in parts), sum(p[1] for p in parts)
+        apart = not self.varying.isdisjoint(deciding(op))
+        if is_loop(op):
+            return UNKNOWN_TRIPS * alone, UNKNOWN_TRIPS * together * (_DIVERGENCE if apart else 1.0)
+        return (alone / len(parts), together) if apart else (alone, together)
+
+    def simple(self, op: Op) -> tuple[float, float]:
+        cost = lookup(op.name).cost
+        if op.name in ("load", "store", "accumulate", "atomic"):
+            return self.access(op)
+        if op.name.startswith(("stack", "buffer")):
+            return 1.0, 1.0
+        if self.varying.isdisjoint(op.results):
+            return cost, cost
+        return cost, cost * self.lanes if is_by_lane(op) else cost
+
+    def access(self, op: Op) -> tuple[float, float]:
+        array = Access(op).array.type
+        assert isinstance(array, Array)
+        count = element_size(array.dtype)
+        update = op.name in ("accumulate", "atomic")
+        alone = count * (2.0 if update else 1.0)
+        if op in self.summed or self.is_run(op, count):
+            return alone, alone + count
+        if self.varying.isdisjoint(Access(op).index):
+            return alone, alone * (3.0 if update else 1.0)
+        return alone, alone * self.lanes * _BY_ITSELF
+
+    def pieces(self, op: Op) -> int:
+        """How many instructions each lane needs for itself."""
+        if op.name not in ("load", "store"):
+            return int(
+                lookup(op.name).family == "scalar" and not self.varying.isdisjoint(op.results) and is_by_lane(op)
+            )
+        array = Access(op).array.type
+        assert isinstance(array, Array)
+        count = element_size(array.dtype)
+        return 0 if self.is_run(op, count) or self.varying.isdisjoint(Access(op).index) else count
+
+    def is_run(self, op: Op, count: int) -> bool:
+        index: tuple[Value, ...] = tuple(Access(op).index)
+        if not index or count > MOST_SHUFFLED or not self.varying.isdisjoint(index[:-1]):
+            return False
+        return self.uniformity.stride(index[-1]) == 1

@@ -1,0 +1,197 @@
+"""Elements of arrays in lanes: runs of neighbours, gathers and scatters, and updates one lane after the other.
+
+In: where the elements of the lanes are, and which lanes are on. Out: loads and stores. A lane that is off touches no
+memory. Where several lanes write one element, the last lane's value stays, as if the threads ran in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from llvmlite import ir
+
+from diffkern.ir.types import Element, Scalar, scalar_of
+from diffkern.targets.cpu.lanes.builder import LaneBuilder, is_wide, zeros
+from diffkern.targets.emit.memory import element_size
+from diffkern.targets.emit.types import I1, I8, I32, I64, PTR, VOID, from_memory, i32, i64, memory_type, to_memory
+
+__all__ = ["MOST_SHUFFLED", "Places", "each_lane", "every", "load", "spilled", "store"]
+
+MOST_SHUFFLED = 4
+"""Components of elements that lie one after the other for which vectors are loaded whole, and shuffled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the first scalars of the lanes' elements are.
+
+    Attributes
+    ----------
+    pointer
+        That of the first lane, if the elements of the lanes are neighbours; else a vector of addresses, or one address
+        for all lanes.
+    is_run
+        Whether the elements are neighbours.
+    tag
+        Says of an instruction what is known about the array.
+    """
+
+    pointer: Any
+    is_run: bool
+    tag: Callable[[Any], Any] = lambda instruction: instruction
+
+
+def _name(t: Any, lanes: int) -> str:
+    return f"v{lanes}{t.intrinsic_name}"
+
+
+def _address(b: LaneBuilder, t: Scalar, pointer: Any, k: int) -> Any:
+    """The places of a component."""
+    if k == 0:
+        return pointer
+    if is_wide(pointer):
+        return b.inttoptr(b.add(b.ptrtoint(pointer, I64), i64(k * t.itemsize)), PTR)
+    return b.plain.gep(pointer, [i64(k)], inbounds=True, source_etype=memory_type(t))
+
+
+def load(b: LaneBuilder, t: Element, places: Places, mask: Any) -> list[Any]:
+    """The components of the lanes' elements; 0 or the element in lanes that are off."""
+    s, count = scalar_of(t), element_size(t)
+    if places.is_run and count <= MOST_SHUFFLED:
+        raw = _load_run(b, s, count, places, mask)
+    else:
+        pointer = _on(b, every(b, s, count, places), mask, t.itemsize, "zeros")
+        raw = [_gather(b, s, _address(b, s, pointer, k), places.tag) for k in range(count)]
+    return [from_memory(b, s, one) for one in raw]
+
+
+def _load_run(b: LaneBuilder, s: Scalar, count: int, places: Places, mask: Any) -> list[Any]:
+    held, plain = memory_type(s), b.plain
+    whole = ir.VectorType(held, b.lanes * count)
+    nothing = ir.Constant(whole, ir.Undefined)
+    if mask is None:
+        loaded = places.tag(plain.load(places.pointer, typ=whole, align=s.itemsize))
+    else:
+        args = [places.pointer, i32(s.itemsize), _repeated(b, mask, count), zeros(whole)]
+        loaded = places.tag(b.intrinsic(f"llvm.masked.load.{_name(held, b.lanes * count)}.p0", whole, args))
+    if count == 1:
+        return [loaded]
+    return [plain.shuffle_vector(loaded, nothing, _chosen(range(k, b.lanes * count, count))) for k in range(count)]
+
+
+def _repeated(b: LaneBuilder, mask: Any, count: int) -> Any:
+    """A mask with each lane as often as its element has components."""
+    if count == 1:
+        return mask
+    return b.plain.shuffle_vector(mask, mask, _chosen([lane for lane in range(b.lanes) for _ in range(count)]))
+
+
+def _chosen(places: Sequence[int]) -> Any:
+    return ir.Constant(ir.VectorType(I32, len(places)), [i32(p) for p in places])
+
+
+def _gather(b: LaneBuilder, s: Scalar, pointers: Any, tag: Callable[[Any], Any]) -> Any:
+    """The numbers at the lanes' addresses: loaded one by one, faster than by an instruction that gathers."""
+    held = memory_type(s)
+    out = b.undefined(held)
+    for lane in range(b.lanes):
+        loaded = tag(b.plain.load(b.element(pointers, lane), typ=held, align=s.itemsize))
+        out = b.with_element(out, loaded, lane)
+    return out
+
+
+def _scatter(b: LaneBuilder, s: Scalar, pointers: Any, values: Any, tag: Callable[[Any], Any]) -> None:
+    """Write numbers to the lanes' addresses, one by one in their order."""
+    for lane in range(b.lanes):
+        tag(b.plain.store(b.element(values, lane), b.element(pointers, lane), align=s.itemsize))
+
+
+def _on(b: LaneBuilder, pointers: Any, mask: Any, size: int, name: str) -> Any:
+    """The addresses of the lanes that are on; of the others that of zeros, or of memory that nobody reads."""
+    return pointers if mask is None else b.select(mask, pointers, b.own(name, size))
+
+
+def store(b: LaneBuilder, t: Element, places: Places, values: Sequence[Any], mask: Any) -> None:
+    """Write the components of the lanes' elements."""
+    s, count = scalar_of(t), element_size(t)
+    raw = [b.spread(to_memory(b, s, v)) for v in values]
+    if places.is_run and count <= MOST_SHUFFLED:
+        _store_run(b, s, places, raw, mask)
+        return
+    pointer = _on(b, every(b, s, count, places), mask, t.itemsize, "nowhere")
+    for k, value in enumerate(raw):
+        _scatter(b, s, _address(b, s, pointer, k), value, places.tag)
+
+
+def _store_run(b: LaneBuilder, s: Scalar, places: Places, raw: Sequence[Any], mask: Any) -> None:
+    whole, count = _interleaved(b, raw), len(raw)
+    if mask is None:
+        places.tag(b.plain.store(whole, places.pointer, align=s.itemsize))
+        return
+    args = [whole, places.pointer, i32(s.itemsize), _repeated(b, mask, count)]
+    places.tag(b.intrinsic(f"llvm.masked.store.{_name(memory_type(s), b.lanes * count)}.p0", VOID, args))
+
+
+def _interleaved(b: LaneBuilder, raw: Sequence[Any]) -> Any:
+    """The components of all elements, one element after the other."""
+    count, lanes = len(raw), b.lanes
+    if count == 1:
+        return raw[0]
+    padded = [*raw, *[raw[-1]] * (-count % 2)]
+    wide = _chosen(range(2 * lanes))
+    joined = [b.plain.shuffle_vector(x, y, wide) for x, y in zip(padded[::2], padded[1::2], strict=True)]
+    if len(joined) == 1:
+        return b.plain.shuffle_vector(joined[0], joined[0], _order(lanes, count))
+    return b.plain.shuffle_vector(joined[0], joined[1], _order(lanes, count))
+
+
+def _order(lanes: int, count: int) -> Any:
+    return _chosen([k * lanes + lane for lane in range(lanes) for k in range(count)])
+
+
+def every(b: LaneBuilder, s: Scalar, count: int, places: Places) -> Any:
+    """The address of each lane's element."""
+    if is_wide(places.pointer):
+        return places.pointer
+    start = b.plain.ptrtoint(places.pointer, I64)
+    steps = b.steps(I64, count * s.itemsize if places.is_run else 0)
+    return b.inttoptr(b.add(b.spread(start), steps), PTR)
+
+
+def spilled(b: LaneBuilder, value: Any) -> Any:
+    """A row in memory with what a value is in each lane."""
+    wide = b.spread(value)
+    held = I8 if wide.type.element == I1 else wide.type.element
+    with b.plain.goto_entry_block():
+        slot = b.plain.alloca(ir.ArrayType(held, b.lanes))
+        slot.align = 64
+    slot.type = PTR
+    b.plain.store(b.zext(wide, I8) if held == I8 and wide.type.element == I1 else wide, slot)
+    return slot
+
+
+def each_lane(b: LaneBuilder, mask: Any, work: Callable[[Any], None]) -> None:
+    """Emit work for each lane that is on, one after the other; it is given the lane's number, an int64."""
+    plain = b.plain
+    row = None if mask is None else spilled(b, mask)
+    before = plain.block
+    head, body, following, done = (plain.append_basic_block(n) for n in ("lane", "active", "next", "lanes"))
+    plain.branch(head)
+    plain.position_at_end(head)
+    lane = plain.phi(I64)
+    lane.add_incoming(i64(0), before)
+    if row is None:
+        plain.branch(body)
+    else:
+        on = plain.load(plain.gep(row, [lane], inbounds=True, source_etype=I8), typ=I8)
+        plain.cbranch(plain.icmp_unsigned("!=", on, ir.Constant(I8, 0)), body, following)
+    plain.position_at_end(body)
+    work(lane)
+    plain.branch(following)
+    plain.position_at_end(following)
+    after = plain.add(lane, i64(1))
+    lane.add_incoming(after, plain.block)
+    plain.cbranch(plain.icmp_unsigned("<", after, i64(b.lanes)), head, done)
+    plain.position_at_end(done)

@@ -1,0 +1,62 @@
+"""What of a kernel became vectors, and what did not, by the lines of its source: for reports.
+
+In: operations, as their code for lanes is emitted. Out: lines of text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from diffkern.ir.nodes import Op
+from diffkern.ir.views import Access
+from diffkern.targets.emit.facts import ACCESSES
+
+__all__ = ["How", "Notes"]
+
+
+class How(Enum):
+    """What becomes of an operation in lanes."""
+
+    RUN = "loaded or stored as vectors"
+    SHARED = "read once for all lanes"
+    GATHERED = "gathered"
+    SCATTERED = "scattered"
+    SUMMED = "added up in registers"
+    BY_LANE = "lane by lane"
+    BRANCH = "under a mask"
+    LOOP = "until all lanes are done"
+
+
+@dataclass(slots=True)
+class Notes:
+    """What has become of the operations of a kernel.
+
+    Attributes
+    ----------
+    found
+        For each way the arrays or operations that go it, each with its lines.
+    """
+
+    found: dict[How, dict[str, dict[int, None]]] = field(default_factory=dict)
+
+    def add(self, how: How, op: Op) -> None:
+        """Note an operation."""
+        name = Access(op).array.name if op.name in ACCESSES else op.name
+        lines = self.found.setdefault(how, {}).setdefault(name, {})
+        if op.loc is not None:
+            lines[op.loc.line] = None
+
+    def lines(self) -> list[str]:
+        """The text: a line for each way that there is."""
+        return [
+            f"  {how.value}: {', '.join(_named(*item) for item in self.found[how].items())}"
+            for how in How
+            if how in self.found
+        ]
+
+
+def _named(name: str, lines: dict[int, None]) -> str:
+    if not lines:
+        return name
+    return f"{name} (line{'s' * (len(lines) > 1)} {', '.join(map(str, sorted(lines)))})"

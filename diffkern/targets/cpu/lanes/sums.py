@@ -1,0 +1,80 @@
+"""Sums over lanes.
+
+In: vectors. Out: for each the sum of its elements. Several vectors are added up together: two of them become one, whose
+elements are in turn sums of the one's and of the other's, so that four take hardly more instructions than one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from llvmlite import ir
+
+from diffkern.targets.cpu.lanes.builder import LaneBuilder
+from diffkern.targets.emit.types import I32
+
+__all__ = ["add_up"]
+
+_GROUP_BITS = 128
+"""Shuffles inside of so many bits are one quick instruction."""
+
+
+def add_up(b: LaneBuilder, values: Sequence[Any], flags: Sequence[str]) -> list[Any]:
+    """The sums over the lanes of values that are 0 in those that do not count."""
+    found: list[Any] = []
+    rest = [b.spread(v) for v in values]
+    group = 1 if not rest or isinstance(rest[0].type.element, ir.IntType) else _group(b, rest[0].type.element)
+    while rest:
+        several, rest = rest[:group], rest[group:]
+        found += [_alone(b, several[0], flags)] if len(several) == 1 else _together(b, several, group, flags)
+    return found
+
+
+def _group(b: LaneBuilder, t: Any) -> int:
+    """How many values are added up together: as many as there are elements in a group."""
+    return min(b.lanes, _GROUP_BITS // (64 if isinstance(t, ir.DoubleType) else 32))
+
+
+def _alone(b: LaneBuilder, wide: Any, flags: Sequence[str]) -> Any:
+    t = wide.type.element
+    name = f"v{b.lanes}{t.intrinsic_name}"
+    if isinstance(t, ir.IntType):
+        return b.intrinsic(f"llvm.vector.reduce.add.{name}", t, [wide])
+    return b.intrinsic(f"llvm.vector.reduce.fadd.{name}", t, [ir.Constant(t, -0.0), wide], fastmath=("reassoc", *flags))
+
+
+def _together(b: LaneBuilder, values: Sequence[Any], group: int, flags: Sequence[str]) -> list[Any]:
+    """The sums of at most as many values as a group has elements."""
+    plain, sums, period = b.plain, list(values), 1
+    licence = ("reassoc", *flags)
+
+    def shuffled(x: Any, y: Any, places: Sequence[int]) -> Any:
+        return plain.shuffle_vector(
+            x, y, ir.Constant(ir.VectorType(I32, len(places)), [ir.Constant(I32, p) for p in places])
+        )
+
+    while period < group:
+        sums += [sums[-1]] * (len(sums) % 2)
+        halves = [_interleaved(b.lanes, group, period, half) for half in (0, 1)]
+        sums = [
+            plain.fadd(*(shuffled(x, y, places) for places in halves), flags=licence)
+            for x, y in zip(sums[::2], sums[1::2], strict=True)
+        ]
+        period *= 2
+    (total,) = sums
+    length = b.lanes
+    while length > group:
+        length //= 2
+        low, high = (shuffled(total, total, range(start, start + length)) for start in (0, length))
+        total = plain.fadd(low, high, flags=licence)
+    return [plain.extract_element(total, ir.Constant(I32, k)) for k in range(len(values))]
+
+
+def _interleaved(lanes: int, group: int, period: int, half: int) -> list[int]:
+    """One half of each group of two vectors: parts of so many elements, of the one and of the other in turn."""
+    places = []
+    for start in range(0, lanes, group):
+        for part in range(start + half * group // 2, start + (half + 1) * group // 2, period):
+            places += [*range(part, part + period), *range(lanes + part, lanes + part + period)]
+    return places

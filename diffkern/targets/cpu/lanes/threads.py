@@ -1,0 +1,106 @@
+"""The loop over the threads of a row in lanes, and what it sums.
+
+In: the function of a chunk under construction. Out: a loop that runs as many threads at a time as a vector register has
+elements; the threads that are left are run one by one by whoever asks for the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from llvmlite import ir
+
+from diffkern.analysis.scopes import Scope, uniformity
+from diffkern.analysis.sums import used_values
+from diffkern.targets.cpu.lanes.body import LaneBody
+from diffkern.targets.cpu.lanes.builder import LaneBuilder
+from diffkern.targets.cpu.lanes.notes import Notes
+from diffkern.targets.cpu.lanes.scalars import LaneScalars
+from diffkern.targets.cpu.lanes.sums import add_up
+from diffkern.targets.emit.frame import loop_stacks, summed_type, width
+from diffkern.targets.emit.types import I64, PTR, constant, i32, value_type
+
+if TYPE_CHECKING:
+    from diffkern.targets.cpu.kernel import Chunk
+    from diffkern.targets.emit.function import BodyEmitter
+
+__all__ = ["Lanes"]
+
+
+class Lanes:
+    """What a chunk needs to run its threads in lanes; to be made at the beginning of its function.
+
+    Parameters
+    ----------
+    chunk : Chunk
+        The function.
+    count : int
+        Threads in a vector register.
+    flags : tuple of str
+        The licence for floating point.
+    """
+
+    def __init__(self, chunk: Chunk, count: int, flags: tuple[str, ...]) -> None:
+        self.chunk, self.count, self.flags = chunk, count, flags
+        self.builder = LaneBuilder(chunk.builder, count)
+        self.uniformity = uniformity(chunk.fn, Scope.VECTOR)
+        self.notes, self.used = Notes(), used_values(chunk.fn)
+        self.stacks = loop_stacks(chunk.builder, chunk.facts, count)
+        self.buffers = {v: self._memory(v.type) for v in chunk.facts.buffers}
+        self.totals = {id(op): self._slots(op) for op in chunk.facts.reduced}
+
+    def _slots(self, op: Any) -> list[Any]:
+        b, s = self.builder, summed_type(op)
+        slots = [b.plain.alloca(b.wide_type(value_type(s))) for _ in range(width(op))]
+        for slot in slots:
+            b.plain.store(b.spread(constant(s, 0)), slot)
+        return slots
+
+    def _memory(self, t: Any) -> Any:
+        slot = self.builder.plain.alloca(ir.ArrayType(I64, (t.itemsize + 7) // 8 * self.count))
+        slot.align, slot.type = 64, PTR
+        return slot
+
+    def run(self, one: BodyEmitter, leading: Sequence[Any], lo: Any, hi: Any) -> Any:
+        """Emit the loop over the threads ``lo <= i < hi``; return the first that is left.
+
+        Parameters
+        ----------
+        one : BodyEmitter
+            What emits the code of a single thread, with the values that are computed ahead of the threads.
+        leading : sequence
+            The leading components of the thread index.
+        lo, hi
+            The last component, int32.
+        """
+        b = self.chunk.builder
+        count = b.sub(hi, lo)
+        whole = b.and_(count, i32(-self.count))
+        end = b.select(b.icmp_signed(">", count, i32(0)), b.add(lo, whole), lo)
+        with self.chunk.loop(lo, end, i32(self.count), scalar=True) as i:
+            body = self._body(one)
+            body.tid = (*leading, i)
+            body.region(self.chunk.fn.body)
+        return end
+
+    def _body(self, one: BodyEmitter) -> LaneBody:
+        scalars = LaneScalars(self.builder, self.chunk.module, self.flags)
+        body = LaneBody(
+            self.builder, scalars, one.facts, dict(one.arrays), dict(one.values), exact=dict(one.exact),
+            stacks=self.stacks, moved=one.moved, extent_along=one.extent_along, vector_bytes=one.vector_bytes,
+            varying=self.uniformity.varying, common=self.uniformity.fields, totals=self.totals, buffers=self.buffers,
+            notes=self.notes, used=self.used,
+        )  # fmt: skip
+        body.launch, body.alone = one.launch, one.alone
+        return body
+
+    def add_up(self, sums: dict[int, list[Any]]) -> None:
+        """Add what the lanes have summed to the sums of the chunk."""
+        b = self.builder.plain
+        for op in self.chunk.facts.reduced:
+            t = value_type(summed_type(op))
+            for slot, own in zip(sums[id(op)], self.totals[id(op)], strict=True):
+                (total,) = add_up(self.builder, [b.load(own, typ=self.builder.wide_type(t))], self.flags)
+                old = b.load(slot, typ=t)
+                b.store(b.fadd(old, total) if summed_type(op).is_float else b.add(old, total), slot)

@@ -1,0 +1,47 @@
+"""Which arrays threads only add to: chunks can have copies of them, and need no atomic updates.
+
+In: a function in the form that is emitted, and what is summed for each chunk by itself. Out: positions of parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from diffkern.analysis.sums import used_values
+from diffkern.ir.nodes import Function, Op, walk
+from diffkern.ir.types import BOOL, STORAGE_ONLY, Array, scalar_of
+from diffkern.ir.views import Access
+
+__all__ = ["added_to", "updates_atomically"]
+
+
+def _updates(fn: Function, summed: Collection[Op]) -> list[Op]:
+    apart = set(summed)
+    found = (op for op in walk(fn.body) if op not in apart)
+    return [op for op in found if op.name == "atomic" or (op.name == "accumulate" and op.attrs["mode"] != "plain")]
+
+
+def updates_atomically(fn: Function, summed: Collection[Op]) -> bool:
+    """Whether threads update elements atomically, besides what is summed for each chunk."""
+    return bool(_updates(fn, summed))
+
+
+def added_to(fn: Function, summed: Collection[Op]) -> tuple[int, ...]:
+    """Return the parameters that threads add to, if they do nothing else with these and update nothing else."""
+    updates, used = _updates(fn, summed), used_values(fn)
+    if not all(op.name == "atomic" and op.attrs["kind"] in ("add", "sub") for op in updates):
+        return ()
+    if any(op.result in used or not _is_summable(op) for op in updates):
+        return ()
+    arrays = {Access(op).array for op in updates}
+    others = (op for op in walk(fn.body) if op.name not in ("atomic", "shape"))
+    if any(not arrays.isdisjoint(op.operands) for op in others):
+        return ()
+    return tuple(k for k, p in enumerate(fn.params) if p in arrays)
+
+
+def _is_summable(op: Op) -> bool:
+    t = Access(op).array.type
+    assert isinstance(t, Array)
+    s = scalar_of(t.dtype)
+    return t.layout == "C" and s not in STORAGE_ONLY and s != BOOL and s.bits in (32, 64)

@@ -1,0 +1,92 @@
+"""What threads print, as LLVM: each text goes as a few words into the buffer that ``diffkern.abi`` describes.
+
+In: an op that prints, its values, the position in the builder. Out: code that takes room in the buffer and stores the
+words there, or counts that there was none. Every op has a number, in the order of emission.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from llvmlite import ir
+
+from diffkern import abi
+from diffkern.ir.nodes import Op
+from diffkern.ir.types import Kind, Scalar
+from diffkern.targets.emit.record import Record
+from diffkern.targets.emit.types import F64, I64, PTR, Builder, i64
+
+__all__ = ["Output"]
+
+_ROOM = "dk_room"
+
+
+class Output:
+    """Emits what prints.
+
+    Parameters
+    ----------
+    module, builder
+        Where the code goes.
+    record
+        The record of the launch, and the thread.
+
+    Attributes
+    ----------
+    sites
+        The ops that print, in the order of their numbers.
+    """
+
+    def __init__(self, module: ir.Module, builder: Builder, record: Record) -> None:
+        self.module, self.builder, self.record = module, builder, record
+        self.sites: list[Op] = []
+
+    def write(self, op: Op, values: Sequence[Any]) -> None:
+        """Print a text."""
+        b = self.builder
+        self.sites.append(op)
+        words = [i64(len(self.sites)), self.record.thread]
+        words += [_word(b, v.type, x) for v, x in zip(op.operands, values, strict=True)]
+        place = b.call(self._room(), [self.record.pointer, i64(len(words))])
+        with b.if_then(b.icmp_unsigned("!=", place, i64(0)), likely=True):
+            start = b.inttoptr(place, PTR)
+            for k, word in enumerate(words):
+                b.store(word, b.gep(start, [i64(k)], source_etype=I64))
+
+    def _room(self) -> Any:
+        """``int64 dk_room(ptr record, int64 words)``: the address of so many free words; 0 where there are none."""
+        known = self.module.globals.get(_ROOM)
+        if known is not None:
+            return known
+        fn = ir.Function(self.module, ir.FunctionType(I64, [PTR, I64]), _ROOM)
+        fn.linkage = "internal"
+        for attribute in ("noinline", "nounwind"):
+            fn.attributes.add(attribute)
+        record, words = fn.args
+        b = ir.IRBuilder(fn.append_basic_block("entry"))
+        with b.if_then(b.icmp_unsigned("==", b.ptrtoint(record, I64), i64(0))):  # whoever calls it takes no reports
+            b.ret(i64(0))
+        address = b.load(b.gep(record, [i64(abi.RECORD_OUTPUT)], source_etype=I64), typ=I64)
+        with b.if_then(b.icmp_unsigned("==", address, i64(0))):
+            b.ret(i64(0))
+        buffer = b.inttoptr(address, PTR)
+        start, size, lost = (
+            b.gep(buffer, [i64(k)], source_etype=I64) for k in (abi.OUTPUT_NEXT, abi.OUTPUT_WORDS, abi.OUTPUT_LOST)
+        )
+        first = b.atomic_rmw("add", start, words, "monotonic")
+        with b.if_then(b.icmp_unsigned(">", b.add(first, words), b.load(size, typ=I64))):
+            b.atomic_rmw("add", lost, i64(1), "monotonic")
+            b.ret(i64(0))
+        b.ret(b.add(address, b.mul(first, i64(8))))
+        return fn
+
+
+def _word(b: Builder, t: Any, x: Any) -> Any:
+    """A number as the bits of an int64."""
+    assert isinstance(t, Scalar)
+    if t.is_float:
+        return b.bitcast(x if x.type == F64 else b.fpext(x, F64), I64)
+    if t.bits == 64:
+        return x
+    return b.sext(x, I64) if t.kind is Kind.INT else b.zext(x, I64)

@@ -1,0 +1,141 @@
+"""Where does a number first become infinite or NaN? In a kernel, its adjoint, or whatever a function launches.
+
+In: a kernel with a launch, or a function without arguments. Out: the first place, or None. Launches run on one thread
+of the processor, so that it is the same place each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from diffkern.callers import brief
+from diffkern.errors import MisuseError, NonFiniteError
+from diffkern.kernel import Kernel
+from diffkern.lang.annotations import ArrayAnnotation
+from diffkern.runtime.anomaly import detect_anomaly
+from diffkern.runtime.array import array, wrap
+from diffkern.runtime.array_copy import clone
+from diffkern.runtime.config import config
+from diffkern.runtime.launch import launch
+from diffkern.runtime.tape import Tape
+
+__all__ = ["assert_finite", "find_nonfinite"]
+
+
+@brief
+def find_nonfinite(
+    checked: Kernel | Callable[[], Any],
+    dim: int | Sequence[int] | None = None,
+    inputs: Sequence[Any] = (),
+    outputs: Sequence[Any] = (),
+    *,
+    adjoint: bool = True,
+    block_dim: int | None = None,
+) -> NonFiniteError | None:
+    """Return where a number first becomes infinite or NaN, None if all stay finite.
+
+    Parameters
+    ----------
+    checked : Kernel or callable
+        A kernel. Or a function without arguments, which launches kernels and takes gradients as it likes; kernels with
+        a ``mode`` of their own are not looked at there.
+    dim : int or sequence of int, optional
+        The launch's dimensions, for a kernel.
+    inputs, outputs : sequence
+        The kernel's arguments. They are not changed.
+    adjoint : bool, optional
+        Whether the kernel's adjoint is run as well, with a cotangent of ones for each array that it writes.
+    block_dim : int, optional
+        Threads of a block, where they work together; what the kernel says by default.
+
+    Returns
+    -------
+    NonFiniteError or None
+        What would have been raised: it has the kernel, the thread, the line and the variable.
+    """
+    if isinstance(checked, Kernel):
+        if dim is None:
+            raise MisuseError(f"the kernel {checked.name!r} needs the dimensions of its launch", remedy="pass dim")
+        return _found(lambda: _run(checked, dim, (*inputs, *outputs), adjoint, block_dim))
+    if dim is not None or inputs or outputs or not callable(checked):
+        raise MisuseError(
+            "find_nonfinite is of a kernel with its launch, or of a function without arguments",
+            remedy="write find_nonfinite(lambda: ...), or find_nonfinite(kernel, dim, inputs)",
+        )
+    return _found(checked)
+
+
+@brief
+def assert_finite(
+    checked: Kernel | Callable[[], Any],
+    dim: int | Sequence[int] | None = None,
+    inputs: Sequence[Any] = (),
+    outputs: Sequence[Any] = (),
+    *,
+    adjoint: bool = True,
+    block_dim: int | None = None,
+) -> None:
+    """Raise if a number becomes infinite or NaN.
+
+    Parameters
+    ----------
+    checked, dim, inputs, outputs, adjoint, block_dim
+        As of :func:`find_nonfinite`.
+
+    Raises
+    ------
+    AssertionError
+        With the place, its line and the thread.
+    """
+    found = find_nonfinite(checked, dim, inputs, outputs, adjoint=adjoint, block_dim=block_dim)
+    if found is not None:
+        raise AssertionError(str(found)) from None
+
+
+def _found(run: Callable[[], Any]) -> NonFiniteError | None:
+    threads = config.num_threads
+    config.num_threads = 1
+    try:
+        with detect_anomaly():
+            run()
+    except NonFiniteError as error:
+        return error
+    finally:
+        config.num_threads = threads
+    return None
+
+
+def _run(kernel: Kernel, dim: int | Sequence[int], args: Sequence[Any], adjoint: bool, block_dim: int | None) -> None:
+    given = [_copied(kernel, k, a) for k, a in enumerate(args)]
+    if not adjoint:
+        launch(kernel, dim=dim, inputs=given, record_tape=False, block_dim=block_dim)
+        return
+    with Tape() as tape:
+        launch(kernel, dim=dim, inputs=given, block_dim=block_dim)
+    written = [a for step in tape.launches for a in _written(step)]
+    if written:
+        tape.backward(grads={a: _ones(a) for a in written})
+
+
+def _copied(kernel: Kernel, k: int, value: Any) -> Any:
+    annotation = kernel.parameters[k].annotation
+    if isinstance(value, np.ndarray) and (annotation is None or isinstance(annotation, ArrayAnnotation)):
+        value = wrap(value, None if annotation is None else annotation.dtype)
+    if isinstance(value, array):
+        return clone(value, requires_grad=value._smooth)
+    return value
+
+
+def _written(step: Any) -> list[array]:
+    """The differentiable arrays that a launch on a tape writes."""
+    held = [step.arrays[k] for k in step.executable.writes]
+    return [a for a in held if a is not None and a._smooth]
+
+
+def _ones(a: array) -> array:
+    ones = clone(a)
+    ones.fill_(1)
+    return ones

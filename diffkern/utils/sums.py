@@ -1,0 +1,258 @@
+"""Sums, inner products, scans and casts of arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from diffkern.errors import LaunchError
+from diffkern.ir.structs import carries_gradient
+from diffkern.ir.types import Scalar
+from diffkern.runtime.array import array, new
+from diffkern.runtime.convert import component_shape
+from diffkern.runtime.create import empty
+from diffkern.runtime.launch import launch
+from diffkern.utils import kernels
+
+__all__ = ["array_cast", "array_inner", "array_scan", "array_sum"]
+
+_CHUNK = 1024
+"""How many elements a thread adds up."""
+
+
+def array_sum(values: array, out: array | None = None, value_count: int | None = None, axis: int | None = None) -> Any:
+    """Add up the elements of an array, all of them or along an axis.
+
+    Parameters
+    ----------
+    values : array
+        Numbers, vectors or matrices.
+    out : array, optional
+        Takes the sum: of shape ``(1,)``, or that of `values` with 1 for the axis. With it the sum is recorded on a tape
+        and has a derivative.
+    value_count : int, optional
+        How many elements to add, from the first; not with `axis`.
+    axis : int, optional
+        The axis along which elements are added.
+
+    Returns
+    -------
+    number, vector or array
+        The sum; with `out` or `axis` the array that holds it.
+
+    Raises
+    ------
+    LaunchError
+        If `out` has another type or shape.
+    """
+    if axis is not None:
+        return _along(values, axis, out)
+    flat = _first(values, value_count)
+    result = _result(flat, flat._element, (1,), out)
+    _total(flat, result)
+    return out if out is not None else _number(result)
+
+
+def array_inner(a: array, b: array, out: array | None = None, count: int | None = None, axis: int | None = None) -> Any:
+    """Add up the products of the elements of two arrays; those of vectors are their dot products.
+
+    Parameters
+    ----------
+    a, b : array
+        Of one shape and type.
+    out : array, optional
+        Takes the sum, as of :func:`array_sum`.
+    count : int, optional
+        How many products to add, from the first; not with `axis`.
+    axis : int, optional
+        The axis along which products are added.
+
+    Returns
+    -------
+    number or array
+        The sum; with `out` or `axis` the array that holds it.
+
+    Raises
+    ------
+    LaunchError
+        If the arrays do not fit together.
+    ValueError
+        If their shapes differ.
+    """
+    if a.shape != b.shape:
+        raise ValueError(f"the arrays of an inner product have one shape, not {a.shape} and {b.shape}")
+    if a._element != b._element:
+        raise LaunchError(
+            f"the arrays of an inner product have one type, not {a._element} and {b._element}",
+            remedy="convert one with dk.utils.array_cast",
+        )
+    composite = not isinstance(a._element, Scalar)
+    x, y = (_first(v, count if axis is None else None) for v in (a, b))
+    scalar = a._element.dtype if composite else a._element  # type: ignore[union-attr]
+    product = like(a, x.shape, scalar, smooth=bool(a.requires_grad or b.requires_grad))
+    if x.size:
+        launch(kernels.inner_products if composite else kernels.products, dim=x.size, inputs=[x, y, product])
+    return array_sum(product if axis is None else product.reshape(a.shape), out, axis=axis)
+
+
+def array_scan(in_array: array, out_array: array, inclusive: bool = True) -> None:
+    """Write the sums of all elements up to each one.
+
+    Parameters
+    ----------
+    in_array : array
+        Numbers or vectors, with one axis.
+    out_array : array
+        Of the same shape and type.
+    inclusive : bool, optional
+        Whether the sums contain the element itself.
+
+    Raises
+    ------
+    LaunchError
+        If the arrays do not fit together.
+    """
+    if in_array.shape != out_array.shape or in_array._element != out_array._element or in_array.ndim != 1:
+        raise LaunchError(
+            f"a scan takes two arrays of one type and shape with one axis, not {in_array!r} and {out_array!r}",
+            remedy="make the second one with dk.zeros_like of the first",
+        )
+    if in_array.size:
+        kernel = kernels.scan_inclusive if inclusive else kernels.scan_exclusive
+        launch(kernel, dim=1, inputs=[in_array, out_array, in_array.size])
+
+
+def array_cast(in_array: array, out_array: array, count: int | None = None) -> None:
+    """Convert the elements of an array to the type of another.
+
+    Parameters
+    ----------
+    in_array : array
+        Any elements.
+    out_array : array
+        As many elements, with as many components each.
+    count : int, optional
+        How many elements to convert, from the first, of arrays with one axis.
+
+    Raises
+    ------
+    LaunchError
+        If the arrays do not fit together.
+    """
+    partly = count is not None and (in_array.ndim > 1 or out_array.ndim > 1) and count != in_array.size
+    if partly or (in_array.ndim == out_array.ndim > 1 and in_array.shape != out_array.shape):
+        raise LaunchError(
+            f"{in_array!r} is not converted to {out_array!r}"
+            + (f" for {count} elements: of arrays with several axes all are" if partly else ": their shapes differ"),
+            remedy="pass arrays of one shape",
+        )
+    n = in_array.size if count is None else count
+    if n > min(in_array.size, out_array.size):
+        raise LaunchError(
+            f"{n} elements are to be converted of {in_array.size}, to an array of {out_array.size}",
+            remedy="pass arrays with at least as many elements",
+        )
+    if n:
+        launch(kernels.cast, dim=n, inputs=[_first(in_array, n), _target(out_array)[:n]])
+
+
+# -- methods of arrays -------------------------------------------------------------------------------------------------
+
+
+def total(values: array, axis: int | None) -> array:
+    """The sum of all elements, or along an axis, which stays with the extent 1; recorded on a tape."""
+    if axis is not None:
+        return _along(values, axis, None)
+    result = like(values, (1,), values._element)
+    _total(_first(values, None), result)
+    return result
+
+
+def converted(values: array, dtype: Any) -> array:
+    """A new array of the same shape with elements of another type; recorded on a tape.
+
+    Raises
+    ------
+    LaunchError
+        If elements of one type do not become those of the other.
+    """
+    made = empty(values.shape, dtype=dtype, device=values.device)
+    made.requires_grad = bool(values.requires_grad) and carries_gradient(made._element)
+    if component_shape(made._element) != component_shape(values._element):
+        raise LaunchError(
+            f"{values!r} does not become an array of {made.dtype!r}", remedy="pass a type with as many components"
+        )
+    array_cast(values, made)
+    return made
+
+
+# -- parts -------------------------------------------------------------------------------------------------------------
+
+
+def like(values: array, shape: tuple[int, ...], element: Any, smooth: bool | None = None) -> array:
+    """A new array where another one is, with a gradient if that has one."""
+    made = new(shape, element, False, values._memory.device)
+    made.requires_grad = bool(values.requires_grad) if smooth is None else smooth
+    return made
+
+
+def _first(values: array, count: int | None) -> array:
+    """The elements of an array along one axis, or the first of them."""
+    flat = values if values.ndim == 1 else values.contiguous().flatten()
+    if count is None or count == flat.size:
+        return flat
+    if not 0 <= count <= flat.size:
+        raise LaunchError(f"there are {flat.size} elements, not {count}", remedy="count at most the array's elements")
+    first: array = flat[:count]
+    return first
+
+
+def _target(out: array) -> array:
+    """An array that is written, along one axis."""
+    return out if out.ndim == 1 else out.flatten()
+
+
+def _result(values: array, element: Any, shape: tuple[int, ...], out: array | None) -> array:
+    if out is None:
+        return like(values, shape, element)
+    if out._element != element or out.shape != shape:
+        raise LaunchError(
+            f"the result is {element} of shape {shape}, and out is {out!r}", remedy="pass an array of that kind"
+        )
+    return out
+
+
+def _total(flat: array, out: array) -> None:
+    """Add up in chunks, one thread each, and the sums of the chunks likewise."""
+    while flat.size > _CHUNK:
+        chunks = -(-flat.size // _CHUNK)
+        partial = like(flat, (chunks,), flat._element)
+        launch(kernels.sum_of_chunks, dim=chunks, inputs=[flat, partial, _CHUNK])
+        flat = partial
+    if flat.size:
+        launch(kernels.sum_of_chunks, dim=1, inputs=[flat, out, _CHUNK])
+    else:
+        out.zero_()
+
+
+def _along(values: array, axis: int, out: array | None) -> array:
+    if not -values.ndim <= axis < values.ndim:
+        raise LaunchError(
+            f"there is no axis {axis} of an array with {values.ndim} axes", remedy="count the axes from 0"
+        )
+    axis %= values.ndim
+    shape = tuple(1 if k == axis else extent for k, extent in enumerate(values.shape))
+    result = _result(values, values._element, shape, out)
+    outer, inner = 1, 1
+    for k, extent in enumerate(values.shape):
+        outer, inner = (outer * extent, inner) if k < axis else (outer, inner * (extent if k > axis else 1))
+    if values.shape[axis] and result.size:
+        solid = values.contiguous().reshape((outer, values.shape[axis], inner))
+        launch(kernels.sum_of_axis, dim=(outer, inner), inputs=[solid, result.reshape((outer, inner))])
+    else:
+        result.zero_()
+    return result
+
+
+def _number(result: array) -> Any:
+    """The one element of an array, as a value."""
+    return result.list()[0]

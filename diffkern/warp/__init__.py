@@ -1,0 +1,90 @@
+"""Warp's names: ``import diffkern.warp as wp`` in a program written for NVIDIA Warp.
+
+The objects are those of :mod:`diffkern`, under the rules of Warp where the two differ
+(:data:`diffkern.lang.dialects.WARP`): decorators of this module mark what they decorate. Names that programs for Warp
+alone need are defined in the modules of this package; everything is imported when it is first asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_MODULES: Final[Mapping[str, str]] = {
+    "builtins": "print",
+    "diffkern.errors": (
+        "AutodiffError CompileError CudaError KernelError KernelRuntimeError KernelSyntaxError KernelTypeError "
+        "LaunchError MisuseError KernelError=WarpCodegenAttributeError KernelError=WarpCodegenError "
+        "KernelError=WarpCodegenIndexError KernelError=WarpCodegenKeyError KernelError=WarpCodegenTypeError "
+        "KernelError=WarpCodegenValueError KernelError=WarpDeterminismError"
+    ),
+    "diffkern.lang.func": "Func=Function",
+    "diffkern.warp.arrays": "copy fixedarray from_ptr",
+    "diffkern.warp.capturing": "ScopedCapture capture_begin",
+    "diffkern.warp.config": "DeterministicMode",
+    "diffkern.warp.declare": "Kernel func kernel overload struct",
+    "diffkern.warp.devices": (
+        "DeviceLike get_cuda_driver_version get_cuda_toolkit_version is_conditional_graph_supported is_cubql_available "
+        "is_mempool_access_enabled is_mempool_access_supported is_mempool_enabled is_mempool_supported"
+    ),
+    "diffkern.warp.launching": "launch launch_tiled",
+    "diffkern.warp.levels": "LOG_DEBUG LOG_ERROR LOG_INFO LOG_WARNING",
+    "diffkern.warp.modules": ("Module force_load get_module get_module_options load_module set_module_options"),
+    "diffkern.warp.occupancy": "get_suggested_block_size",
+    "diffkern.warp.mapping": "map_arrays=map",
+    "diffkern.warp.types": "handle",
+    "diffkern.warp.snippets": "func_native",
+}
+"""Where names are that are not simply those of :mod:`diffkern`: by module, ``name=public`` where the two differ."""
+
+_SUBMODULES: Final = frozenset({"autograd", "config", "optim", "types", "utils"})
+"""Modules of this package that are public."""
+
+_NATIVE: Final = frozenset({"ANY", "Sequence", "bool_", "compile", "cuda", "jax", "load", "record", "testing"})
+"""Names of :mod:`diffkern` that Warp does not have."""
+
+_PLACES: Final = {
+    public or name: (module, name)
+    for module, names in _MODULES.items()
+    for name, _, public in (entry.partition("=") for entry in names.split())
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__all__":
+        value: Any = sorted({*_PLACES, *_of_diffkern()})
+    elif name in _PLACES:
+        module, inside = _PLACES[name]
+        value = getattr(importlib.import_module(module), inside)
+    elif name in _SUBMODULES:
+        value = importlib.import_module(f"{__name__}.{name}")
+    elif name == "__instead__":
+        value = importlib.import_module(f"{__name__}.absent").INSTEAD
+    elif name.startswith("_") or name in _NATIVE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    else:
+        try:
+            value = getattr(importlib.import_module("diffkern"), name)
+        except AttributeError:
+            raise AttributeError(_missing(name)) from None
+    globals()[name] = value
+    return value
+
+
+def _missing(name: str) -> str:
+    """Say that a name is missing, and what to take instead."""
+    remedy = importlib.import_module(f"{__name__}.absent").INSTEAD.get(name)
+    said = f"module {__name__!r} has no attribute {name!r}"
+    return said if remedy is None else f"{said}: Warp has {name}, and diffkern does not; {remedy}"
+
+
+def _of_diffkern() -> list[str]:
+    everything = importlib.import_module("diffkern").__all__
+    return [name for name in everything if name not in _NATIVE and not name.startswith("_")]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_PLACES, *_SUBMODULES, *_of_diffkern()})

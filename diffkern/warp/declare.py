@@ -1,0 +1,277 @@
+"""Warp's decorators: what they make is in Warp's dialect.
+
+In: functions and classes, with Warp's keywords. Out: kernels, funcs and structs of :mod:`diffkern`. What a keyword asks
+of Warp's unit of compilation, the module, has no effect here: the unit is the kernel.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from diffkern.callers import Entrance, brief
+from diffkern.errors import MisuseError
+from diffkern.kernel import Kernel as NativeKernel
+from diffkern.lang.dialects import WARP, copied
+from diffkern.lang.func import Func, check_function
+from diffkern.options import KernelOptions, names
+from diffkern.runtime.structs import declared
+from diffkern.warp.modules import Module, get_module, module_of
+
+__all__ = ["Kernel", "func", "kernel", "overload", "struct"]
+
+_OF_WARP: Final = {"cuda_max_registers": "max_registers"}
+"""Options that have another name here."""
+
+
+class Kernel(NativeKernel):
+    """A kernel in Warp's dialect.
+
+    Parameters
+    ----------
+    func : callable
+        The function.
+    key : str, optional
+        The kernel's name; that of the function by default.
+    module : Module or str, optional
+        Whose options count for it; "unique" for a module of its own. That of the function by default.
+    options : mapping, optional
+        Options of the kernel by name. What has no meaning here has no effect.
+    code_transformers, source : optional
+        Accepted where they are empty.
+
+    Attributes
+    ----------
+    module : Module
+        Whose options count for it.
+    """
+
+    dialect = WARP
+
+    def __init__(
+        self,
+        func: Callable[..., Any],
+        key: str | None = None,
+        module: Any = None,
+        options: Mapping[str, Any] | None = None,
+        code_transformers: Sequence[Any] | None = None,
+        source: str | None = None,
+    ) -> None:
+        check_function(func, "@wp.kernel")
+        if code_transformers or source is not None:
+            raise MisuseError(
+                "a kernel is made of a function as it is written", remedy="leave out transformers and source"
+            )
+        given = {_OF_WARP.get(name, name): value for name, value in (options or {}).items() if value is not None}
+        self.module: Module = module_of(func, module)
+        own = {name: value for name, value in given.items() if name in names("kernel")}
+        if isinstance(bounds := own.get("launch_bounds"), (tuple, list)) and len(bounds) == 1:
+            own["launch_bounds"] = bounds[0]
+        self._begin(func, KernelOptions(**own), key)
+        self.module.kernels[self.key] = self
+
+    @property
+    def module_name(self) -> str:
+        """The name of the module whose options count for it."""
+        return self.module.name
+
+
+@brief
+def kernel(
+    f: Callable[..., Any] | None = None,
+    *,
+    name: str | None = None,
+    enable_backward: bool | None = None,
+    launch_bounds: int | tuple[int, ...] | None = None,
+    cuda_max_registers: int | None = None,
+    enable_cuda_smem_spilling: bool | None = None,
+    cluster_dim: int | None = None,
+    module: Any = None,
+    module_options: Mapping[str, Any] | None = None,
+    entry_point_abi: str | None = None,
+    grid_stride: bool | None = None,
+) -> Any:
+    """Make a kernel of a function in Warp's dialect.
+
+    Parameters
+    ----------
+    f : callable
+        The function.
+    name : str, optional
+        The kernel's name; that of the function by default.
+    enable_backward, launch_bounds, cuda_max_registers : optional
+        Options of :func:`diffkern.kernel`, where the last one is ``max_registers``.
+    module : Module or str, optional
+        Whose options count for it; "unique" for a module of its own. That of the function by default.
+    module_options : mapping, optional
+        Options of the kernel, where it does not have them itself.
+    enable_cuda_smem_spilling, cluster_dim, entry_point_abi, grid_stride : optional
+        Accepted; they have no effect.
+
+    Returns
+    -------
+    Kernel
+    """
+    if name is not None and not isinstance(name, str):
+        raise MisuseError(f"the name of a kernel is text, not {name!r}", remedy="leave it out for the function's")
+    if module_options is not None and not isinstance(module_options, Mapping):
+        raise MisuseError(
+            f"module_options has the values of options by their names, not {module_options!r}",
+            remedy='write module_options={"enable_backward": False}',
+        )
+    own = {
+        "enable_backward": enable_backward,
+        "launch_bounds": launch_bounds,
+        "cuda_max_registers": cuda_max_registers,
+    }
+    options = {**(module_options or {}), **{key: value for key, value in own.items() if value is not None}}
+
+    def made(function: Callable[..., Any]) -> Kernel:
+        with Entrance("@wp.kernel", function):
+            return Kernel(function, name, module, options)
+
+    with Entrance("@wp.kernel", f):
+        return made if f is None else made(f)
+
+
+def overload(kernel: Any, arg_types: Mapping[str, Any] | Sequence[Any] | None = None) -> Any:
+    """Declare an instance of a generic kernel, for parameters of given types.
+
+    ``wp.overload(kernel, [types])`` takes the types in order, ``wp.overload(kernel, {name: type})`` those of single
+    parameters. As a decorator it takes them from the annotations of a function of the kernel's name, which stays that
+    of the generic kernel.
+
+    Parameters
+    ----------
+    kernel : Kernel or callable
+        The kernel; as a decorator, the function.
+    arg_types : sequence or mapping, optional
+        The types, in order or by name.
+
+    Returns
+    -------
+    Kernel
+        The kernel for just those types; as a decorator, the generic one.
+
+    Raises
+    ------
+    MisuseError
+        If there is no such kernel or parameter.
+    """
+    scope = sys._getframe(1).f_locals
+    with Entrance("@wp.overload", kernel):
+        return _overload(kernel, arg_types, scope)
+
+
+def _overload(kernel: Any, arg_types: Any, scope: Mapping[str, Any]) -> Any:
+    if not isinstance(kernel, Kernel):
+        if arg_types is not None or not callable(kernel):
+            raise MisuseError(
+                f"wp.overload takes a kernel and types, not {kernel!r}", remedy="write wp.overload(kernel, [types])"
+            )
+        generic = get_module(kernel.__module__).kernels.get(kernel.__name__)
+        if not isinstance(generic, Kernel):
+            raise MisuseError(
+                f"there is no kernel {kernel.__name__!r} in {kernel.__module__}",
+                remedy="decorate the generic kernel of this name with @wp.kernel before",
+            )
+        _instance(generic, inspect.get_annotations(kernel, eval_str=True, locals=scope))
+        return generic
+    if arg_types is None:
+        return lambda stub: overload(kernel, inspect.get_annotations(stub, eval_str=True))
+    if isinstance(arg_types, Mapping):
+        return _instance(kernel, arg_types)
+    parameters = list(inspect.signature(kernel.func).parameters)
+    if len(arg_types) != len(parameters):
+        raise MisuseError(
+            f"kernel {kernel.name!r} has {len(parameters)} parameters, not {len(arg_types)}",
+            remedy="give a type for each parameter, or {name: type} for some",
+        )
+    return _instance(kernel, dict(zip(parameters, arg_types, strict=True)))
+
+
+def _instance(generic: Kernel, types: Mapping[str, Any]) -> Kernel:
+    """Return a kernel of the same code whose parameters have types."""
+    parameters = inspect.signature(generic.func).parameters
+    for name in types:
+        if name not in parameters:
+            raise MisuseError(
+                f"kernel {generic.name!r} has no parameter {name!r}; it has {', '.join(parameters)}",
+                remedy="take one of these names",
+            )
+    function: Any = generic.func
+    made = copied(function, function.__globals__, function.__closure__)
+    made.__annotations__ |= types
+    options = {name: value for name in names("kernel") if (value := getattr(generic.options, name)) is not None}
+    return Kernel(made, generic.key, Module(generic.module.name), options)
+
+
+def func(
+    f: Callable[..., Any] | None = None,
+    *,
+    name: str | None = None,
+    module: Any = None,
+    inline: bool | None = None,
+) -> Any:
+    """Make a function in Warp's dialect callable from kernels.
+
+    A second one of the same name in the same scope, with other annotations, is an overload: a call takes the one that
+    its arguments fit.
+
+    Parameters
+    ----------
+    f : callable
+        The function.
+    name : str, optional
+        The func's name; that of the function by default. In a kernel a func goes by the variable that holds it.
+    module, inline : optional
+        Accepted; they have no effect: a func belongs to the kernels that call it.
+
+    Returns
+    -------
+    Func
+    """
+    scope = sys._getframe(1).f_locals
+
+    def made(function: Callable[..., Any]) -> Func:
+        if isinstance(function, Func):
+            return function
+        with Entrance("@wp.func", function):
+            check_function(function, "@wp.func")
+            before = scope.get(function.__name__)
+            place = function.__module__, function.__qualname__
+            others: tuple[Func, ...] = ()
+            if isinstance(before, Func) and (before.pyfunc.__module__, before.pyfunc.__qualname__) == place:
+                others = before.overloads
+            found = Func(function, WARP, others)
+            found.__name__ = name or function.__name__
+            return found
+
+    with Entrance("@wp.func", f):
+        return made if f is None else made(f)
+
+
+def struct(c: type | None = None, *, module: Any = None) -> Any:
+    """Make a class of structs.
+
+    Parameters
+    ----------
+    c : type
+        The class.
+    module : optional
+        Accepted; it has no effect.
+
+    Returns
+    -------
+    type
+    """
+    frame = sys._getframe(1)
+
+    def made(cls: type) -> type:
+        with Entrance("@wp.struct", cls):
+            return declared(cls, frame, WARP)
+
+    with Entrance("@wp.struct", c):
+        return made if c is None else made(c)

@@ -1,0 +1,67 @@
+"""``wp.launch``: launches, with what ``wp.config`` asks of them.
+
+In: what :func:`diffkern.launch` takes. Out: the launch; ``wp.config.print_launches`` prints a line for each, and with
+``wp.config.verify_fp`` its arrays of floats are looked at afterwards.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from diffkern.callers import shorten
+from diffkern.errors import KernelError, KernelRuntimeError
+from diffkern.runtime.array import array
+from diffkern.runtime.launch import launch as native_launch
+from diffkern.runtime.launch import launch_tiled as native_launch_tiled
+from diffkern.warp import config as _loaded  # noqa: F401  its settings are asked for at each launch
+
+__all__ = ["launch", "launch_tiled"]
+
+
+def _observed(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Let launches be printed and what they wrote be looked at, where the settings ask for it."""
+    signature: Final = inspect.signature(function)
+
+    @functools.wraps(function)
+    def launched(*args: Any, **kwargs: Any) -> Any:
+        settings: Any = sys.modules["diffkern.warp.config"]
+        if not (settings.print_launches or settings.verify_fp):
+            try:
+                return function(*args, **kwargs)
+            except KernelError as error:
+                shorten(error)
+                raise
+        given = signature.bind(*args, **kwargs).arguments
+        kernel, arguments = given["kernel"], [*given.get("inputs", ()), *given.get("outputs", ())]
+        if settings.print_launches:
+            print(f"kernel: {kernel.name} module {kernel.module_name} inputs {arguments} dim {given['dim']}")
+        result = function(*args, **kwargs)
+        if settings.verify_fp:
+            _verify(kernel, arguments)
+        return result
+
+    return launched
+
+
+def _verify(kernel: Any, arguments: list[Any]) -> None:
+    """Raise if an array of floats holds a number that is not finite."""
+    for parameter, value in zip(kernel.parameters, arguments, strict=False):
+        if not isinstance(value, array):
+            continue
+        numbers = value.numpy()
+        if numbers.dtype.kind == "f" and not np.isfinite(numbers).all():
+            where = tuple(int(k) for k in np.argwhere(~np.isfinite(numbers))[0])
+            raise KernelRuntimeError(
+                f"after a launch of kernel {kernel.name!r} {parameter.name!r} has {numbers[where]} at {where}",
+                remedy="find the line with dk.detect_anomaly(), or set wp.config.verify_fp = False",
+            )
+
+
+launch: Final = _observed(native_launch)
+launch_tiled: Final = _observed(native_launch_tiled)

@@ -1,0 +1,39 @@
+"""``wp.map``: :func:`diffkern.map` for functions in Warp's dialect.
+
+In: a function and arrays. Out: arrays of what it returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from diffkern.lang.dialects import WARP
+from diffkern.mapping import mapped
+
+__all__ = ["map_arrays"]
+
+
+def map_arrays(
+    func: Callable[..., Any],
+    *inputs: Any,
+    out: Any = None,
+    return_kernel: bool = False,
+    block_dim: int | None = None,
+    device: Any = None,
+) -> Any:
+    """Apply a function to the elements of arrays.
+
+    Parameters
+    ----------
+    func : callable
+        A built-in, a func, a Python function in the language of kernels, or a lambda.
+    *inputs, out, return_kernel, block_dim, device
+        As in :func:`diffkern.map`.
+
+    Returns
+    -------
+    array, list of array, or Kernel
+        The results: one array, or a list of several.
+    """
+    return mapped(func, inputs, out, return_kernel, block_dim, device, WARP)

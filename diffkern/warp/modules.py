@@ -1,0 +1,295 @@
+"""Warp's modules: names under which kernels have options together, and are compiled before they are launched.
+
+In: the name of a Python module, or any other. Out: a :class:`Module`. The unit that is compiled is the kernel, so that
+a kernel that cannot be compiled leaves the others of its module alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import weakref
+from collections.abc import Iterator, Mapping, MutableMapping
+from types import ModuleType
+from typing import Any, Final
+
+from diffkern.errors import KernelError, MisuseError, raise_all
+from diffkern.kernel import Kernel
+from diffkern.options import names
+from diffkern.runtime.config import config
+from diffkern.runtime.device import Device, get_device
+from diffkern.runtime.module_options import module_option, set_options
+
+__all__ = [
+    "Module", "force_load", "get_module", "get_module_options", "load_module", "module_of", "set_module_options",
+]  # fmt: skip
+
+_DEFAULTS: Final[Mapping[str, Any]] = {
+    "block_dim": 256,
+    "compile_time_trace": False,
+    "cpu_compiler_flags": None,
+    "cuda_output": None,
+    "default_grid_stride": None,
+    "deterministic": 0,
+    "deterministic_max_records": 0,
+    "enable_backward": True,
+    "enable_mathdx_fft": None,
+    "enable_mathdx_gemm": None,
+    "enable_mathdx_solver": None,
+    "extra_build_options": None,
+    "fast_math": False,
+    "fuse_fp": True,
+    "lineinfo": False,
+    "max_unroll": 16,
+    "mode": None,
+    "optimization_level": None,
+    "strip_hash": False,
+}
+"""The options of a module, with what they are until they are set."""
+
+_registry: Final[dict[str, Module]] = {}
+_numbers: Final = itertools.count(1)
+
+
+class _Options(MutableMapping[str, Any]):
+    """The options of a module by name. What has no meaning here is kept."""
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+        self._kept: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in _DEFAULTS:
+            raise KeyError(name)
+        if name not in names("module"):
+            return self._kept.get(name, _DEFAULTS[name])
+        found = module_option(self._module, name)
+        return found if found is not None else getattr(config, name) if name == "enable_backward" else _DEFAULTS[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if name not in _DEFAULTS:
+            raise ValueError(f"a module has no option {name!r}; it has {', '.join(_DEFAULTS)}")
+        if name in names("module"):
+            set_options(self._module, {name: value})
+        else:
+            self._kept[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        self[name] = None if name in names("module") else _DEFAULTS[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_DEFAULTS)
+
+    def __len__(self) -> int:
+        return len(_DEFAULTS)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+class Module:
+    """Kernels that have options together.
+
+    Parameters
+    ----------
+    name : str
+        The name of a Python module, or any other.
+
+    Attributes
+    ----------
+    name : str
+        As given.
+    options : mapping
+        Options by name; may be changed. Those that have no meaning here are kept.
+    kernels : mapping
+        The kernels by name, as long as they are in use.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.options: MutableMapping[str, Any] = _Options(name)
+        self.kernels: weakref.WeakValueDictionary[str, Kernel] = weakref.WeakValueDictionary()
+        self._tried: weakref.WeakSet[Kernel] = weakref.WeakSet()
+
+    def load(self, device: Any = None, block_dim: int | None = None) -> Module:
+        """Compile its kernels whose parameters are annotated; what cannot be compiled fails when it is launched.
+
+        Parameters
+        ----------
+        device : optional
+            Where they will run: kernels for a GPU are compiled when they are launched.
+        block_dim : int, optional
+            Accepted; it has no effect.
+
+        Returns
+        -------
+        Module
+        """
+        self._compile(device)
+        return self
+
+    def _compile(self, device: Any) -> list[KernelError]:
+        from diffkern.build.ahead import compile_kernels, is_annotated
+
+        errors: list[KernelError] = []
+        if get_device(device).is_cuda:
+            return errors
+        for kernel in list(self.kernels.values()):
+            if kernel in self._tried:
+                continue
+            self._tried.add(kernel)
+            try:
+                if is_annotated(kernel):
+                    compile_kernels(kernel, adjoint=False)
+            except KernelError as error:
+                errors.append(error)
+        return errors
+
+    def unload(self) -> None:
+        """Forget the programs of its kernels: they are loaded again when they are launched."""
+        self._tried.clear()
+        for kernel in list(self.kernels.values()):
+            kernel.forget_programs()
+
+    def mark_modified(self) -> None:
+        """Have its kernels loaded again when they are launched."""
+        self.unload()
+
+    def __repr__(self) -> str:
+        return f"<wp.Module {self.name}>"
+
+
+def get_module(name: str) -> Module:
+    """Return the module of a name, which is made if there is none.
+
+    Parameters
+    ----------
+    name : str
+        The name of a Python module, or any other.
+    """
+    found = _registry.get(name)
+    if found is None:
+        found = _registry[name] = Module(name)
+    return found
+
+
+def module_of(function: Any, given: Module | ModuleType | str | None) -> Module:
+    """Return the module that a kernel gets for what its decorator was given: "unique" is one of its own."""
+    if isinstance(given, Module):
+        return given
+    if given == "unique":
+        return Module(f"{function.__module__}.{function.__qualname__}.{next(_numbers)}")
+    return get_module(_name_of(given) if given is not None else function.__module__)
+
+
+def _name_of(given: Module | ModuleType | str) -> str:
+    if isinstance(given, str):
+        return given
+    if not isinstance(given, (Module, ModuleType)):
+        raise MisuseError(
+            f"a module, or the name of one, is needed here, not {given!r}",
+            remedy="import the module first, and pass it",
+        )
+    return given.name if isinstance(given, Module) else given.__name__
+
+
+def load_module(
+    module: Module | ModuleType | str | None = None,
+    device: Device | str | list[Any] | None = None,
+    recursive: bool = False,
+    block_dim: int | None = None,
+    max_workers: int | None = None,
+) -> None:
+    """Compile the kernels of a module whose parameters are annotated.
+
+    Parameters
+    ----------
+    module : Module, module or str, optional
+        The module or its name; the caller's by default.
+    device : optional
+        Where they will run, one or a list; all devices by default. Kernels for a GPU are compiled when launched.
+    recursive : bool, optional
+        Whether the modules below it are loaded as well.
+    block_dim, max_workers : int, optional
+        Accepted; they have no effect.
+
+    Raises
+    ------
+    KernelError
+        If a kernel cannot be compiled; the others are compiled all the same.
+    """
+    name = str(sys._getframe(1).f_globals["__name__"]) if module is None else _name_of(module)
+    found = [module] if isinstance(module, Module) else [get_module(name)]
+    if recursive:
+        found += [m for key, m in list(_registry.items()) if key.startswith(name + ".")]
+    _load(device, found)
+
+
+def force_load(
+    device: Device | str | list[Any] | None = None,
+    modules: list[Module] | None = None,
+    block_dim: int | None = None,
+    max_workers: int | None = None,
+) -> None:
+    """Compile the kernels of modules whose parameters are annotated.
+
+    Parameters
+    ----------
+    device : optional
+        Where they will run, one or a list; all devices by default. Kernels for a GPU are compiled when launched.
+    modules : list of Module, optional
+        The modules; all by default.
+    block_dim, max_workers : int, optional
+        Accepted; they have no effect.
+
+    Raises
+    ------
+    KernelError
+        If a kernel cannot be compiled; the others are compiled all the same.
+    """
+    _load(device, list(_registry.values()) if modules is None else modules)
+
+
+def _load(device: Any, modules: list[Module]) -> None:
+    devices = list(device) if isinstance(device, (list, tuple)) else ["cpu" if device is None else device]
+    raise_all([error for module in modules for one in devices for error in module._compile(one)])
+
+
+def set_module_options(options: Mapping[str, Any], module: Any = None) -> None:
+    """Set options of all kernels of a module, those it has and those it will have.
+
+    Parameters
+    ----------
+    options : mapping
+        Options by name. ``enable_backward``, ``mode`` and ``enable_mathdx_gemm`` have an effect, the others are kept.
+    module : Module, module or str, optional
+        The module or its name; the caller's by default.
+
+    Raises
+    ------
+    ValueError
+        If there is no such option, or its value is none that it has.
+    """
+    name = str(sys._getframe(1).f_globals["__name__"]) if module is None else _name_of(module)
+    chosen = module if isinstance(module, Module) else get_module(name)
+    for key in options:
+        if key not in _DEFAULTS:
+            raise ValueError(f"a module has no option {key!r}; it has {', '.join(_DEFAULTS)}")
+    chosen.options.update(options)
+
+
+def get_module_options(module: Any = None) -> dict[str, Any]:
+    """Return the options of a module.
+
+    Parameters
+    ----------
+    module : Module, module or str, optional
+        The module or its name; the caller's by default.
+
+    Returns
+    -------
+    dict
+        All options by name.
+    """
+    name = str(sys._getframe(1).f_globals["__name__"]) if module is None else _name_of(module)
+    return dict((module if isinstance(module, Module) else get_module(name)).options)

@@ -1,0 +1,33 @@
+"""How many threads a block is to have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from diffkern.kernel import Kernel
+from diffkern.runtime.device import get_device
+
+__all__ = ["get_suggested_block_size"]
+
+
+def get_suggested_block_size(kernel: Kernel, device: Any = None) -> tuple[int, int]:
+    """Return threads of a block and blocks that suit a kernel.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The kernel.
+    device : optional
+        Where it will run; the current device by default.
+
+    Returns
+    -------
+    tuple of int
+        Threads of a block and blocks: on the CPU 1 and 1; on a GPU the kernel's own number of threads, and as many
+        blocks as its multiprocessors hold of them at once, counted by threads.
+    """
+    chosen: Any = get_device(device)
+    if not chosen.is_cuda:
+        return 1, 1
+    threads = kernel.block_dim
+    return threads, int(chosen.sm_count) * max(1, 2048 // threads)

@@ -1,0 +1,47 @@
+"""Warp's utilities: those of :mod:`diffkern.utils`, and what programs for Warp alone need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from diffkern.lang.func import Func
+from diffkern.runtime.timer import ScopedTimer
+from diffkern.utils import (
+    array_cast,
+    array_inner,
+    array_scan,
+    array_sum,
+    radix_sort_pairs,
+    runlength_encode,
+    segmented_sort_pairs,
+)
+from diffkern.warp.declare import func
+
+__all__ = [
+    "ScopedTimer",
+    "array_cast",
+    "array_inner",
+    "array_scan",
+    "array_sum",
+    "create_warp_function",
+    "radix_sort_pairs",
+    "runlength_encode",
+    "segmented_sort_pairs",
+]
+
+
+def create_warp_function(f: Callable[..., Any]) -> tuple[Func, Any]:
+    """Make a Python function callable from kernels.
+
+    Parameters
+    ----------
+    f : callable
+        The function, which may be a lambda.
+
+    Returns
+    -------
+    Func, None
+        The function; there is no module beside it, as the unit of compilation is the kernel.
+    """
+    return func(f), None

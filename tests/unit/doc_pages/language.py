@@ -1,0 +1,3 @@
+"""What the programs of the page on the language take for granted."""
+
+seed, i = 42, 0

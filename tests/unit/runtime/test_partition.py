@@ -1,0 +1,79 @@
+"""One decision for launches from Python and for calls from JAX, which make it in native code."""
+
+from __future__ import annotations
+
+import ctypes
+import random
+
+import pytest
+
+from diffkern.runtime.native.assemble import _compile
+from diffkern.runtime.native.builder import I64, VOID, Module
+from diffkern.runtime.native.loader import load_object
+from diffkern.runtime.partition import COST_UNIT, INTEGERS, chunk_of, distance_of, partition
+
+FACTS = 9
+
+
+def native():
+    """``decide(facts, dims, reach, out)`` with words at the addresses that it takes."""
+    m = Module("test")
+    made, c = m.function("test_partition_decide", VOID, [I64] * 4, is_exported=True)
+    facts, dims, reach, out = made.args
+    for k, number in enumerate(partition(c, *c.loads(facts, FACTS))):
+        c.store(number, out, 8 * k)
+    c.store(distance_of(c, c.loads(dims, 4), c.loads(reach, 4)), out, 32)
+    c.b.ret_void()
+    name = "test_partition_decide"
+    return ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4)(load_object(_compile(str(m), 2), [name])[name])
+
+
+def test_native_code_decides_as_python_does():
+    decide, rng = native(), random.Random(5)
+    seen = set()
+    for _ in range(2000):
+        n, cost = rng.choice([1, 2, 63, 64, 1000, 60_000, 10**7]), rng.choice([1, 20, 500])
+        dims = [rng.choice([1, 2, 5, 300]) for _ in range(4)]
+        reach = [rng.choice([0, 0, 1, 4]) for _ in range(4)]
+        distance = rng.choice([0, 0, 1, 100])
+        general, copyable, spare = (rng.randrange(2) for _ in range(3))
+        copied = rng.choice([1, 100, 10**6])
+        cores = rng.choice([1, 2, 8, 64])
+        facts = (n, 20_000 // cost, n * cost * COST_UNIT, distance, general, copied, copyable, spare, cores)
+        words = [(ctypes.c_int64 * len(part))(*part) for part in (facts, dims, reach, [0] * 5)]
+        decide(*map(ctypes.addressof, words))
+        expected = partition(INTEGERS, *facts)
+        assert tuple(words[3]) == (*expected, distance_of(INTEGERS, dims, reach)), facts
+        seen.add((expected.colours, expected.groups > 0, expected.is_atomic))
+    assert len(seen) == 5
+
+
+def busy(threads, cost, copied, cores):
+    """How an adjoint runs whose threads may race anywhere, and how many processors work on it."""
+    facts = (threads, max(1, 20_000 // cost), threads * cost * COST_UNIT, 0, 1, copied, 1, 1, cores)
+    how = partition(INTEGERS, *facts)
+    return how, min(cores, -(-threads // how.chunk))
+
+
+@pytest.mark.parametrize("cores", [1, 2, 8, 64])
+@pytest.mark.parametrize(("cost", "copied"), [(100, 100), (100, 100_000), (100, 3_000_000), (10_000, 1_000_000)])
+def test_large_launches_keep_all_processors_busy(cores, cost, copied):
+    how, working = busy(2_000_000, cost, copied, cores)
+    if how.is_atomic:
+        assert working == cores
+    else:
+        assert working >= cores / 8
+        price = copied * how.groups * 2
+        assert price <= 2_000_000 * cost / 2
+
+
+def test_many_processors_have_a_copy_each_where_it_pays():
+    assert [busy(2_000_000, 1000, 1_000_000, cores)[0].groups for cores in (2, 16, 64)] == [32, 64, 64]
+    assert [busy(2_000_000, 100, 300_000, cores)[0].groups for cores in (2, 16, 64)] == [32, 32, 64]
+    assert busy(2_000_000, 1000, 100, 64)[0].groups > 200
+
+
+@pytest.mark.parametrize(("n", "chunks"), [(99, 1), (9_990, 1), (10_001, 5), (100_000, 50)])
+def test_little_work_is_one_chunk(n, chunks):
+    assert abs(-(-n // chunk_of(INTEGERS, n, 2000, 1)) - chunks) <= 1
+    assert (chunk_of(INTEGERS, n, 2000, 1) == n) is (chunks == 1)
