@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import kernels
 import numpy as np
 import numpy.typing as npt
 from harness import (
@@ -33,8 +34,6 @@ from harness import (
     print_table,
     save_json,
 )
-
-import kernels
 
 Float32 = npt.NDArray[np.float32]
 WAVE_ELEMENTS = 4 * 1024 * 1024

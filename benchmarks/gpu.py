@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import gpu_kernels
+import kernels
 import numpy as np
 from harness import (
     Results,
@@ -31,8 +32,6 @@ from harness import (
     print_table,
     save_json,
 )
-
-import kernels
 
 LAUNCHES = 100
 NO_TARGET = Target()

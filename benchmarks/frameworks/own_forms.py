@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import kernels
 import limit_kernels
 from inputs import RATE, SCALE, TRIPS, Data
 
 import diffkern as dk
-import kernels
 
 _KERNELS, _MORE = kernels.make(dk), limit_kernels.make(dk)
 Work = tuple[Callable[[], object], Callable[[], dict[str, Any]]]

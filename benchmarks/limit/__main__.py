@@ -27,13 +27,13 @@ for _name in ("DIFFKERN_NUM_THREADS", "NUMBA_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ[_name] = "1"
 sys.path.insert(1, str(Path(__file__).parent.parent))
 
+import kernels
 import limit_kernels
 import numpy as np
 from cases import CASES, Case, Values
 from harness import machine, print_machine, save_json
 
 import diffkern as dk
-import kernels
 
 RUNS, QUICK_RUNS = 21, 7
 OWN = ("tape", "recorded", "fast")

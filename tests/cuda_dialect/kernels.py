@@ -296,4 +296,5 @@ def results(name):
 
 
 if __name__ == "__main__":
+    importlib.import_module("support.simulator_lock")
     np.savez(sys.argv[1], **{f"{name}-{k}": a for name in CASES for k, a in enumerate(results(name))})

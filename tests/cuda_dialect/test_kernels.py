@@ -18,9 +18,9 @@ HERE = Path(__file__).parent
 @pytest.fixture(scope="module")
 def simulated(tmp_path_factory):
     file = tmp_path_factory.mktemp("simulated") / "results.npz"
-    environment = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1", "KERNELS_OF": "numba.cuda"}
+    own = {"NUMBA_ENABLE_CUDASIM": "1", "KERNELS_OF": "numba.cuda", "PYTHONPATH": str(HERE.parent)}
     command = [sys.executable, str(HERE / "kernels.py"), str(file)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env={**os.environ, **own}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return np.load(file)
 

@@ -7,6 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 
 import numba
 import numpy as np
@@ -307,6 +308,7 @@ def test_a_kernel_of_numba_is_a_kernel():
 def test_a_kernel_of_numbas_simulator_is_a_kernel(tmp_path):
     code = """
 import numpy as np
+import support.simulator_lock
 from numba import cuda, float64
 import diffkern as dk
 
@@ -327,7 +329,8 @@ dk.kernel(kernel)[2, 8](x, here)
 print((here == there).all())
 """
     file = tmp_path / "simulated.py"
-    environment = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1"}
+    tests = Path(__file__).parents[1]
+    environment = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1", "PYTHONPATH": str(tests)}
     file.write_text(code)
     done = subprocess.run([sys.executable, str(file)], env=environment, capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "True", done.stderr

@@ -6,6 +6,7 @@ Each program's results are written to ``OUT/NAME.npz``; of one that fails the er
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import sys
 import traceback
@@ -37,4 +38,5 @@ def main(out: Path) -> None:
 
 
 if __name__ == "__main__":
+    importlib.import_module("support.simulator_lock")
     main(Path(sys.argv[1]))

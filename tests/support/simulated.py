@@ -7,6 +7,7 @@ that barriers and shared memory fit together, but no memory ordering. A thread c
 
 from __future__ import annotations
 
+import importlib
 import math
 import os
 import warnings
@@ -43,6 +44,7 @@ class Simulated:
     def __init__(self, fn: Function, blocks: int = 2, block_dim: int = 3) -> None:
         if os.environ.get("NUMBA_ENABLE_CUDASIM") != "1":
             raise RuntimeError("the CUDA simulator runs in processes started with NUMBA_ENABLE_CUDASIM=1")
+        importlib.import_module(".simulator_lock", __package__)
         self.types = tuple(p.type for p in fn.params)
         self.source = cuda_source(fn)
         self.grid = (blocks, block_dim)
