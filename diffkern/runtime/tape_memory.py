@@ -103,8 +103,8 @@ class TapeMemory:
         return held
 
     def _is_all(self, held: array) -> bool:
-        """Whether an array is all of the array whose gradient it shares, not a part."""
-        return self._owner(held).size == held.size
+        """Whether an array is all of the array whose gradient it shares, not a part and not a field of its elements."""
+        return self._owner(held)._data.nbytes == held._data.nbytes
 
     def _carries(self, held: array) -> bool:
         """Whether an array has a cotangent in the reverse sweep."""

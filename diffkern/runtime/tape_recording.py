@@ -188,9 +188,11 @@ class TapeRecording(TapeMemory):
         self._look_at(goal, "a sum")
         self._look_at(source, "a sum")
         self._before_overwrite(goal)
-        self._written.add(goal._memory)
         if self._is_fed(source):
             self._fed.add(goal._memory)
+        elif self._is_fed(goal):
+            self._kept.add(goal._memory)
+        self._written.add(goal._memory)
         if self._carries(source):
             self._steps.append(AddStep(goal, source))
             self._varied.add(goal._memory)
@@ -211,11 +213,11 @@ class TapeRecording(TapeMemory):
         self._look_at(goal, "a copy")
         self._look_at(source, "a copy")
         self._before_overwrite(goal)
-        self._written.add(goal._memory)
         is_fed = self._is_fed(source)
         self._feed_by_overwrite(goal)
         if is_fed:
             self._fed.add(goal._memory)
+        self._written.add(goal._memory)
         if self._carries(source):
             self._steps.append(CopyStep(goal, source))
             self._varied.add(goal._memory)

@@ -93,6 +93,44 @@ def test_what_is_left_of_an_array_with_a_gradient_is_a_result():
     assert y.grad.list() == [0.0, 0.0, 1.0]
 
 
+@dk.struct
+class Body:
+    position: dk.vec3
+    mass: float
+
+
+@dk.kernel
+def place(x: dk.array(dtype=float), bodies: dk.array(dtype=Body)):
+    i = dk.tid()
+    bodies[i].position = dk.vec3(x[i])
+
+
+def test_fields_that_are_left_are_a_result():
+    bodies = dk.zeros(2, dtype=Body, requires_grad=True)
+    with dk.Tape() as tape:
+        place[2](dk.ones(2), bodies)
+    tape.backward(grads={bodies: np.ones(2, bodies.numpy().dtype)})
+    assert bodies.grad.numpy()["position"].tolist() == [[0.0] * 3] * 2
+    assert bodies.grad.numpy()["mass"].tolist() == [1.0, 1.0]
+
+
+def test_an_array_that_is_copied_into_itself_is_a_result():
+    x = dk.array([1.0, 2.0, 3.0, 4.0, 5.0], requires_grad=True)
+    with dk.Tape() as tape:
+        dk.copy(x[0:6:2], x[2::-1])
+    tape.backward(grads={x: np.ones(5, np.float32)})
+    assert x.numpy().tolist() == [3.0, 2.0, 2.0, 4.0, 1.0]
+    assert x.grad.list() == [1.0, 2.0, 1.0, 1.0, 0.0]
+
+
+def test_an_array_to_which_constants_are_added_is_a_result():
+    x = dk.ones(3, requires_grad=True)
+    with dk.Tape() as tape:
+        x += dk.ones(3)
+    tape.backward(grads={x: np.ones(3, np.float32)})
+    assert x.grad.list() == [1.0, 1.0, 1.0]
+
+
 def test_one_of_several_results_depends_on_an_array_with_a_gradient():
     x, y, z = dk.ones(1, requires_grad=True), dk.ones(1), dk.zeros(1)
     with dk.Tape() as tape:

@@ -41,7 +41,8 @@ class Verdict:
     Attributes
     ----------
     outcome
-        ``"right"``, ``"refused"``, ``"forward only"`` (right, but the gradient is refused), ``"wrong result"``,
+        ``"right"``, ``"constant"`` (right, and said to depend on nothing that has a gradient, which was verified),
+        ``"refused"``, ``"forward only"`` (right, but the gradient is refused), ``"wrong result"``,
         ``"wrong gradient"``, ``"error"``.
     reason
         Why it is not right.
@@ -252,6 +253,11 @@ def _checked(run: _Run, directory: str) -> Verdict:
     weights = rng.uniform(-1.0, 1.0, size)
     try:
         gradient = run.gradient(weights)
+    except dk.LaunchError as error:
+        if "has a gradient" not in str(error):
+            return Verdict("forward only", reason_of(error), run.seconds)
+        compared, kinks = _compare_differences(run, np.zeros(run.gather(run.start, run.active).size), weights, rng)
+        return Verdict("constant", "", run.seconds, compared, kinks)
     except dk.KernelError as error:
         return Verdict("forward only", reason_of(error), run.seconds)
     if run.program.real == "float64":
