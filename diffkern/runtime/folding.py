@@ -9,7 +9,7 @@ at them, cut the sequence or run it another way.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from diffkern.runtime.packed import PackedLaunch
 
 __all__ = ["folded"]
 
-_WORK_PER_BYTE = 64.0
+_WORK_PER_BYTE = 6.0
 """An adjoint that does more than so much work for each byte that it would not have to read is not compiled again."""
 
 
@@ -56,10 +56,10 @@ def folded(operations: Sequence[Operation], forms: Sequence[Steps]) -> list[Step
     for index, fills in cleared.items():
         adjoint = operations[index]
         assert isinstance(adjoint, AdjointLaunch)
-        steps = _storing(adjoint, forms[index], list(fills.values()))
-        if steps is not None:
-            made[index] = steps
-            for k in fills:
+        found = _storing(adjoint, forms[index], fills)
+        if found is not None:
+            made[index], spared = found
+            for k in spared:
                 made[k] = []
     return made
 
@@ -105,28 +105,29 @@ def _is_same(one: array, other: array) -> bool:
     return one._range == other._range and one._type.layout == other._type.layout == "C"
 
 
-def _storing(adjoint: AdjointLaunch, form: Steps, cleared: Sequence[array]) -> Steps | None:
-    """Return the form of an adjoint that stores to the arrays that were cleared, None if there is none."""
+def _storing(adjoint: AdjointLaunch, form: Steps, cleared: Mapping[int, array]) -> tuple[Steps, list[int]] | None:
+    """Return the form of an adjoint that stores, and which fills are not needed then; None if there is none."""
     executable, cotangents, dims = adjoint.executable, adjoint.cotangents, adjoint.launch.dims
     active, params = frozenset(cotangents), executable.manifest.params
-    if len(form) != 1 or adjoint.sweep.plan.private or adjoint.launch.adjoint(active) is not executable:
-        return None  # with copies, or with atomic additions
+    if len(form) != 1 or adjoint.launch.adjoint(active) is not executable:
+        return None  # nothing to run, or with atomic additions
     goals = {p.of: cotangents[p.of] for p in params if p.once == len(dims)}
     saved = sum(ct._data.nbytes // max(ct.size, 1) for ct in goals.values())
     if executable.manifest.checks is not None or executable.cost > _WORK_PER_BYTE * saved:
         return None
-    others = [a._memory for a in (*adjoint.reads(), *adjoint.writes())]
-    for ct in goals.values():
-        # Read and written as a cotangent, and nothing else.
-        if ct.shape != dims or others.count(ct._memory) != 2 or not any(_is_same(ct, held) for held in cleared):
+    touched = [a._memory for a in (*adjoint.reads(), *adjoint.writes())]
+    spared = []
+    for k, ct in goals.items():
+        fill = next((index for index, held in cleared.items() if _is_same(ct, held)), None)
+        # Read and written as a cotangent, and nothing else; the chunks have no copies of it.
+        is_alone = touched.count(ct._memory) == 2 and k not in adjoint.sweep.plan.private
+        if fill is None or ct.shape != dims or not is_alone:
             return None
-    if any(not any(_is_same(held, ct) for ct in goals.values()) for held in cleared):
-        return None
-    program = adjoint.launch.adjoint(active, "stored")
-    block = form[0].block
-    steps = program.steps(adjoint.grid, bytes(block[len(adjoint.grid.header) :]), adjoint.sweep.plan.colours)
-    if steps is None or len(steps) != 1:
-        return None
-    step = steps[0]
+        spared.append(fill)
+    program, step = adjoint.launch.adjoint(active, "stored"), form[0]
     assert isinstance(step, Step)
-    return [step._replace(block=block)]  # both have one block, in which parameters may be changed
+    if program.sites != executable.sites:
+        return None
+    # The argument block is the same one: parameters may be changed in it.
+    finish = program.finish if step.finish else 0
+    return [step._replace(function=program.address, finish=finish, code=program.code, updates=program.updates)], spared
