@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 from diffkern._version import __version__
+
+sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 
 project = "diffkern"
 author = "The diffkern developers"
@@ -11,12 +16,16 @@ release = __version__
 version = __version__
 
 extensions = [
+    "mathml",
     "sphinx.ext.autodoc",
-    "sphinx.ext.mathjax",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
+    "sphinx_copybutton",
+    "sphinx_design",
 ]
 exclude_patterns = ["_build"]
+html_math_renderer = "mathml"
+copybutton_prompt_text = "$ "
 
 html_theme = "furo"
 html_title = f"diffkern {__version__}"

@@ -142,6 +142,7 @@ def texts() -> dict[str, str]:
     exported = printed(snippets, "export", "first_kernel.py:spring_energy", "--adjoint")
     return {
         "builtins.inc": builtins(),
+        "door_adjoint.txt": printed(snippets, "inspect", "door_diffkern.py:energy", "--adjoint"),
         "errors.inc": mistakes(),
         "exported_main.txt": exported[exported.index("def launch(") :],
         "first_kernel_ir.txt": printed(snippets, "inspect", "first_kernel.py:spring_energy", "--ir"),
