@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from diffkern.device_functions import DeviceFunction, device_function, library_function
-from diffkern.errors import KernelTypeError
+from diffkern.errors import KernelTypeError, described
 from diffkern.ir import types as T
 from diffkern.lang.called import Form
 from diffkern.lang.dtypes import SCALARS, DType, composite_type, element_of_value
@@ -125,7 +125,9 @@ def _type_of(name: str, value: Any) -> Any:
 
 
 def _unknown(name: str, value: Any) -> KernelTypeError:
-    return KernelTypeError(f"dk.{name} is called with {value!r}", remedy="pass numbers, vectors such as dk.vec3(...)")
+    return KernelTypeError(
+        f"dk.{name} is called with {described(value)}", remedy="pass numbers, vectors such as dk.vec3(...)"
+    )
 
 
 @functools.cache

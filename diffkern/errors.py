@@ -26,9 +26,20 @@ __all__ = [
     "MisuseError",
     "NonFiniteError",
     "compiling",
+    "described",
     "raise_all",
     "unexpected",
 ]
+
+
+def described(value: object) -> str:
+    """Return how a message names a value: an array by its shape and element type, without its elements."""
+    if type(value) is list or type(value) is tuple:
+        inside = ", ".join(map(described, value))
+        return f"[{inside}]" if type(value) is list else f"({inside}{',' * (len(value) == 1)})"
+    summary = getattr(type(value), "_summary", None)
+    text: str = repr(value) if summary is None else summary(value)
+    return text
 
 
 @dataclass(frozen=True)

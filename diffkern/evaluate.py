@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from diffkern.errors import KernelTypeError, MisuseError
+from diffkern.errors import KernelTypeError, MisuseError, described
 from diffkern.forks import free_in_child
 from diffkern.lang.called import Called, Form
 
@@ -105,7 +105,7 @@ def _type_of(called: Called, value: Any) -> Any:
     elif hasattr(value, "shape") and hasattr(value, "dtype") and np.dtype(value.dtype).name in T.SCALARS:
         return T.Array(T.SCALARS[np.dtype(value.dtype).name], len(value.shape), "A")
     raise KernelTypeError(
-        f"{called.name} is called with {value!r}",
+        f"{called.name} is called with {described(value)}",
         remedy="pass numbers, tuples of 2 to 4 numbers for vectors, and NumPy arrays",
     )
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from diffkern.callers import brief
-from diffkern.errors import MisuseError
+from diffkern.errors import MisuseError, described
 from diffkern.lang.called import Called, Form
 from diffkern.lang.derivatives import Transformation
 from diffkern.lang.func import Func
@@ -78,7 +78,7 @@ def _arrays(given: Any, what: str = "primals are") -> tuple[array, ...]:
     """Return a sequence of arrays."""
     if not isinstance(given, (tuple, list)) or not all(isinstance(x, array) for x in given):
         raise MisuseError(
-            f"{what} an array or a sequence of arrays, not {given!r}",
+            f"{what} an array or a sequence of arrays, not {described(given)}",
             remedy="make arrays with dk.array, of one element for a number",
         )
     return tuple(given)
@@ -183,7 +183,7 @@ def _swept(function: Function, args: Sequence[Any], held: Sequence[array]) -> tu
         loss = function(*args)
     if not isinstance(loss, array) or loss._data.size != 1 or not loss._smooth:
         raise MisuseError(
-            f"gradients are of a function that returns an array of one element, not {loss!r}",
+            f"gradients are of a function that returns an array of one element, not {described(loss)}",
             remedy="add the results up into an array of one element, or use dk.vjp",
         )
     return loss, tape.gradients(held, [(loss, None)])
@@ -241,7 +241,8 @@ def like(held: array, given: Any) -> array:
         made.assign(given)
     if not held._is_like(made):
         raise MisuseError(
-            f"{given!r} is not like {held!r}, for which it is given", remedy="make it with dk.zeros_like(array)"
+            f"{described(given)} is not like {described(held)}, for which it is given",
+            remedy="make it with dk.zeros_like(array)",
         )
     return made
 
@@ -269,7 +270,7 @@ def hvp(function: Function, primals: Sequence[array], vectors: Sequence[Any]) ->
         loss, change = _along(function, given, vectors)
     if not isinstance(loss, array) or loss.size != 1:
         raise MisuseError(
-            f"dk.hvp is of a function that returns an array of one element, not {loss!r}",
+            f"dk.hvp is of a function that returns an array of one element, not {described(loss)}",
             remedy="add the results up into an array of one element",
         )
     products: tuple[array, ...] = tape.gradients(given, [(change, None)])

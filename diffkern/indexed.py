@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from diffkern.errors import LaunchError, MisuseError
+from diffkern.errors import LaunchError, MisuseError, described
 from diffkern.kernel import Kernel
 from diffkern.lang.annotations import ANY, ArrayAnnotation, array_annotation, subscripted
 from diffkern.lang.intrinsics import INTRINSICS
@@ -67,14 +67,14 @@ class indexedarray(SeenThrough):
     def __init__(self, data: Any = None, indices: Any = None, dtype: Any = ANY, ndim: int | None = None) -> None:
         if not isinstance(data, array):
             raise MisuseError(
-                f"an indexed array is made of an array, not {data!r}",
+                f"an indexed array is made of an array, not {described(data)}",
                 remedy="make an array of it first, as in dk.array(values)",
             )
         given = [indices] if indices is None or isinstance(indices, (array, np.ndarray)) else list(indices)
         if self.axes is not None and data.ndim != self.axes:
-            raise ValueError(f"{data!r} has not {self.axes} axes")
+            raise ValueError(f"{described(data)} has not {self.axes} axes")
         if len(given) > data.ndim:
-            raise ValueError(f"{len(given)} index arrays are given for {data!r}")
+            raise ValueError(f"{len(given)} index arrays are given for {described(data)}")
         given += [None] * (data.ndim - len(given))
         self.data = data
         self.indices = tuple(None if k is None else _checked(data, axis, k) for axis, k in enumerate(given))
@@ -146,7 +146,7 @@ class indexedarray(SeenThrough):
         if not isinstance(source, array):
             source = array(source, dtype=self.dtype, device=self.device)
         if source.shape != self.shape or source._element != self.data._element:
-            raise ValueError(f"{src!r} does not fit {self!r}")
+            raise ValueError(f"{described(src)} does not fit {described(self)}")
         if source.size:
             launch(_copier(self._pattern, True), self.shape, [source, *self._given, self.data])
 
@@ -172,10 +172,10 @@ class indexedarray(SeenThrough):
 def _checked(data: array, axis: int, indices: Any) -> array:
     held = indices if isinstance(indices, array) else array(np.asarray(indices, np.int32), device=data.device)
     if held.ndim != 1 or held.dtype != array(np.zeros(1, np.int32)).dtype:
-        raise ValueError(f"the indices of an axis are an array of int32 with one axis, not {held!r}")
+        raise ValueError(f"the indices of an axis are an array of int32 with one axis, not {described(held)}")
     if held.device != data.device:
         raise LaunchError(
-            f"{data!r} is on {data.device}, and the indices of axis {axis} on {held.device}",
+            f"{described(data)} is on {data.device}, and the indices of axis {axis} on {held.device}",
             remedy="copy them there with .to()",
         )
     return held

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from diffkern.errors import described
 from diffkern.ir.types import scalar_of
 from diffkern.kernel import Kernel
 from diffkern.lang.intrinsics import INTRINSICS
@@ -84,7 +85,9 @@ class LBFGS:
     ) -> None:
         for p in params:
             if not isinstance(p, array) or not p._smooth or not p.is_contiguous or p.grad is None:
-                raise TypeError(f"LBFGS changes contiguous arrays of floating-point elements with gradients, not {p!r}")
+                raise TypeError(
+                    f"LBFGS changes contiguous arrays of floating-point elements with gradients, not {described(p)}"
+                )
         self.params = list(params)
         self.lr, self.max_iter, self.history_size = lr, max_iter, history_size
         self.tolerance_grad, self.tolerance_change = tolerance_grad, tolerance_change

@@ -19,7 +19,7 @@ import numpy as np
 
 from diffkern.callers import brief
 from diffkern.device_functions import device_function
-from diffkern.errors import KernelTypeError, MisuseError
+from diffkern.errors import KernelTypeError, MisuseError, described
 from diffkern.forks import free_in_child
 from diffkern.ir import types as T
 from diffkern.ir.structs import Struct
@@ -121,7 +121,7 @@ def mapped(
         ]
     for destination in destinations:
         if destination.shape != shape:
-            raise ValueError(f"the results have shape {shape}, and {destination!r} does not")
+            raise ValueError(f"the results have shape {shape}, and {described(destination)} does not")
     others = [destination for destination in destinations if _place_of(destination, given) is None]
     launch(kernel, shape, given, others, block_dim=block_dim, device=device)
     return destinations[0] if len(destinations) == 1 else destinations

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from diffkern.errors import described
 from diffkern.ir.types import FLOAT32, Scalar, scalar_of, with_scalar
 from diffkern.kernel import Kernel
 from diffkern.lang.intrinsics import INTRINSICS
@@ -93,7 +94,9 @@ class _Optimizer:
         """
         for p in params:
             if not isinstance(p, array) or not p._smooth or not p.is_contiguous:
-                raise TypeError(f"an optimizer changes contiguous arrays of floating-point elements, not {p!r}")
+                raise TypeError(
+                    f"an optimizer changes contiguous arrays of floating-point elements, not {described(p)}"
+                )
         self.params = list(params)
         for kept in self._kept():
             kept[:] = [_remembering(p, kept[k] if k < len(kept) else None) for k, p in enumerate(self.params)]
@@ -126,9 +129,9 @@ class _Optimizer:
             raise ValueError(f"there are {len(self.params)} parameters and {len(grads)} gradients")
         for p, g in zip(self.params, grads, strict=True):
             if g._element != p._element:
-                raise TypeError(f"the gradient of {p!r} has elements of type {g._element}, not {p._element}")
+                raise TypeError(f"the gradient of {described(p)} has elements of type {g._element}, not {p._element}")
             if g.shape != p.shape:
-                raise ValueError(f"the gradient of {p!r} has shape {g.shape}, not {p.shape}")
+                raise ValueError(f"the gradient of {described(p)} has shape {g.shape}, not {p.shape}")
         for k, (p, g) in enumerate(zip(self.params, grads, strict=True)):
             if p.size:
                 self._move(k, components(p), components(g.contiguous()))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from diffkern._version import __version__
 
-sys.path.append(str(Path(__file__).parent / "_ext"))
+sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 
 project = "diffkern"
 author = "The diffkern developers"
@@ -16,13 +16,18 @@ release = __version__
 version = __version__
 
 extensions = [
+    "mathml",
     "reference",
     "sphinx.ext.autodoc",
-    "sphinx.ext.mathjax",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
+    "sphinx_copybutton",
+    "sphinx_design",
 ]
 exclude_patterns = ["_build"]
+html_math_renderer = "mathml"
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
 
 html_theme = "furo"
 html_title = f"diffkern {__version__}"

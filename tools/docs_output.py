@@ -86,6 +86,7 @@ def texts() -> dict[str, str]:
     snippets, examples = ROOT / "docs" / "snippets", ROOT / "examples"
     exported = printed(snippets, "export", "first_kernel.py:spring_energy", "--adjoint")
     return {
+        "door_adjoint.txt": printed(snippets, "inspect", "door_diffkern.py:energy", "--adjoint"),
         "errors.inc": mistakes(),
         "exported_main.txt": exported[exported.index("def launch(") :],
         "first_kernel_ir.txt": printed(snippets, "inspect", "first_kernel.py:spring_energy", "--ir"),

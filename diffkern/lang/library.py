@@ -148,7 +148,7 @@ class Composed:
     @property
     def family(self) -> Family:
         """What it is about."""
-        return _FAMILIES[self.module]
+        return _APART.get(self.name) or _FAMILIES[self.module]
 
     @property
     def on_host(self) -> bool:
@@ -227,6 +227,9 @@ _FAMILIES: Final[Mapping[str, Family]] = {
     "vectors": Family.COMPOSITES,
 }
 """What the functions of a module are about."""
+
+_APART: Final[Mapping[str, Family]] = {"bit_count": Family.INTEGERS, "inverse_approx": Family.COMPOSITES}
+"""What is about something else than its module."""
 
 COMPOSED: Final[Mapping[str, Composed]] = {
     name: Composed(name, module) for module, names in _MODULES.items() for name in names.split()

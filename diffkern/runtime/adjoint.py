@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from diffkern.callers import place_of
-from diffkern.errors import LaunchError
+from diffkern.errors import LaunchError, described
 from diffkern.ir.structs import Leaf, Struct, StructArray, declared, holds_arrays
 from diffkern.ir.types import Array, Element, is_differentiable, value_type
 from diffkern.lang.dtypes import element_of_value
@@ -377,7 +377,7 @@ def _of_field(launch: PackedLaunch, leaf: Leaf, value: Any) -> array | None:
         return None
     raise LaunchError(
         f"kernel {launch.kernel.name!r}, parameter {launch.kernel.parameters[leaf.argument].name!r}: the gradient of a "
-        f"struct cannot be {value!r}",
+        f"struct cannot be {described(value)}",
         remedy="pass an array of structs (of one, for a struct by value), or a dict of arrays by names of fields",
     )
 
@@ -402,14 +402,14 @@ def cotangent(launch: PackedLaunch, index: int, given: Any) -> array:
             ) from None
     else:
         raise LaunchError(
-            f"{where}: its gradient must be an array, not {given!r}",
+            f"{where}: its gradient must be an array, not {described(given)}",
             remedy="pass an array of one element for a value, or None",
         )
     held = launch.arrays[index]
     shape = (1,) if held is None else held.shape
     if value.shape != shape or value._element != element:
         raise LaunchError(
-            f"{where}: its gradient must have shape {shape} and type {element}, not {value!r}",
+            f"{where}: its gradient must have shape {shape} and type {element}, not {described(value)}",
             remedy="make it with dk.zeros_like(argument), which has both",
         )
     if not value._writable:

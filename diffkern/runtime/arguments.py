@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from diffkern.abi import passed_type
-from diffkern.errors import LaunchError
+from diffkern.errors import LaunchError, described
 from diffkern.ir.structs import (
     Argument,
     FieldType,
@@ -227,7 +227,8 @@ class Parameter:
     def _convert_array(self, value: array) -> tuple[str, bytes, array | None]:
         if self.annotation is not None and not self.is_array:
             raise self.error(
-                f"takes {_named(self.annotation)} by value, not {value!r}", "pass a number, or annotate an array"
+                f"takes {_named(self.annotation)} by value, not {described(value)}",
+                "pass a number, or annotate an array",
             )
         return value._key, value._packed, value
 
@@ -392,7 +393,7 @@ def pack_value(element: Element, value: Any) -> bytes:
         if isinstance(value, (int, np.integer)):
             raise OverflowError(f"{value} does not fit {element}") from None
         if isinstance(value, (float, np.floating)):
-            raise TypeError(f"takes an integer ({element}), not {value!r}; convert it with int()") from None
+            raise TypeError(f"takes an integer ({element}), not {described(value)}; convert it with int()") from None
         raise TypeError(f"takes a number ({element}), not {_short(value)}") from None
 
 
@@ -449,5 +450,5 @@ def _type_text(t: Argument) -> str:
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
+    text = described(value)
     return text if len(text) <= 60 else text[:57] + "..."

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic
 import numpy as np
 
 from diffkern.callers import Entrance
+from diffkern.errors import described
 from diffkern.ir.structs import Stored, Struct, StructArray, carries_gradient, holds_arrays
 from diffkern.ir.types import BOOL, FLOAT32, Array, is_complex, scalar_of
 from diffkern.lang.annotations import ANY, ArrayAnnotation, array_annotation, subscripted
@@ -25,8 +26,9 @@ from diffkern.lang.structs import resolve_type
 from diffkern.lang.values import CompositeValue
 from diffkern.runtime.array_copy import clone
 from diffkern.runtime.array_copy import copy as copy_elements
+from diffkern.runtime.array_text import to_repr, values_of
 from diffkern.runtime.block import pack_array
-from diffkern.runtime.complexes import as_parts, shown
+from diffkern.runtime.complexes import as_parts
 from diffkern.runtime.componentwise import Componentwise
 from diffkern.runtime.convert import (
     MAX_NDIM,
@@ -225,10 +227,13 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
         return self.shape[0]
 
     def __repr__(self) -> str:
+        return to_repr(self)
+
+    def _summary(self) -> str:
         return f"array(shape={self.shape}, dtype={self.dtype!r})"
 
     def __str__(self) -> str:
-        return str(shown(self._host(), self._element))
+        return str(values_of(self._host(), self._element))
 
     def _host(self) -> np.ndarray[Any, Any]:
         """Return the elements in host memory: in place, or copied from a GPU."""
@@ -252,9 +257,13 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
             if not isinstance(value, array):
                 value = _given(value, self._element)
             if value._memory.device is not self._memory.device:
-                raise ValueError(f"the gradient of {self!r} lies on {value.device}, the array on {self.device}")
+                raise ValueError(
+                    f"the gradient of {described(self)} lies on {value.device}, the array on {self.device}"
+                )
             if value.shape != self.shape or value._element != self._element:
-                raise ValueError(f"the gradient of {self!r} must have the same shape and dtype, not {value!r}")
+                raise ValueError(
+                    f"the gradient of {described(self)} must have the same shape and dtype, not {described(value)}"
+                )
             if not carries_gradient(self._type):
                 raise TypeError(f"elements of type {self._element} have no gradient; only floating-point types do")
         self._grad = value
@@ -354,7 +363,7 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
         values = self._stored(_on_host(src))
         if values.shape != self._data.shape:
             if values.size != self._data.size:
-                raise ValueError(f"values of shape {values.shape} do not fit into {self!r}")
+                raise ValueError(f"values of shape {values.shape} do not fit into {described(self)}")
             values = values.reshape(self._data.shape)
         self._overwrite(values)
 
@@ -398,7 +407,7 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
 
     def _check_writable(self) -> None:
         if not self._writable:
-            raise ValueError(f"{self!r} lies over read-only memory of NumPy; make it with copy=True")
+            raise ValueError(f"{described(self)} lies over read-only memory of NumPy; make it with copy=True")
 
 
 # -- construction ----------------------------------------------------------------------------------------------------

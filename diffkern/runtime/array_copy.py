@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from diffkern.errors import described
 from diffkern.ir.structs import Struct, holds_arrays
 from diffkern.runtime.device import get_device
 from diffkern.runtime.operation import Copy, perform
@@ -33,15 +34,15 @@ def copy(
         Where to copy; the current stream by default, that of the GPU if one is involved.
     """
     if dest._element != src._element:
-        raise TypeError(f"cannot copy {src!r} to {dest!r}: the element types differ")
+        raise TypeError(f"cannot copy {described(src)} to {described(dest)}: the element types differ")
     check_copied(src)
     if dest_offset or src_offset or count:
         count = count or src.size - src_offset
         if min(dest_offset, src_offset, count) < 0 or dest_offset + count > dest.size or src_offset + count > src.size:
-            raise ValueError(f"{count} elements from {src_offset} do not fit from {dest_offset} of {dest!r}")
+            raise ValueError(f"{count} elements from {src_offset} do not fit from {dest_offset} of {described(dest)}")
         dest, src = _in_a_row(dest, dest_offset, count), _in_a_row(src, src_offset, count)
     if dest.shape != src.shape:
-        raise ValueError(f"cannot copy {src!r} to {dest!r}: the shapes differ")
+        raise ValueError(f"cannot copy {described(src)} to {described(dest)}: the shapes differ")
     dest._check_writable()
     tape = current.tape
     if tape is not None:
@@ -55,14 +56,17 @@ def check_copied(src: array) -> None:
     """Refuse to copy elements that point to arrays, which only they keep alive."""
     if isinstance(src._element, Struct) and holds_arrays(src._element):
         raise TypeError(
-            f"{src!r} is not copied: its elements point to arrays; make another array of a list of {src._element.name}"
+            f"{described(src)} is not copied: its elements point to arrays; "
+            f"make another array of a list of {src._element.name}"
         )
 
 
 def _in_a_row(a: array, first: int, count: int) -> array:
     """A view of a number of elements, counted along the flattened array."""
     if a.ndim > 1 and not a.is_contiguous:
-        raise ValueError(f"elements of {a!r}, which is not contiguous, have no place in a row; copy slices of its axes")
+        raise ValueError(
+            f"elements of {described(a)}, which is not contiguous, have no place in a row; copy slices of its axes"
+        )
     found: array = (a if a.ndim == 1 else a.flatten())[first : first + count]
     return found
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from diffkern.errors import LaunchError
+from diffkern.errors import LaunchError, described
 from diffkern.ir.structs import IndexedArray, Struct, StructArray, null_of
 from diffkern.ir.structs import leaves as leaves_of
 from diffkern.ir.types import Array
@@ -64,7 +64,7 @@ class Beside:
         root, views = root_of(held)
         if not root._same_place(known[0]):
             raise LaunchError(
-                f"the memory of {held!r} has a {self._what} as another array",
+                f"the memory of {described(held)} has a {self._what} as another array",
                 remedy=f"make both views of one array, and give the {self._what} for that or for one of them",
             )
         found = known[1]

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from diffkern.errors import described
 from diffkern.ir.structs import Stored, Struct, holds_arrays
 from diffkern.ir.types import is_complex
 from diffkern.lang.annotations import ArrayOf
@@ -39,7 +40,7 @@ def _from_data(
         if data.device is not CPU and (place is data.device or device is None):
             return _from_device(data, element, shape, copy)
         if not copy and place is not CPU:
-            raise ValueError(f"{data!r} lies on {data.device}; an array on {place} is made with copy=True")
+            raise ValueError(f"{described(data)} lies on {data.device}; an array on {place} is made with copy=True")
     elif not copy and device is not None and place is not CPU:
         raise ValueError(f"host memory is no memory of {place}; make the array with copy=True")
     if element is None:
@@ -112,7 +113,7 @@ def _from_device(data: array, element: Stored | None, shape: tuple[int, ...] | N
     if element is not None and element != data._element:
         if copy:
             return _from_data(data._host(), element, shape, True, data.device, False)
-        raise TypeError(f"{data!r} has no elements of type {element}")
+        raise TypeError(f"{described(data)} has no elements of type {element}")
     part = data if shape is None else data.reshape(shape)
     if not copy:
         return part._derive(lambda view: view[...])

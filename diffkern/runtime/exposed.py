@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from diffkern.errors import described
 from diffkern.ir.structs import Stored, StructArray
 from diffkern.ir.types import Array, is_complex
 from diffkern.lang.dtypes import complex_dtype
 from diffkern.runtime import dlpack
+from diffkern.runtime.array_text import values_of
 from diffkern.runtime.block import address_of
 from diffkern.runtime.complexes import shown
 from diffkern.runtime.convert import MAX_NDIM
@@ -110,12 +112,12 @@ class Exposed:
 
     def list(self) -> builtins.list[Any]:
         """Return the elements as nested Python lists."""
-        values: builtins.list[Any] = shown(self._host(), self._element).tolist()
+        values: builtins.list[Any] = values_of(self._host(), self._element).tolist()
         return values
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         if copy is False and not self._memory.is_host:
-            raise ValueError(f"{self!r} lies on {self.device}: NumPy cannot have it without a copy")
+            raise ValueError(f"{described(self)} lies on {self.device}: NumPy cannot have it without a copy")
         data = self._host()
         elements = shown(data, self._element)
         wanted = elements.dtype if dtype is None else np.dtype(dtype)
@@ -128,7 +130,7 @@ class Exposed:
     @property
     def __array_interface__(self) -> dict[str, Any]:
         if not self._memory.is_host:
-            raise AttributeError(f"{self!r} lies on {self.device}; .numpy() copies it to the host")
+            raise AttributeError(f"{described(self)} lies on {self.device}; .numpy() copies it to the host")
         drain()
         lend(self._memory, self)
         return shown(self._data, self._element).__array_interface__
@@ -180,18 +182,18 @@ class Exposed:
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """Where a GPU's array lies, for other libraries; the work it was given so far is ordered before theirs."""
         if self._memory.is_host:
-            raise AttributeError(f"{self!r} lies in host memory")
+            raise AttributeError(f"{described(self)} lies in host memory")
         lend(self._memory, self)
         data = self._data
-        described: dict[str, Any] = {
+        interface: dict[str, Any] = {
             "shape": data.shape, "typestr": data.dtype.str, "strides": data.strides, "version": 3,
             "data": (self._range[0] if data.flags.c_contiguous else int(data.ctypes.data), not self._writable),
             # 1 stands for the default stream.
             "stream": self.device.stream.cuda_stream or 1,
         }  # fmt: skip
         if data.dtype.names:
-            described["descr"] = data.dtype.descr
+            interface["descr"] = data.dtype.descr
         if is_complex(self._element):
-            described["shape"], described["strides"] = data.shape[:-1], data.strides[:-1]
-            described["typestr"] = complex_dtype(self._element).str  # type: ignore[arg-type]
-        return described
+            interface["shape"], interface["strides"] = data.shape[:-1], data.strides[:-1]
+            interface["typestr"] = complex_dtype(self._element).str  # type: ignore[arg-type]
+        return interface

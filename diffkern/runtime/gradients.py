@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from diffkern.errors import MisuseError
+from diffkern.errors import MisuseError, described
 from diffkern.lang.structs import definition_of
 from diffkern.runtime.array import array
 
@@ -33,7 +33,7 @@ def gradient_of(value: Any) -> Any:
     definition = definition_of(type(value))
     if definition is None:
         raise MisuseError(
-            f"arrays and structs of arrays have gradients, not {value!r}",
+            f"arrays and structs of arrays have gradients, not {described(value)}",
             remedy="pass an array made with requires_grad=True",
         )
     made = type(value)()

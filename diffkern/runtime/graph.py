@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from diffkern.callers import brief
-from diffkern.errors import LaunchError, MisuseError
+from diffkern.errors import LaunchError, MisuseError, described
 from diffkern.ir.types import INT32
 from diffkern.runtime.array import array
 from diffkern.runtime.captured import Captured
@@ -322,7 +322,7 @@ def _conditionally(
 ) -> None:
     if not isinstance(condition, array) or condition._element != INT32 or condition.size != 1:
         raise MisuseError(
-            f"a condition is an array of one int32, not {condition!r}",
+            f"a condition is an array of one int32, not {described(condition)}",
             remedy="write condition = dk.zeros(1, dtype=dk.int32), which a kernel sets",
         )
     operation = Conditional(condition.flatten(), _recorded(body, kwargs), loop, negate)

@@ -5,6 +5,7 @@ In: an array, and for each axis an array of int32 or None. Out: the base of :cla
 
 from __future__ import annotations
 
+from diffkern.errors import described
 from diffkern.ir.structs import IndexedArray
 from diffkern.ir.types import Array
 from diffkern.runtime.array import array
@@ -38,7 +39,9 @@ class SeenThrough:
         """
         t = self.data._type
         if not isinstance(t, Array):
-            raise TypeError(f"an indexed array of structs, {self!r}, is not passed to kernels; pass .contiguous()")
+            raise TypeError(
+                f"an indexed array of structs, {described(self)}, is not passed to kernels; pass .contiguous()"
+            )
         arrays = [self.data, *(index for index in self.indices if index is not None)]
         layouts = tuple("" if index is None else index._type.layout for index in self.indices)
         key = register_type(IndexedArray(t.dtype, t.ndim, t.layout, layouts))

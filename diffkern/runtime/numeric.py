@@ -11,6 +11,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from diffkern.errors import described
+
 __all__ = ["Numeric"]
 
 if TYPE_CHECKING:
@@ -57,13 +59,13 @@ class Numeric:
         """
         if not index:
             if self.size != 1:
-                raise ValueError(f"{self!r} has {self.size} elements; item() is for one: pass an index")
+                raise ValueError(f"{described(self)} has {self.size} elements; item() is for one: pass an index")
             index = (0,) * self.ndim
         elif len(index) != self.ndim:
-            raise ValueError(f"{self!r} has {self.ndim} axes, and {len(index)} indices were passed")
+            raise ValueError(f"{described(self)} has {self.ndim} axes, and {len(index)} indices were passed")
         pairs = [*zip(map(operator.index, index), self.shape, strict=True)]
         if not all(-extent <= k < extent for k, extent in pairs):
-            raise IndexError(f"{self!r} has no element {index[0] if len(index) == 1 else index}")
+            raise IndexError(f"{described(self)} has no element {index[0] if len(index) == 1 else index}")
         one = self[tuple(slice(k % extent, k % extent + 1) for k, extent in pairs)].list()
         for _ in index:
             one = one[0]
@@ -78,7 +80,9 @@ class Numeric:
     def _number(self, wanted: str) -> Any:
         value = self.item() if self.size == 1 else None
         if not isinstance(value, (bool, int, float)):
-            raise TypeError(f"{wanted}() is for arrays of one number, not for {self!r}; take one with item(index)")
+            raise TypeError(
+                f"{wanted}() is for arrays of one number, not for {described(self)}; take one with item(index)"
+            )
         return value
 
     def sum(self, axis: int | None = None) -> Any:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from diffkern.errors import LaunchError
+from diffkern.errors import LaunchError, described
 from diffkern.runtime.array import array, new, wrap
 from diffkern.runtime.memory import Memory
 
@@ -137,7 +137,7 @@ def check_constant(
         if held.requires_grad or held._memory in varied:
             why = "has a gradient" if held.requires_grad else why
             raise LaunchError(
-                f"kernel {kernel!r} uses {held!r} through an element of an array, and it {why}: no gradient goes that "
-                "way here",
+                f"kernel {kernel!r} uses {described(held)} through an element of an array, and it {why}: "
+                "no gradient goes that way here",
                 remedy="pass that array as a parameter of its own, launch on a dk.Tape, or with record_tape=False",
             )

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from diffkern.callers import place_of
-from diffkern.errors import LaunchError
+from diffkern.errors import LaunchError, described
 from diffkern.runtime.adjoint import AdjointLaunch
 from diffkern.runtime.array import array
 from diffkern.runtime.binomial import next_state
@@ -395,7 +395,7 @@ class Rollout(Scope):
             return True
         if memory.born > self._born and not memory.foreign:
             raise LaunchError(
-                f"a step of dk.checkpoint uses {held!r}, which an earlier step has made",
+                f"a step of dk.checkpoint uses {described(held)}, which an earlier step has made",
                 remedy="make arrays that steps hand on before dk.checkpoint, and overwrite them",
             )
         self._arrays.setdefault((memory, held._packed), held)
@@ -417,7 +417,8 @@ class Rollout(Scope):
         known = self._versions.setdefault(memory, memory.now)
         if known != memory.now or (self._exposures.seen and self._exposures.inspect(held)):
             raise LaunchError(
-                f"{held!r} was changed in a step of dk.checkpoint by other means than launches, copies and fills",
+                f"{described(held)} was changed in a step of dk.checkpoint by other means than launches, copies and "
+                "fills",
                 remedy="use launches, dk.copy, assign and fill_ there, and neither record_tape=False nor dk.no_grad",
             )
         if memory.exposed or memory.lent:

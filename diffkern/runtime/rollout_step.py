@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from diffkern.errors import LaunchError
+from diffkern.errors import LaunchError, described
 from diffkern.runtime.array import array
 from diffkern.runtime.cotangents import Cotangents
 from diffkern.runtime.history import FuncStep, Work
@@ -82,7 +82,8 @@ class RolloutStep:
         for index, held in enumerate(self.launch.arrays):
             if index in self.lost and index not in self.contents and self.needs_after(index):
                 raise LaunchError(
-                    f"{held!r} was changed outside the tape after dk.checkpoint, and the gradient needs what it held",
+                    f"{described(held)} was changed outside the tape after dk.checkpoint, and the gradient needs what "
+                    "it held",
                     remedy="make the change inside the tape's block, or call backward() before it",
                 )
         live = frozenset(cotangents.live)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from typing import Any
 
-from diffkern.errors import LaunchError
+from diffkern.errors import LaunchError, described
 from diffkern.ir.structs import Struct
 from diffkern.ir.types import is_complex
 from diffkern.runtime.array import _on_host, array
@@ -37,13 +37,14 @@ def seeds_of(loss: Any, grads: Mapping[Any, Any] | None, known: Container[Memory
         loss = _ours(loss)
         if not isinstance(loss, array) or loss._data.size != 1 or isinstance(loss._element, Struct):
             raise LaunchError(
-                f"the loss must be an array of one number, not {loss!r}",
+                f"the loss must be an array of one number, not {described(loss)}",
                 remedy="add up into an array of one element, or pass backward(grads={array: gradient})",
             )
         seeds.append((loss, 1))
     if grads is not None and type(grads) is not dict and not isinstance(grads, Mapping):
         raise LaunchError(
-            f"grads has a gradient for each array by the array, not {grads!r}", remedy="write grads={array: gradient}"
+            f"grads has a gradient for each array by the array, not {described(grads)}",
+            remedy="write grads={array: gradient}",
         )
     for goal, value in (grads or {}).items():
         goal = _ours(goal)
@@ -51,18 +52,20 @@ def seeds_of(loss: Any, grads: Mapping[Any, Any] | None, known: Container[Memory
         shape = values._data.shape if isinstance(values, array) else values.shape
         if not isinstance(goal, array) or shape != goal._data.shape:
             raise LaunchError(
-                f"the gradient for {goal!r} has shape {shape}; it must be that of the array",
+                f"the gradient for {described(goal)} has shape {shape}; it must be that of the array",
                 remedy="make the gradient with dk.ones_like(array), or one of its shape",
             )
         seeds.append((goal, values))
     for goal, _ in seeds:
         if not goal._smooth:
             raise LaunchError(
-                f"{goal!r} has no gradient: its elements are not floating-point numbers",
+                f"{described(goal)} has no gradient: its elements are not floating-point numbers",
                 remedy="pass an array of floats",
             )
         if goal._memory not in known:
-            raise LaunchError(f"{goal!r} does not occur on the tape", remedy="pass a result of a recorded launch")
+            raise LaunchError(
+                f"{described(goal)} does not occur on the tape", remedy="pass a result of a recorded launch"
+            )
     return seeds
 
 

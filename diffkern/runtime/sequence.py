@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 from diffkern.callers import brief
-from diffkern.errors import LaunchError, MisuseError
+from diffkern.errors import LaunchError, MisuseError, described
 from diffkern.runtime.adjoint import AdjointLaunch
 from diffkern.runtime.arguments import unpacked
 from diffkern.runtime.array import array
@@ -532,12 +532,12 @@ class record(Scope):
 
 def _parameters(operation: Operation) -> dict[str, str]:
     if isinstance(operation, Copy):
-        return {"to": repr(operation.goal), "from": repr(operation.source)}
+        return {"to": described(operation.goal), "from": described(operation.source)}
     if isinstance(operation, Assign):
-        return {"array": repr(operation.goal)}
+        return {"array": described(operation.goal)}
     launch = operation.launch if isinstance(operation, AdjointLaunch) else operation
     if not isinstance(launch, PackedLaunch):
-        return {"to": repr(next(iter(operation.writes())))}
+        return {"to": described(next(iter(operation.writes())))}
     shown = {}
     for leaf, held, part in zip(launch.leaves, launch.arrays, launch.parts, strict=True):
         key = str(leaf.type)

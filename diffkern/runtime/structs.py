@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from diffkern.callers import Entrance
-from diffkern.errors import KernelTypeError, Loc, MisuseError
+from diffkern.errors import KernelTypeError, Loc, MisuseError, described
 from diffkern.ir.structs import FieldType, Struct, StructArray
 from diffkern.ir.types import BFLOAT16, BOOL, Array, Mat, Scalar, scalar_of, value_type
 from diffkern.lang.annotations import ArrayAnnotation
@@ -236,18 +236,18 @@ def _as_field(t: FieldType, value: Any, what: str) -> Any:
     if isinstance(t, Struct):
         found = definition_of(type(value))
         if found is None or found.type != t:
-            raise TypeError(f"{what} takes a {t.name}, not {type(value).__name__} {value!r}")
+            raise TypeError(f"{what} takes a {t.name}, not {type(value).__name__} {described(value)}")
         return copied(value)
     numbers, _ = as_parts(as_numpy(value), t)
     if isinstance(t, Mat) and numbers.shape == (t.rows * t.cols,):  # row by row
         numbers = numbers.reshape(t.shape)
     if numbers.shape != component_shape(t):
-        raise TypeError(f"{what} takes {t}, not {value!r}")
+        raise TypeError(f"{what} takes {t}, not {described(value)}")
     scalar = scalar_of(t)
     try:
         stored = convert(numbers, scalar)
     except (TypeError, OverflowError) as error:
-        raise type(error)(f"{what} takes {t}, not {value!r}: {error}") from None
+        raise type(error)(f"{what} takes {t}, not {described(value)}: {error}") from None
     if scalar == BFLOAT16:
         stored = bfloat16_values(bfloat16_bits(numbers))
     if isinstance(t, Scalar):
@@ -264,7 +264,7 @@ def _as_array(t: Array | StructArray, value: Any, what: str) -> array | None:
         value = wrap(value, t.dtype)
     held: array = value
     if held._element != t.dtype or held.ndim != t.ndim:
-        raise TypeError(f"{what} takes {_type_text(t)}, not {value!r}")
+        raise TypeError(f"{what} takes {_type_text(t)}, not {described(value)}")
     return held
 
 
@@ -312,7 +312,7 @@ _METHODS: Final[dict[str, Any]] = {"numpy_dtype": classmethod(_numpy_dtype), "nu
 
 
 def _repr(self: Any) -> str:
-    inside = ", ".join(f"{name}={vars(self)[name]!r}" for name in _definition(self).type.names)
+    inside = ", ".join(f"{name}={described(vars(self)[name])}" for name in _definition(self).type.names)
     return f"{type(self).__name__}({inside})"
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from diffkern.errors import described
 from diffkern.ir.structs import Stored, Struct, StructArray, holds_arrays
 from diffkern.ir.structs import leaves as leaves_of
 from diffkern.ir.types import Array
@@ -37,7 +38,7 @@ class StructuredArray(array):
         """The struct's class."""
         return class_of(self._element)
 
-    def __repr__(self) -> str:
+    def _summary(self) -> str:
         return f"array(shape={self.shape}, dtype={self._element.name})"
 
     def field(self, path: str) -> array:
@@ -55,7 +56,9 @@ class StructuredArray(array):
                 raise AttributeError(f"{self._element.name} has no field {path!r}")
             field = known[name]
             if isinstance(field, (Array, StructArray)):
-                raise AttributeError(f"the field {path!r} of {self!r} is an array of each element: take it from one")
+                raise AttributeError(
+                    f"the field {path!r} of {described(self)} is an array of each element: take it from one"
+                )
             element = field
         return self._part(tuple(path.split(".")), element)
 
@@ -97,9 +100,13 @@ class StructuredArray(array):
             return
         for held in arrays_in(values):
             if held._memory.device is not self._memory.device:
-                raise ValueError(f"an element of {self!r} on {self.device} cannot hold {held!r} on {held.device}")
+                raise ValueError(
+                    f"an element of {described(self)} on {self.device} cannot hold {described(held)} on {held.device}"
+                )
             if max(held.shape) >= _LONG:
-                raise ValueError(f"an element of {self!r} cannot hold {held!r}: an extent is 2**31 or more")
+                raise ValueError(
+                    f"an element of {described(self)} cannot hold {described(held)}: an extent is 2**31 or more"
+                )
             known = self._memory.pointed
             if known is None:
                 known = self._memory.pointed = {}
@@ -126,7 +133,7 @@ class StructuredArray(array):
 
     def _check_shared(self) -> None:
         if holds_arrays(self._element):
-            raise AttributeError(f"the memory of {self!r} is not shared: its elements point to arrays")
+            raise AttributeError(f"the memory of {described(self)} is not shared: its elements point to arrays")
 
 
 def _shape(values: Any) -> tuple[int, ...]:
@@ -144,7 +151,7 @@ def _fill(out: np.ndarray[Any, Any], values: Any, struct: Struct) -> None:
         return
     definition = definition_of(type(values))
     if definition is None or definition.type != struct:
-        raise TypeError(f"an element must be a {struct.name}, not {values!r}")
+        raise TypeError(f"an element must be a {struct.name}, not {described(values)}")
     if out.ndim:
         raise ValueError(f"the nested lists of {struct.name} are not of equal length")
     out[...] = element_values(values)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from diffkern.errors import LaunchError
+from diffkern.errors import LaunchError, described
 from diffkern.runtime.adjoint import AdjointLaunch
 from diffkern.runtime.array import array, new
 from diffkern.runtime.array_copy import copy
@@ -61,11 +61,13 @@ class Tangents(Scope, Uncopied):
 
     def _given(self, held: array, tangent: Any) -> None:
         if not isinstance(held, array) or not held._smooth:
-            raise LaunchError(f"{held!r} can have no tangent", remedy="give tangents for arrays of floats")
+            raise LaunchError(f"{described(held)} can have no tangent", remedy="give tangents for arrays of floats")
         own = self._made(held)
         if isinstance(tangent, array):
             if not own._is_like(tangent):
-                raise LaunchError(f"the tangent of {held!r} is {tangent!r}", remedy="make it like the array")
+                raise LaunchError(
+                    f"the tangent of {described(held)} is {described(tangent)}", remedy="make it like the array"
+                )
             copy(own, tangent)
         else:
             own.assign(tangent)
@@ -78,7 +80,7 @@ class Tangents(Scope, Uncopied):
     def __getitem__(self, held: array) -> array:
         """The tangent of an array: an array like it, of zeros if it does not depend on what varies."""
         if not isinstance(held, array) or not held._smooth:
-            raise KeyError(f"{held!r} has no tangent: it is no array of floats")
+            raise KeyError(f"{described(held)} has no tangent: it is no array of floats")
         self._look_at(held)
         found = self._found.of(held)
         return new(held.shape, held._element, True, held._memory.device) if found is None else found
@@ -102,7 +104,8 @@ class Tangents(Scope, Uncopied):
         if known != held._memory.now or (self._exposures.seen and self._exposures.inspect(held)):
             self._versions[held._memory] = _LOST
             raise LaunchError(
-                f"{held!r} was changed by other means than launches, copies and fills, so its tangent is not known",
+                f"{described(held)} was changed by other means than launches, copies and fills, so its tangent is not "
+                "known",
                 remedy="change it with diffkern in the block of the tangents",
             )
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from diffkern.callers import brief, warn
-from diffkern.errors import LaunchError
+from diffkern.errors import LaunchError, described
 from diffkern.runtime.array import array
 from diffkern.runtime.cotangents import Cotangents, may_differ_from_zero, take
 from diffkern.runtime.gradients import Gradients, gradient_of
@@ -160,7 +160,7 @@ class Tape(TapeRecording, Scope, Uncopied):
         for held in arrays:
             if held.grad is None:
                 raise LaunchError(
-                    f"{held!r} has no gradient that {backward!r} could carry on",
+                    f"{described(held)} has no gradient that {backward!r} could carry on",
                     remedy="make it with requires_grad=True",
                 )
             memory = held._memory
@@ -267,7 +267,7 @@ class Tape(TapeRecording, Scope, Uncopied):
             return
         what = "no array on this tape has a gradient to be computed"
         if self._owners.keys() - {goal._memory for goal, _ in seeds or ()}:
-            names = ", ".join(repr(goal) for goal, _ in seeds or ())
+            names = ", ".join(described(goal) for goal, _ in seeds or ())
             what = f"{names} depends on no array of this tape that has a gradient"
         remedy = "make the arrays that you want gradients for with requires_grad=True, before they are first used"
         if self._kernel is None or not self._kernel.dialect.zero_gradients:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from diffkern.errors import LaunchError
+from diffkern.errors import LaunchError, described
 from diffkern.runtime.array import array
 from diffkern.runtime.exposures import Exposures, Place, place_of
 from diffkern.runtime.history import ChangeStep, CopyStep, Step
@@ -196,6 +196,6 @@ class TapeMemory:
 
 def _two_views(held: array) -> LaunchError:
     return LaunchError(
-        f"the memory of {held!r} is used on this tape with a gradient and without it, or with two gradients",
+        f"the memory of {described(held)} is used on this tape with a gradient and without it, or with two gradients",
         remedy="set requires_grad before the first use, and pass one array (or views of it) for one block of memory",
     )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
+from diffkern.errors import described
 from diffkern.ir.structs import Stored, Struct, carries_gradient
 from diffkern.ir.types import BFLOAT16, Mat, Vec
 from diffkern.lang.dtypes import composite_type
@@ -60,11 +61,15 @@ class Viewable:
         if any(isinstance(part, Viewable) for part in parts):
             full_axes = [None if part == slice(None) else part for part in parts if not isinstance(part, Viewable)]
             if any(part is not None for part in full_axes):
-                raise TypeError(f"an array is indexed by index arrays and full slices together, not by {parts!r}")
+                raise TypeError(
+                    f"an array is indexed by index arrays and full slices together, not by {described(parts)}"
+                )
             return self._through(self, [part if isinstance(part, Viewable) else None for part in parts])
         for part in parts:
             if isinstance(part, bool) or not (isinstance(part, (int, np.integer, slice)) or part is Ellipsis):
-                raise TypeError(f"an array is indexed by integers, slices and '...', not {part!r}; use .numpy()")
+                raise TypeError(
+                    f"an array is indexed by integers, slices and '...', not {described(part)}; use .numpy()"
+                )
         # Components are not elements, so the index must not reach into them.
         if len(parts) - sum(part is Ellipsis for part in parts) > self.ndim:
             raise IndexError(f"too many indices for an array of {self.ndim} axes")
@@ -104,8 +109,8 @@ class Viewable:
                 return
             if current.tape is not None and carries_gradient(value._element):
                 raise ValueError(
-                    f"under a tape {value!r} cannot be assigned to a part of shape {destination.shape}: only a copy "
-                    "between equal shapes and types is recorded; write a kernel that stores what you want"
+                    f"under a tape {described(value)} cannot be assigned to a part of shape {destination.shape}: "
+                    "only a copy between equal shapes and types is recorded; write a kernel that stores what you want"
                 )
             view.assign(np.broadcast_to(value._host(), target.shape).reshape(view._data.shape))
         else:
@@ -138,7 +143,7 @@ class Viewable:
         """
         order = tuple(range(self.ndim))[::-1] if axes is None else tuple(axes)
         if sorted(order) != list(range(self.ndim)):
-            raise ValueError(f"the axes of {self!r} in another order are not {order}")
+            raise ValueError(f"the axes of {described(self)} in another order are not {order}")
         full = (*order, *range(self.ndim, self._data.ndim))
         return self._derive(lambda data: data.transpose(full))
 
@@ -153,7 +158,9 @@ class Viewable:
         inner, stored = component_shape(element), stored_type(element)
         size = stored.itemsize * math.prod(inner)
         if isinstance(element, Struct) or isinstance(self._element, Struct) or size != self._item_bytes():
-            raise ValueError(f"{self!r} cannot be viewed as elements of {element}: they are not of the same size")
+            raise ValueError(
+                f"{described(self)} cannot be viewed as elements of {element}: they are not of the same size"
+            )
 
         def as_element(data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
             if data.dtype.itemsize != stored.itemsize and not data.flags.c_contiguous:

@@ -15,7 +15,7 @@ import numpy as np
 
 from diffkern import pipeline
 from diffkern.abi import passed_type
-from diffkern.errors import MisuseError
+from diffkern.errors import MisuseError, described
 from diffkern.higher import jvp
 from diffkern.ir.nodes import Function
 from diffkern.ir.types import Array, Scalar, Type, scalar_of
@@ -83,7 +83,7 @@ class _Along:
         results = list(found) if isinstance(found, (tuple, list)) else [found]
         if not all(isinstance(y, array) for y in results):
             raise MisuseError(
-                f"gradcheck is of a function that returns an array or several, not {found!r}",
+                f"gradcheck is of a function that returns an array or several, not {described(found)}",
                 remedy="return the arrays that the function has computed",
             )
         return results

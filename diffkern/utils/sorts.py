@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from diffkern.errors import LaunchError
+from diffkern.errors import LaunchError, described
 from diffkern.ir.types import INT32, UINT32, UINT64, Kind, Scalar
 from diffkern.runtime.array import _make, array, new
 from diffkern.runtime.create import full
@@ -75,7 +75,7 @@ def segmented_sort_pairs(
     for name, bound in (("begin", starts), ("end", ends)):
         if bound is not None and (bound._element != INT32 or bound.ndim != 1):
             raise LaunchError(
-                f"where segments {name} is an array of int32 with one axis, not {bound!r}",
+                f"where segments {name} is an array of int32 with one axis, not {described(bound)}",
                 remedy="make it with dk.array(bounds, dtype=dk.int32)",
             )
     if ends is None:
@@ -119,7 +119,7 @@ def runlength_encode(
     if run_values._element != values._element or not lengths_fit:
         raise LaunchError(
             f"runs of {values._element} are {values._element}, and their lengths and number int32; given are "
-            f"{run_values!r} and {run_lengths!r}",
+            f"{described(run_values)} and {described(run_lengths)}",
             remedy="make them with dk.empty_like(values) and dk.zeros(n, dtype=dk.int32)",
         )
     if min(run_values.size, run_lengths.size, values.size) < n:
@@ -140,12 +140,14 @@ def _check(keys: array, values: array, count: int) -> int:
     t = keys._element
     if not isinstance(t, Scalar) or t.bits not in (32, 64) or keys.ndim != 1 or values.ndim != 1:
         raise LaunchError(
-            f"keys are integers or floats of 32 or 64 bits along one axis, not {keys!r}",
+            f"keys are integers or floats of 32 or 64 bits along one axis, not {described(keys)}",
             remedy="convert them with dk.utils.array_cast, or flatten them",
         )
     for what, given in (("keys", keys), ("values", values)):
         if not given.is_contiguous:
-            raise LaunchError(f"the {what} of a sort are a contiguous array, not {given!r}", remedy="pass a copy")
+            raise LaunchError(
+                f"the {what} of a sort are a contiguous array, not {described(given)}", remedy="pass a copy"
+            )
         if given.size < 2 * count:
             raise LaunchError(
                 f"a sort of {count} needs {2 * count} {what}, and there are {given.size}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from diffkern.errors import LaunchError
+from diffkern.errors import LaunchError, described
 from diffkern.ir.structs import carries_gradient
 from diffkern.ir.types import Scalar
 from diffkern.runtime.array import array, new
@@ -113,7 +113,8 @@ def array_scan(in_array: array, out_array: array, inclusive: bool = True) -> Non
     """
     if in_array.shape != out_array.shape or in_array._element != out_array._element or in_array.ndim != 1:
         raise LaunchError(
-            f"a scan takes two arrays of one type and shape with one axis, not {in_array!r} and {out_array!r}",
+            f"a scan takes two arrays of one type and shape with one axis, not {described(in_array)} "
+            f"and {described(out_array)}",
             remedy="make the second one with dk.zeros_like of the first",
         )
     if in_array.size:
@@ -141,7 +142,7 @@ def array_cast(in_array: array, out_array: array, count: int | None = None) -> N
     partly = count is not None and (in_array.ndim > 1 or out_array.ndim > 1) and count != in_array.size
     if partly or (in_array.ndim == out_array.ndim > 1 and in_array.shape != out_array.shape):
         raise LaunchError(
-            f"{in_array!r} is not converted to {out_array!r}"
+            f"{described(in_array)} is not converted to {described(out_array)}"
             + (f" for {count} elements: of arrays with several axes all are" if partly else ": their shapes differ"),
             remedy="pass arrays of one shape",
         )
@@ -179,7 +180,8 @@ def converted(values: array, dtype: Any) -> array:
     made.requires_grad = bool(values.requires_grad) and carries_gradient(made._element)
     if component_shape(made._element) != component_shape(values._element):
         raise LaunchError(
-            f"{values!r} does not become an array of {made.dtype!r}", remedy="pass a type with as many components"
+            f"{described(values)} does not become an array of {made.dtype!r}",
+            remedy="pass a type with as many components",
         )
     array_cast(values, made)
     return made
@@ -216,7 +218,8 @@ def _result(values: array, element: Any, shape: tuple[int, ...], out: array | No
         return like(values, shape, element)
     if out._element != element or out.shape != shape:
         raise LaunchError(
-            f"the result is {element} of shape {shape}, and out is {out!r}", remedy="pass an array of that kind"
+            f"the result is {element} of shape {shape}, and out is {described(out)}",
+            remedy="pass an array of that kind",
         )
     return out
 

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from diffkern import abi
-from diffkern.errors import LaunchError
+from diffkern.errors import LaunchError, described
 from diffkern.interop.spec import ONLY_INPUTS, Callee, CallSpec, Shape
 from diffkern.ir.structs import Struct
 from diffkern.ir.types import SCALARS, Array, Element, Mat, Scalar, Vec, is_complex, scalar_of
@@ -253,7 +253,7 @@ def _refusal(p: Parameter, value: Any) -> LaunchError:
         p.convert_leaves(value)
     except LaunchError as error:
         return LaunchError(error.message, remedy=remedy)
-    return p.error(f"takes JAX arrays and numbers, not {value!r}", remedy)
+    return p.error(f"takes JAX arrays and numbers, not {described(value)}", remedy)
 
 
 def check_numbers(signature: Signature, args: Sequence[Any]) -> None:

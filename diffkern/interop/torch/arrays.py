@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
+from diffkern.errors import described
 from diffkern.interop.torch.observers import check_tangents, is_traced
 from diffkern.interop.torch.place import gpu_of, order_around_launch, order_before, tensor_over
 from diffkern.interop.torch.types import same_bits, scalar_from_torch, torch_of
@@ -328,7 +329,7 @@ def to_torch(a: array, requires_grad: bool | None = None) -> torch.Tensor:
     if isinstance(element, Struct):
         raise TypeError(f"PyTorch has no tensors of structs such as {element.name}; convert the fields, as in a.field")
     if not a._writable:
-        raise TypeError(f"{a!r} is read-only, which PyTorch's tensors cannot be; convert a clone()")
+        raise TypeError(f"{described(a)} is read-only, which PyTorch's tensors cannot be; convert a clone()")
     drain()
     made = _tensor_over(a, element)
     grad = a.grad
@@ -341,7 +342,9 @@ def to_torch(a: array, requires_grad: bool | None = None) -> torch.Tensor:
 
 def _tensor_over(a: array, element: Element) -> torch.Tensor:
     if a._data.size and min(a._data.strides, default=0) < 0:
-        raise TypeError(f"{a!r} runs backwards through memory, which PyTorch's tensors cannot; convert a clone()")
+        raise TypeError(
+            f"{described(a)} runs backwards through memory, which PyTorch's tensors cannot; convert a clone()"
+        )
     if not a._memory.is_host:
         return tensor_over(a)
     data = a.numpy()  # PyTorch keeps it, and it keeps the memory

@@ -247,8 +247,3 @@ def test_empty_arrays():
     assert a.size == 0
     assert a.grad.shape == (0,)
     assert dk.array(np.zeros((0, 3), np.float32), dtype=dk.vec3).shape == (0,)
-
-
-def test_arrays_are_shown():
-    assert repr(dk.zeros((2, 3), dtype=dk.vec3)) == "array(shape=(2, 3), dtype=vec3)"
-    assert str(dk.zeros(2)) == "[0. 0.]"

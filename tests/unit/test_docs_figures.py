@@ -1,0 +1,63 @@
+"""The figure of measured ratios shows what the tables of the pages say; built pages load nothing from the network."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+with (DOCS / "ratios.csv").open(newline="", encoding="utf-8") as file:
+    RATIOS = list(csv.DictReader(file))
+
+
+def rows_of(page: str) -> dict[str, list[str]]:
+    """The cells of each row of the page's tables by the first one, with 'the same' written out."""
+    text = (DOCS / f"{page}.rst").read_text(encoding="utf-8")
+    rows: dict[str, list[str]] = {}
+    last = ""
+    for row in re.findall(r"^   \* - (.*\n(?:     .*\n)*)", text, re.MULTILINE):
+        first, *cells = (cell.strip() for cell in re.split(r"^     - ?", row, flags=re.MULTILINE))
+        if first.startswith("the same, "):
+            first = f"{last.rsplit(', ', 1)[0]}, {first.removeprefix('the same, ')}"
+        else:
+            last = first
+        rows.setdefault(first, cells)
+    return rows
+
+
+@pytest.mark.parametrize("row", RATIOS, ids=lambda row: f"{row['page']}: {row['label']}, {row['library']}")
+def test_a_ratio_of_the_figure_stands_in_its_table(row):
+    cells = rows_of(row["page"])[row["row"]]
+    shown = [cell.rsplit("(", 1)[-1].rstrip(")") for cell in cells]
+    assert row["shown"] in shown
+
+
+def test_the_figure_has_every_ratio():
+    figure = (DOCS / "ratios.svg").read_text(encoding="utf-8")
+    for text in {row[key] for row in RATIOS for key in ("group", "label", "library", "shown")}:
+        assert f">{text}<" in figure, f"{text} is not in docs/ratios.svg; run: python tools/ratios_figure.py"
+
+
+def test_the_figure_has_cases_in_which_diffkern_is_slower():
+    assert sum(float(row["shown"]) < 1.0 for row in RATIOS) >= 4
+
+
+def test_what_a_page_loads_from_the_network_is_found(tmp_path):
+    spec = importlib.util.spec_from_file_location("docs_offline", ROOT / "tools" / "docs_offline.py")
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    page = tmp_path / "page.html"
+    page.write_text(
+        '<link rel="canonical" href="https://a.org/"><link rel="stylesheet" href="https://b.org/s.css">'
+        '<a href="https://c.org/">c</a><script src="//d.org/x.js"></script><script src="_static/x.js"></script>',
+        encoding="utf-8",
+    )
+    style = tmp_path / "style.css"
+    style.write_text("a { background: url(x.png) } @font-face { src: url('https://e.org/f.woff') }", encoding="utf-8")
+    assert tool.loaded_from_outside(page) == ["https://b.org/s.css", "//d.org/x.js"]
+    assert tool.loaded_from_outside(style) == ["https://e.org/f.woff"]
