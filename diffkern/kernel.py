@@ -32,7 +32,7 @@ from diffkern.lang.static import settle_static
 from diffkern.lang.structs import array_field, functions_of, resolve_type
 from diffkern.lang.text import take_text
 from diffkern.lang.values import CompositeValue
-from diffkern.options import Batch, KernelOptions, Variant, names
+from diffkern.options import Accumulate, Batch, KernelOptions, Variant, names
 from diffkern.runtime.arguments import NO_DEFAULT, Parameter, device_of_keys
 from diffkern.runtime.array import array, wrap
 from diffkern.runtime.config import config
@@ -335,7 +335,7 @@ class Kernel(ByPath, KnownToNumba):
         self,
         keys: tuple[str, ...],
         active: frozenset[int],
-        accumulate: Literal["plain", "atomic"] = "plain",
+        accumulate: Accumulate = "plain",
         block_dim: int | None = None,
         of: Generation | None = None,
         merged: Merged = (),
