@@ -28,6 +28,8 @@ html_math_renderer = "mathml"
 copybutton_prompt_text = "$ "
 
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["pages.css"]
 html_title = f"diffkern {__version__}"
 
 napoleon_google_docstring = False
