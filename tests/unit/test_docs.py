@@ -82,6 +82,7 @@ def has_name(path: str) -> bool:
 def test_names_on_the_pages_exist():
     pages = [
         *(ROOT / "docs").glob("*.rst"),
+        *(ROOT / "docs" / "reference").glob("*.rst"),
         ROOT / "README.md",
         ROOT / "CHANGELOG.md",
         ROOT / "benchmarks" / "README.md",
@@ -94,8 +95,9 @@ def test_names_on_the_pages_exist():
         )
     }
     assert len(named) > 200
-    made_by_recipes = {("internals.rst", "flip")}
-    assert not [(page, name) for page, name in sorted(named - made_by_recipes) if not has_name(name)]
+    # Made by a recipe; in a module that a function of its name hides.
+    others = {("internals.rst", "flip"), ("kernels.rst", "lang.func.Func")}
+    assert not [(page, name) for page, name in sorted(named - others) if not has_name(name)]
 
 
 def programs_of(page: Path) -> str:
