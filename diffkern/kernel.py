@@ -32,7 +32,7 @@ from diffkern.lang.static import settle_static
 from diffkern.lang.structs import array_field, functions_of, resolve_type
 from diffkern.lang.text import take_text
 from diffkern.lang.values import CompositeValue
-from diffkern.options import Batch, KernelOptions, Variant, names
+from diffkern.options import Accumulate, Batch, KernelOptions, Variant, names
 from diffkern.runtime.arguments import NO_DEFAULT, Parameter, device_of_keys
 from diffkern.runtime.array import array, wrap
 from diffkern.runtime.config import config
@@ -118,24 +118,26 @@ class Kernel(ByPath, KnownToNumba):
 
     @functools.cached_property
     def thread(self) -> Called:
-        """One thread, for programs that numba compiles: ``kernel.thread(i, x, y)`` does what thread i of a launch does.
+        """One thread, for programs that numba compiles.
 
-        The index is an integer, or a tuple of as many as ``dk.tid()`` is unpacked into.
+        ``kernel.thread(i, x, y)`` does what thread i of a launch does. The index is an integer, or a tuple of as many
+        as ``dk.tid()`` is unpacked into.
         """
         return Called(self, self.func, Form.THREAD, "One thread of the kernel.")
 
     @functools.cached_property
     def thread_adjoint(self) -> Called:
-        """One thread of the adjoint: ``kernel.thread_adjoint(i, x, y, ct_x, ct_y)``, for programs that numba compiles.
+        """One thread of the adjoint, for programs that numba compiles.
 
-        After the index and the arguments there is a cotangent for each argument: an array like the argument, an array
-        of one element for an argument by value, None where none is wanted.
+        It is called as ``kernel.thread_adjoint(i, x, y, ct_x, ct_y)``. After the index and the arguments there is a
+        cotangent for each argument: an array like the argument, an array of one element for an argument by value, None
+        where none is wanted.
         """
         return Called(self, self.func, Form.THREAD_ADJOINT, "One thread of the kernel's adjoint.")
 
     @functools.cached_property
     def jvp(self) -> Kernel:
-        """The kernel in forward mode: it takes the kernel's arguments, and a tangent for each that can have one.
+        """The kernel in forward mode, which takes the kernel's arguments, and a tangent for each that can have one.
 
         ``kernel.jvp[n](x, y, t_x, t_y)`` does what ``kernel[n](x, y)`` does, and writes the change of what is written
         along the tangents. It is a kernel: ``kernel.jvp.jvp`` takes second derivatives, and so do gradients of it.
@@ -170,12 +172,12 @@ class Kernel(ByPath, KnownToNumba):
 
     @property
     def enable_backward(self) -> bool:
-        """Whether it may be differentiated: by its own option, else its module's, else ``dk.config``."""
+        """Whether it may be differentiated, by its own option, else its module's, else ``dk.config``."""
         return bool(self._nearest("enable_backward"))
 
     @property
     def enable_mathdx_gemm(self) -> bool | None:
-        """Whether matrix products of tiles on a GPU are libmathdx's: by its own option, its module's, ``dk.config``."""
+        """Whether matrix products of tiles on a GPU are libmathdx's, by its own option, its module's, ``dk.config``."""
         return self._nearest("enable_mathdx_gemm")
 
     def _nearest(self, name: str) -> bool | None:
@@ -188,7 +190,7 @@ class Kernel(ByPath, KnownToNumba):
 
     @property
     def block_dim(self) -> int:
-        """Threads of a block where a launch does not say: its own option, else 256 or as many as are allowed."""
+        """Threads of a block where a launch does not say, its own option, else 256 or as many as are allowed."""
         return self.options.usual_block_dim
 
     @_computed_once
@@ -333,12 +335,12 @@ class Kernel(ByPath, KnownToNumba):
         self,
         keys: tuple[str, ...],
         active: frozenset[int],
-        accumulate: Literal["plain", "atomic"] = "plain",
+        accumulate: Accumulate = "plain",
         block_dim: int | None = None,
         of: Generation | None = None,
         merged: Merged = (),
     ) -> Executable:
-        """Return the adjoint program for argument types and active parameters, built if need be; as :meth:`forward`.
+        """Return the adjoint program for argument types and active parameters, built if need be; as ``forward``.
 
         ``merged`` are parameters that are given the array of another one, each with that one.
         """
@@ -376,7 +378,7 @@ class Kernel(ByPath, KnownToNumba):
         """Return the forward program that writes a log, or the one that counts what it takes.
 
         ``active`` are the parameters for whose adjoint the values of loads are logged, None for what atomic updates
-        return; the others are those of :meth:`forward`.
+        return; the others are those of ``forward``.
         """
         generation, threads, key = of or self._current, block_dim or self.block_dim, (keys, log, active, merged)
         with self._lock:

@@ -168,7 +168,7 @@ class Specialization:
         """What it is, with what tells it from the other programs of the kernel for the target."""
         more = [", arrays may overlap"] if platform_named(target).tells_overlaps and self.variant.may_alias else []
         more += [f", log {self.variant.log}"] if self.variant.log else []
-        more += [", with atomics"] if self.variant.accumulate == "atomic" else []
+        more += [{"plain": "", "atomic": ", with atomics", "stored": ", sums stored"}[self.variant.accumulate]]
         return self.title + "".join(more)
 
 

@@ -179,7 +179,9 @@ class Assign(_Change):
         data = self.goal._data
         if not self.goal._memory.is_host or not data.flags.c_contiguous:
             return None
-        self.values = np.array(np.broadcast_to(self.values, data.shape), order="C")
+        if self.values.shape != data.shape or not self.values.flags.c_contiguous:
+            # Made once: plans that were made before point to it.
+            self.values = np.array(np.broadcast_to(self.values, data.shape), order="C")
         return bytewise("dk_copy_bytes", data.nbytes, data.ctypes.data, self.values.ctypes.data)
 
 

@@ -22,6 +22,7 @@ from diffkern.runtime.adjoint import AdjointLaunch
 from diffkern.runtime.arguments import unpacked
 from diffkern.runtime.array import array
 from diffkern.runtime.device import CPU
+from diffkern.runtime.folding import folded
 from diffkern.runtime.hazards import waits
 from diffkern.runtime.native.replay import PYTHON, STALE, Plan, Steps
 from diffkern.runtime.operation import Assign, Copy, Operation, memories, perform
@@ -148,8 +149,9 @@ class _Program:
     def _compile(self) -> Plan:
         # Runs of native items of one device are plans; what is not native stands by itself.
         self.segments: list[tuple[Plan | None, list[int]]] = []
+        operations = [item.operation for item in self.items]
         forms = [item.steps for item in self.items]
-        places = [item.operation.device for item in self.items]
+        places = [operation.device for operation in operations]
         written = memories(a for i in self.items for a in i.operation.writes())
         # As of a single launch, see Form.
         counted = any(memory.is_counted and not memory.is_host for memory in written)
@@ -159,6 +161,10 @@ class _Program:
             steps: Any = [step for k in indices for step in forms[k] or ()]
             return Plan(steps, counters, flags)
 
+        native = [form for form in forms if form is not None]
+        if len(native) == len(forms) and {*places, CPU} == {CPU} and len({item.stream for item in self.items}) <= 1:
+            forms = [*folded(operations, native)]
+        self.forms = forms
         if None not in forms and len(set(places)) <= 1:
             every = list(range(len(forms)))
             whole = plan_of(every, counters, PYTHON if counted else 0)
@@ -255,7 +261,7 @@ class _Program:
             stamps = plan.run(timed)
             at = 0
             for index in indices:
-                following = at + len(self.items[index].steps or ())
+                following = at + len(self.forms[index] or ())
                 self.times[index] = (
                     (begin + stamps[at] - stamps[0]) * 1e-9,
                     (stamps[following] - stamps[at]) * 1e-9,

@@ -80,3 +80,58 @@ def test_the_body_learns_to_walk(out: str) -> None:
     before, after = example("soft_body").main(arguments)
     assert abs(before) < 0.003
     assert after > 0.005
+
+
+@pytest.mark.slow
+def test_the_torch_is_followed(out: str) -> None:
+    arguments = ["--size", "32", "--steps", "100", "--knots", "13", "--rounds", "60", "--out", out]
+    off, power = example("heat").main(arguments)
+    assert off < 0.015
+    assert power < 0.1
+
+
+def test_heat_is_animated(tmp_path: Path) -> None:
+    file = tmp_path / "heat.gif"
+    example("heat").main(["--size", "16", "--steps", "4", "--knots", "3", "--rounds", "2", "--out", str(file)])
+    assert file.read_bytes().startswith(b"GIF")
+
+
+@pytest.mark.slow
+def test_the_smoke_takes_its_shape(out: str) -> None:
+    before, after = example("fluid").main(["--size", "32", "--steps", "15", "--rounds", "30", "--out", out])
+    assert after < 0.4 * before
+
+
+@pytest.mark.slow
+def test_the_cloth_is_known_by_its_motion(out: str) -> None:
+    arguments = ["--size", "9", "--every", "2", "--steps", "400", "--rounds", "40", "--out", out]
+    millimetres, error = example("cloth").main(arguments)
+    assert millimetres < 15.0
+    assert error < 1.0
+
+
+@pytest.mark.slow
+def test_the_ground_is_measured_from_photographs(out: str) -> None:
+    before, after = example("bundle").main(["--lines", "2", "--shots", "4", "--points", "300", "--out", out])
+    assert before > 100.0
+    assert after < 3.0
+
+
+@pytest.mark.slow
+def test_the_scene_is_found(out: str) -> None:
+    before, after = example("sdf").main(["--size", "32", "--steps", "120", "--out", out])
+    assert after < 0.5 * before
+
+
+@pytest.mark.slow
+def test_the_mesh_gets_the_outlines(out: str) -> None:
+    before, after = example("mesh").main(["--size", "24", "--rings", "12", "--steps", "40", "--out", out])
+    assert after < 0.4 * before
+
+
+@pytest.mark.slow
+def test_the_photograph_is_learned(out: str) -> None:
+    pytest.importorskip("sklearn")
+    arguments = ["--every", "8", "--entries", "256", "--places", "1024", "--steps", "100", "--out", out]
+    first, last = example("neural_field").main(arguments)
+    assert last > first + 10.0
