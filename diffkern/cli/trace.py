@@ -43,7 +43,8 @@ def _run(options: argparse.Namespace) -> int:
     except OSError as error:
         raise UsageError(str(error)) from error
     launches = sum(event.get("cat") in ("launch", "adjoint") for event in trace.events)
-    print(f"{launches} launches in {options.out}: open it in https://ui.perfetto.dev", file=sys.stderr)
+    counted = "1 launch" if launches == 1 else f"{launches} launches"
+    print(f"{counted} in {options.out}: open it in https://ui.perfetto.dev", file=sys.stderr)
     return status
 
 

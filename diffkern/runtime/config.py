@@ -106,8 +106,8 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     ),
     "log_launches": Setting(
         "bool", "False",
-        "Whether each launch is logged with its time by the logger ``diffkern.launches`` of :mod:`logging`; launches on "
-        "a GPU are then waited for.",
+        "Whether each launch is logged with its time by the logger ``diffkern.launches`` of :mod:`logging`; launches "
+        "on a GPU are then waited for.",
         "DIFFKERN_LOG_LAUNCHES", _SWITCH,
     ),
     "nvtx": Setting(
