@@ -21,8 +21,8 @@ class ScopedTrace(Uncopied):
     """Write a trace of a block: ``with dk.ScopedTrace("trace.json"): ...``.
 
     It has launches and their adjoints, copies and fills, reverse sweeps, replays, compilations with their passes, and
-    programs that are loaded, of all threads of the process. https://ui.perfetto.dev shows the file. What JAX and functions of PyTorch
-    launch in native code is not in it.
+    programs that are loaded, of all threads of the process. https://ui.perfetto.dev shows the file. What JAX and
+    functions of PyTorch launch in native code is not in it.
 
     Parameters
     ----------
