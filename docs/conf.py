@@ -30,6 +30,8 @@ copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["pages.css"]
 html_title = f"diffkern {__version__}"
 # A search for a function's name finds the function first.
 html_search_scorer = str(Path(__file__).parent / "_ext" / "search_scorer.js")
