@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sphinx.util.docutils import SphinxDirective
 
-import diffkern
 from diffkern.lang import COMPOSITES, SCALARS, public_names
 from diffkern.lang.intrinsics import INTRINSICS, Intrinsic
 from diffkern.lang.library import COMPLEX, Composed
@@ -64,14 +64,13 @@ def entry(built_in: BuiltIn) -> Iterator[str]:
         kind += ", or a complex number" if built_in.name in COMPLEX else ""
         yield f"   {':Parameters: ' if k == 0 else ' ' * 13}| ``{names}``: {kind}"
     if said.returns:
-        yield f"   :Returns: {said.returns}"
+        yield f"   :Returns: {_sentence(said.returns).rstrip('.')}"
     yield f"   :Derivative: {_formulas(_sentence(said.derivative))}"
     if said.kinks:
         yield f"   :At kinks: {_sentence(said.kinks)}"
-    yield f"   :Where: in kernels and funcs, on CPU and GPU{'; from Python as well' if built_in.on_host else ''}"
-    if not said.derivative.lower().startswith("none"):
-        yield "   :Modes: reverse and forward mode"
-    yield ""
+    places = "in kernels and funcs on CPU and GPU" + (", and from Python" if built_in.on_host else "")
+    modes = "" if said.derivative.lower().startswith("none") else "; differentiated in reverse and forward mode"
+    yield from (f"   :Available: {places}{modes}", "")
     shown = said.example.startswith(">>>")
     if not shown:
         yield from ("   .. code-block:: python", "")
@@ -82,12 +81,16 @@ def entry(built_in: BuiltIn) -> Iterator[str]:
 
 def _sentence(text: str) -> str:
     """Text that begins with a capital, unless with a formula, and ends in a full stop."""
+    if re.fullmatch(r"-?\w\.?", text):  # no item of a list
+        return f"``{text.rstrip('.')}``."
     first = text[0].upper() + text[1:] if re.match(r"[a-z]{2,},? [a-z]", text) else text
     return first if first.endswith(".") else f"{first}."
 
 
 def _formulas(text: str) -> str:
     """Text with its formulas as literals."""
+    if text.startswith("``"):
+        return text
     if " with respect to " in text:
         part = r"(^|, )((?:[^,(]|\([^()]*(?:\([^()]*\)[^()]*)*\))+?)( \([^()]+ where | with respect to )"
         return re.sub(part, lambda m: f"{m[1]}{_formula(m[2])}{m[3]}", text)
@@ -116,8 +119,6 @@ class Written(SphinxDirective):
         raise NotImplementedError
 
     def run(self) -> list[Node]:
-        for module in (diffkern.__file__,):
-            self.env.note_dependency(module)
         return self.parse_text_to_nodes("\n".join(self.lines()), allow_section_headings=True)
 
 
@@ -206,6 +207,12 @@ class Variables(Written):
                 yield from (f"   Sets :py:attr:`diffkern.config.{name}` at the start: {setting.values}.", "")
 
 
+def _style(app: Sphinx) -> None:
+    if app.builder.format == "html":
+        app.config.html_static_path.append(str(Path(__file__).parent / "reference_style"))
+        app.add_css_file("reference.css")
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Add the directives."""
     app.add_directive("builtin-functions", Functions)
@@ -215,4 +222,5 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("constants", Constants)
     app.add_directive("settings", Settings)
     app.add_directive("setting-variables", Variables)
+    app.connect("builder-inited", _style)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
