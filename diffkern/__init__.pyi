@@ -128,6 +128,7 @@ from diffkern.runtime.stream import wait_stream as wait_stream
 from diffkern.runtime.tangents import Tangents as Tangents
 from diffkern.runtime.tape import Tape as Tape
 from diffkern.runtime.timer import ScopedTimer as ScopedTimer
+from diffkern.runtime.trace import ScopedTrace as ScopedTrace
 from diffkern.spatial.hash_grid import HashGrid as HashGrid
 from diffkern import cuda as cuda
 from diffkern.interop import jax as jax
@@ -346,7 +347,9 @@ def eig3(A: Any) -> Any:
 
     Notes
     -----
-    Derivative: Q (diag(ct_d) + F) Q^T, where F divides the antisymmetric part of Q^T ct_Q by differences of eigenvalues, or is 0 where they are equal.
+    Derivative: Q (diag(ct_d) + F) Q^T, where F divides the antisymmetric part of Q^T ct_Q by differences of eigenvalues.
+
+    At kinks: F is 0 where eigenvalues are equal.
 
     Examples
     --------
@@ -396,7 +399,9 @@ def svd2(A: Any) -> Any:
 
     Notes
     -----
-    Derivative: of the factors; parts that would be divided by the difference or the sum of two equal singular values are 0, which leaves what does not depend on the choice of equal columns right.
+    Derivative: that of the factors.
+
+    At kinks: parts that would be divided by the difference or the sum of two equal singular values are 0, which leaves what does not depend on the choice of equal columns right.
 
     Examples
     --------
@@ -421,7 +426,9 @@ def svd3(A: Any) -> Any:
 
     Notes
     -----
-    Derivative: of the factors; parts that would be divided by the difference or the sum of two singular values that is 0 are 0, which leaves what does not depend on the choice of equal columns right.
+    Derivative: that of the factors.
+
+    At kinks: parts that would be divided by the difference or the sum of two singular values that is 0 are 0, which leaves what does not depend on the choice of equal columns right.
 
     Examples
     --------
@@ -658,6 +665,8 @@ def erfcinv(x: Any) -> float:
     -----
     Derivative: -sqrt(pi) / 2 * exp(r * r).
 
+    At kinks: infinite at 0 and 2.
+
     Examples
     --------
     .. code-block:: python
@@ -681,6 +690,8 @@ def erfinv(x: Any) -> float:
     Notes
     -----
     Derivative: sqrt(pi) / 2 * exp(r * r).
+
+    At kinks: infinite at -1 and 1.
 
     Examples
     --------
@@ -729,7 +740,9 @@ def quat_between_vectors(a: Any, b: Any) -> Any:
 
     Notes
     -----
-    Derivative: that of normalize(quat(cross(a, b), 1 + dot(a, b))) with a and b of length 1; 0 for opposite ones.
+    Derivative: that of normalize(quat(cross(a, b), 1 + dot(a, b))) with a and b of length 1.
+
+    At kinks: 0 for opposite ones.
 
     Examples
     --------
@@ -961,7 +974,9 @@ def quat_slerp(a: Any, b: Any, t: Any) -> Any:
 
     Notes
     -----
-    Derivative: that of the formula, also where a and b are equal.
+    Derivative: that of the formula.
+
+    At kinks: exists where a and b are equal, too.
 
     Examples
     --------
@@ -986,7 +1001,9 @@ def quat_to_axis_angle(q: Any) -> Any:
 
     Notes
     -----
-    Derivative: that of the formulas; 0 where u is 0.
+    Derivative: that of the formulas.
+
+    At kinks: 0 where u is 0.
 
     Examples
     --------
@@ -1062,7 +1079,9 @@ def quat_to_rpy(q: Any) -> Any:
 
     Notes
     -----
-    Derivative: that of the formulas; 0 for pitch at its bounds.
+    Derivative: that of the formulas.
+
+    At kinks: 0 for pitch at its bounds.
 
     Examples
     --------
@@ -1088,6 +1107,8 @@ def quat_twist(axis: Any, q: Any) -> Any:
     Notes
     -----
     Derivative: that of the formula.
+
+    At kinks: 0 for a half turn about an axis perpendicular to this one, whose twist is the identity.
 
     Examples
     --------
@@ -2135,6 +2156,8 @@ def norm_huber(v: Any, delta: Any = ...) -> float:
     -----
     Derivative: v where the length is at most delta, else delta * v / length; with respect to delta, 0 and length - delta.
 
+    At kinks: exists everywhere; 0 where v is 0.
+
     Examples
     --------
     .. code-block:: python
@@ -2157,7 +2180,9 @@ def norm_l1(v: Any) -> float:
 
     Notes
     -----
-    Derivative: the signs of the components, 0 for a component that is 0.
+    Derivative: the signs of the components.
+
+    At kinks: 0 for a component that is 0.
 
     Examples
     --------
@@ -2181,7 +2206,9 @@ def norm_l2(v: Any) -> float:
 
     Notes
     -----
-    Derivative: v / r, 0 where v is 0.
+    Derivative: v / r.
+
+    At kinks: 0 where v is 0.
 
     Examples
     --------
@@ -2208,6 +2235,8 @@ def norm_pseudo_huber(v: Any, delta: Any = ...) -> float:
     -----
     Derivative: v / sqrt(1 + dot(v, v) / delta ** 2) / delta; with respect to delta, the inverse of that root.
 
+    At kinks: exists everywhere; 0 where v is 0.
+
     Examples
     --------
     .. code-block:: python
@@ -2232,6 +2261,8 @@ def smooth_normalize(v: Any, delta: Any = ...) -> Any:
     Notes
     -----
     Derivative: that of the quotient.
+
+    At kinks: exists everywhere; 1 / delta where v is 0.
 
     Examples
     --------
@@ -2352,6 +2383,8 @@ def div(a: Any, b: Any) -> Any:
     -----
     Derivative: 1/b with respect to a, -r/b with respect to b, where r is the result.
 
+    At kinks: Not finite at b = 0. A cotangent that is exactly zero stays zero there.
+
     Examples
     --------
     >>> dk.div(0.5, 1.5)
@@ -2374,6 +2407,8 @@ def floordiv(a: Any, b: Any) -> Any:
     Notes
     -----
     Derivative: 0 everywhere.
+
+    At kinks: 0 at the jumps as well.
 
     Examples
     --------
@@ -2398,6 +2433,8 @@ def mod(a: Any, b: Any) -> Any:
     -----
     Derivative: 1 with respect to a, -floor(a/b) with respect to b.
 
+    At kinks: The formula, at the jumps as well.
+
     Examples
     --------
     >>> dk.mod(0.5, 1.5)
@@ -2419,7 +2456,9 @@ def abs(x: Any) -> Any:
 
     Notes
     -----
-    Derivative: The sign of x, and 0 at 0.
+    Derivative: The sign of x.
+
+    At kinks: 0 at x = 0.
 
     Examples
     --------
@@ -2443,7 +2482,9 @@ def min(*a: Any) -> Any:
 
     Notes
     -----
-    Derivative: 1 for the element that was taken, the first of equal ones; 0 for the others.
+    Derivative: 1 for the element that was taken, 0 for the others.
+
+    At kinks: Of equal ones the first is taken. Where one is NaN, that is the result and has the derivative.
 
     Examples
     --------
@@ -2467,7 +2508,9 @@ def max(*a: Any) -> Any:
 
     Notes
     -----
-    Derivative: 1 for the element that was taken, the first of equal ones; 0 for the others.
+    Derivative: 1 for the element that was taken, 0 for the others.
+
+    At kinks: Of equal ones the first is taken. Where one is NaN, that is the result and has the derivative.
 
     Examples
     --------
@@ -2493,6 +2536,8 @@ def pow(x: Any, y: Any) -> float:
     -----
     Derivative: y*pow(x, y - 1) (0 where y == 0) with respect to x, r*log(x) (0 where x == 0) with respect to y, where r is the result.
 
+    At kinks: With respect to x, infinite at x = 0 for y < 1; with respect to y, NaN for x < 0. A cotangent that is exactly zero stays zero there.
+
     Examples
     --------
     >>> dk.pow(0.5, 1.5)
@@ -2515,6 +2560,8 @@ def atan2(y: Any, x: Any) -> float:
     Notes
     -----
     Derivative: x/(y*y + x*x) (0 where abs(y) + abs(x) == 0) with respect to y, -y/(y*y + x*x) (0 where abs(y) + abs(x) == 0) with respect to x.
+
+    At kinks: 0 at the origin.
 
     Examples
     --------
@@ -2539,6 +2586,8 @@ def hypot(x: Any, y: Any) -> float:
     -----
     Derivative: x/r (0 where r == 0) with respect to x, y/r (0 where r == 0) with respect to y, where r is the result.
 
+    At kinks: 0 at the origin.
+
     Examples
     --------
     >>> dk.hypot(0.5, 1.5)
@@ -2560,7 +2609,9 @@ def copysign(x: Any, y: Any) -> float:
 
     Notes
     -----
-    Derivative: 1 with respect to x if its sign bit is that of y, else -1, also at 0.0 and -0.0; 0 with respect to y.
+    Derivative: 1 with respect to x if its sign bit is that of y, else -1; 0 with respect to y.
+
+    At kinks: At 0.0 and -0.0 the sign bits decide as well.
 
     Examples
     --------
@@ -2586,6 +2637,8 @@ def sqrt(x: float) -> float:
     -----
     Derivative: 0.5/r, where r is the result.
 
+    At kinks: Infinite at x = 0. A cotangent that is exactly zero stays zero there.
+
     Examples
     --------
     >>> dk.sqrt(0.5)
@@ -2609,6 +2662,8 @@ def rsqrt(x: float) -> float:
     -----
     Derivative: -0.5*r/x, where r is the result.
 
+    At kinks: Infinite at x = 0. A cotangent that is exactly zero stays zero there.
+
     Examples
     --------
     >>> dk.rsqrt(0.5)
@@ -2631,6 +2686,8 @@ def cbrt(x: float) -> float:
     Notes
     -----
     Derivative: 1/(3*r*r), where r is the result.
+
+    At kinks: Infinite at x = 0. A cotangent that is exactly zero stays zero there.
 
     Examples
     --------
@@ -2724,6 +2781,8 @@ def log(x: float) -> float:
     -----
     Derivative: 1/x.
 
+    At kinks: Infinite at x = 0. A cotangent that is exactly zero stays zero there.
+
     Examples
     --------
     >>> dk.log(0.5)
@@ -2746,6 +2805,8 @@ def log2(x: float) -> float:
     Notes
     -----
     Derivative: 1/(log(2)*x).
+
+    At kinks: Infinite at x = 0. A cotangent that is exactly zero stays zero there.
 
     Examples
     --------
@@ -2770,6 +2831,8 @@ def log10(x: float) -> float:
     -----
     Derivative: 1/(log(10)*x).
 
+    At kinks: Infinite at x = 0. A cotangent that is exactly zero stays zero there.
+
     Examples
     --------
     >>> dk.log10(0.5)
@@ -2792,6 +2855,8 @@ def log1p(x: float) -> float:
     Notes
     -----
     Derivative: 1/(1 + x).
+
+    At kinks: Infinite at x = -1. A cotangent that is exactly zero stays zero there.
 
     Examples
     --------
@@ -2885,6 +2950,8 @@ def asin(x: float) -> float:
     -----
     Derivative: rsqrt((1 - x)*(1 + x)).
 
+    At kinks: Infinite at x = -1 and x = 1. A cotangent that is exactly zero stays zero there.
+
     Examples
     --------
     >>> dk.asin(0.5)
@@ -2907,6 +2974,8 @@ def acos(x: float) -> float:
     Notes
     -----
     Derivative: -rsqrt((1 - x)*(1 + x)).
+
+    At kinks: Infinite at x = -1 and x = 1. A cotangent that is exactly zero stays zero there.
 
     Examples
     --------
@@ -3046,6 +3115,8 @@ def acosh(x: float) -> float:
     -----
     Derivative: rsqrt((x - 1)*(x + 1)).
 
+    At kinks: Infinite at x = 1. A cotangent that is exactly zero stays zero there.
+
     Examples
     --------
     >>> dk.acosh(1.5)
@@ -3068,6 +3139,8 @@ def atanh(x: float) -> float:
     Notes
     -----
     Derivative: 1/((1 - x)*(1 + x)).
+
+    At kinks: Infinite at x = -1 and x = 1. A cotangent that is exactly zero stays zero there.
 
     Examples
     --------
@@ -3138,6 +3211,8 @@ def floor(x: Any) -> float:
     -----
     Derivative: 0 everywhere.
 
+    At kinks: 0 at the jumps as well.
+
     Examples
     --------
     >>> dk.floor(0.5)
@@ -3160,6 +3235,8 @@ def ceil(x: Any) -> float:
     Notes
     -----
     Derivative: 0 everywhere.
+
+    At kinks: 0 at the jumps as well.
 
     Examples
     --------
@@ -3184,6 +3261,8 @@ def trunc(x: Any) -> float:
     -----
     Derivative: 0 everywhere.
 
+    At kinks: 0 at the jumps as well.
+
     Examples
     --------
     >>> dk.trunc(0.5)
@@ -3207,6 +3286,8 @@ def round(x: Any) -> float:
     -----
     Derivative: 0 everywhere.
 
+    At kinks: 0 at the jumps as well.
+
     Examples
     --------
     >>> dk.round(0.5)
@@ -3229,6 +3310,8 @@ def rint(x: Any) -> float:
     Notes
     -----
     Derivative: 0 everywhere.
+
+    At kinks: 0 at the jumps as well.
 
     Examples
     --------
@@ -3507,6 +3590,8 @@ def cw_div(a: Any, b: Any) -> Any:
     -----
     Derivative: 1 / b and -a / b**2, by component.
 
+    At kinks: Not finite where a component of b is 0.
+
     Examples
     --------
     .. code-block:: python
@@ -3577,7 +3662,9 @@ def length(a: Any) -> float:
 
     Notes
     -----
-    Derivative: a / length(a), and 0 for the zero vector.
+    Derivative: a / length(a).
+
+    At kinks: 0 for the zero vector.
 
     Examples
     --------
@@ -3625,7 +3712,9 @@ def normalize(a: Any) -> Any:
 
     Notes
     -----
-    Derivative: (I - n n^T) / length(a) for the result n; 0 for the zero vector.
+    Derivative: (I - n n^T) / length(a) for the result n.
+
+    At kinks: 0 for the zero vector.
 
     Examples
     --------
@@ -3745,7 +3834,9 @@ def inverse(a: Any) -> Any:
 
     Notes
     -----
-    Derivative: A cotangent C goes on as -R^T C R^T for the result R; not finite for a singular matrix.
+    Derivative: A cotangent C goes on as -R^T C R^T for the result R.
+
+    At kinks: Not finite for a singular matrix.
 
     Examples
     --------
@@ -3790,6 +3881,8 @@ def sign(x: Any) -> Any:
     Notes
     -----
     Derivative: 0.
+
+    At kinks: 0 at x = 0 as well, where the value is 1.
 
     Examples
     --------
@@ -3864,6 +3957,8 @@ def nonzero(x: Any) -> Any:
     -----
     Derivative: 0.
 
+    At kinks: 0 at x = 0 as well.
+
     Examples
     --------
     .. code-block:: python
@@ -3888,6 +3983,8 @@ def step(x: Any) -> Any:
     -----
     Derivative: 0.
 
+    At kinks: 0 at x = 0 as well.
+
     Examples
     --------
     .. code-block:: python
@@ -3911,6 +4008,8 @@ def frac(x: Any) -> float:
     Notes
     -----
     Derivative: 1.
+
+    At kinks: 1 at integers as well, where the value jumps.
 
     Examples
     --------
@@ -4006,7 +4105,9 @@ def clamp(x: Any, low: Any, high: Any) -> Any:
 
     Notes
     -----
-    Derivative: 1 with respect to the one that comes back, x at a bound; 0 with respect to the others.
+    Derivative: 1 with respect to the one that comes back, 0 with respect to the others.
+
+    At kinks: At a bound x comes back.
 
     Examples
     --------
@@ -4055,7 +4156,9 @@ def smoothstep(a: Any, b: Any, x: Any) -> float:
 
     Notes
     -----
-    Derivative: 6 * t * (1 - t) / (b - a) with respect to x, for t the place of x between the bounds; 0 outside of them.
+    Derivative: 6 * t * (1 - t) / (b - a) with respect to x, for t the place of x between the bounds.
+
+    At kinks: 0 at the bounds and outside of them.
 
     Examples
     --------
@@ -4082,6 +4185,8 @@ def where(cond: Any, value_if_true: Any, value_if_false: Any) -> Any:
     -----
     Derivative: 1 with respect to the chosen one, exactly 0 with respect to the other.
 
+    At kinks: What is not chosen has exactly 0, also where it is infinite or NaN.
+
     Examples
     --------
     .. code-block:: python
@@ -4106,6 +4211,8 @@ def select(cond: Any, value_if_false: Any, value_if_true: Any) -> Any:
     Notes
     -----
     Derivative: 1 with respect to the chosen one, exactly 0 with respect to the other.
+
+    At kinks: What is not chosen has exactly 0, also where it is infinite or NaN.
 
     Examples
     --------
@@ -4528,7 +4635,9 @@ def atomic_min(*args: Any, **options: Any) -> Any:
 
     Notes
     -----
-    Derivative: Each component of the cotangent of the element goes to the first value that supplied it, the old one in a tie.
+    Derivative: Each component of the cotangent of the element goes to the value that supplied it.
+
+    At kinks: Of threads with the same number one has the cotangent; none, if it was there before.
 
     Examples
     --------
@@ -4554,7 +4663,9 @@ def atomic_max(*args: Any, **options: Any) -> Any:
 
     Notes
     -----
-    Derivative: Each component of the cotangent of the element goes to the first value that supplied it, the old one in a tie.
+    Derivative: Each component of the cotangent of the element goes to the value that supplied it.
+
+    At kinks: Of threads with the same number one has the cotangent; none, if it was there before.
 
     Examples
     --------
@@ -5944,7 +6055,9 @@ def tile_min(a: Any, axis: Any = ...) -> Any:
 
     Notes
     -----
-    Derivative: 1 for the element that was taken, the first of equal ones; 0 for the others.
+    Derivative: 1 for the element that was taken, 0 for the others.
+
+    At kinks: Of equal ones the first is taken.
 
     Examples
     --------
@@ -5970,7 +6083,9 @@ def tile_max(a: Any, axis: Any = ...) -> Any:
 
     Notes
     -----
-    Derivative: 1 for the element that was taken, the first of equal ones; 0 for the others.
+    Derivative: 1 for the element that was taken, 0 for the others.
+
+    At kinks: Of equal ones the first is taken.
 
     Examples
     --------
@@ -6122,7 +6237,9 @@ def tile_scan_max_inclusive(a: Any) -> Any:
 
     Notes
     -----
-    Derivative: To the element that is the extremum, the first one of equals.
+    Derivative: A cotangent goes to the element that is the extremum.
+
+    At kinks: Of equal ones the first is taken.
 
     Examples
     --------
@@ -6147,7 +6264,9 @@ def tile_scan_min_inclusive(a: Any) -> Any:
 
     Notes
     -----
-    Derivative: To the element that is the extremum, the first one of equals.
+    Derivative: A cotangent goes to the element that is the extremum.
+
+    At kinks: Of equal ones the first is taken.
 
     Examples
     --------
@@ -6540,6 +6659,7 @@ __all__ = [
     "ScopedDevice",
     "ScopedStream",
     "ScopedTimer",
+    "ScopedTrace",
     "Sequence",
     "Stream",
     "TAU",

@@ -142,7 +142,7 @@ class AutodiffError(KernelError):
     """The kernel cannot be differentiated with a guarantee that the result is right."""
 
     in_log: Literal["calls", "loads"] | None = None
-    """Which log of the launch would have what is missing: of what its atomic updates returned, or its loads read."""
+    """Which log of the launch would have what is missing, that of atomic updates' results or of what was loaded."""
 
 
 class LaunchError(KernelError, TypeError, ValueError):

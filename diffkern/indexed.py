@@ -102,7 +102,7 @@ class indexedarray(SeenThrough):
 
     @property
     def is_contiguous(self) -> bool:
-        """False: the elements lie anywhere in the array."""
+        """Whether elements lie one after the other, which is False."""
         return False
 
     def __len__(self) -> int:

@@ -9,32 +9,26 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
-from diffkern import platforms
 from diffkern.build.specialize import Specialization, load, load_entry
-from diffkern.callers import PASSED, brief, compiles, fail_launch, shorten
+from diffkern.callers import PASSED, brief, fail_launch, shorten
 from diffkern.errors import KernelError, Loc, MisuseError, raise_all
 from diffkern.forks import free_in_child
-from diffkern.ir.structs import Argument, StructArray, declared, flatten
-from diffkern.ir.types import Array, is_differentiable
-from diffkern.lang.annotations import ArrayAnnotation
+from diffkern.inspected import Inspected
+from diffkern.ir.structs import Argument, declared
 from diffkern.lang.called import Called, Form, KnownToNumba
 from diffkern.lang.dialects import NATIVE, Dialect, spoken
 from diffkern.lang.func import check_function
 from diffkern.lang.imported import ByPath
 from diffkern.lang.static import settle_static
-from diffkern.lang.structs import array_field, functions_of, resolve_type
+from diffkern.lang.structs import functions_of
 from diffkern.lang.text import take_text
-from diffkern.lang.values import CompositeValue
-from diffkern.options import Batch, KernelOptions, Variant, names
+from diffkern.options import Accumulate, Batch, KernelOptions, Variant, names
 from diffkern.runtime.arguments import NO_DEFAULT, Parameter, device_of_keys
-from diffkern.runtime.array import array, wrap
 from diffkern.runtime.config import config
 from diffkern.runtime.device import get_cuda_device
 from diffkern.runtime.generation import AdjointKey, Generation, Merged
@@ -45,7 +39,6 @@ from diffkern.runtime.program import Executable
 from diffkern.runtime.type_keys import is_long, type_of_key
 
 if TYPE_CHECKING:
-    from diffkern.compilation import Compilation
     from diffkern.frontend.canonical import Capture, Meaning
     from diffkern.runtime.cuda.program import CudaExecutable
 
@@ -56,7 +49,7 @@ else:
 __all__ = ["Kernel", "set_forward_mode"]
 
 
-class Kernel(ByPath, KnownToNumba):
+class Kernel(Inspected, ByPath, KnownToNumba):
     """A function that runs once for every index of a launch's grid. Made by :func:`~diffkern.kernel`.
 
     ``kernel[dim](x, y, 0.5)`` launches it; so does :func:`launch`.
@@ -118,24 +111,26 @@ class Kernel(ByPath, KnownToNumba):
 
     @functools.cached_property
     def thread(self) -> Called:
-        """One thread, for programs that numba compiles: ``kernel.thread(i, x, y)`` does what thread i of a launch does.
+        """One thread, for programs that numba compiles.
 
-        The index is an integer, or a tuple of as many as ``dk.tid()`` is unpacked into.
+        ``kernel.thread(i, x, y)`` does what thread i of a launch does. The index is an integer, or a tuple of as many
+        as ``dk.tid()`` is unpacked into.
         """
         return Called(self, self.func, Form.THREAD, "One thread of the kernel.")
 
     @functools.cached_property
     def thread_adjoint(self) -> Called:
-        """One thread of the adjoint: ``kernel.thread_adjoint(i, x, y, ct_x, ct_y)``, for programs that numba compiles.
+        """One thread of the adjoint, for programs that numba compiles.
 
-        After the index and the arguments there is a cotangent for each argument: an array like the argument, an array
-        of one element for an argument by value, None where none is wanted.
+        It is called as ``kernel.thread_adjoint(i, x, y, ct_x, ct_y)``. After the index and the arguments there is a
+        cotangent for each argument: an array like the argument, an array of one element for an argument by value, None
+        where none is wanted.
         """
         return Called(self, self.func, Form.THREAD_ADJOINT, "One thread of the kernel's adjoint.")
 
     @functools.cached_property
     def jvp(self) -> Kernel:
-        """The kernel in forward mode: it takes the kernel's arguments, and a tangent for each that can have one.
+        """The kernel in forward mode, which takes the kernel's arguments, and a tangent for each that can have one.
 
         ``kernel.jvp[n](x, y, t_x, t_y)`` does what ``kernel[n](x, y)`` does, and writes the change of what is written
         along the tangents. It is a kernel: ``kernel.jvp.jvp`` takes second derivatives, and so do gradients of it.
@@ -170,12 +165,12 @@ class Kernel(ByPath, KnownToNumba):
 
     @property
     def enable_backward(self) -> bool:
-        """Whether it may be differentiated: by its own option, else its module's, else ``dk.config``."""
+        """Whether it may be differentiated, by its own option, else its module's, else ``dk.config``."""
         return bool(self._nearest("enable_backward"))
 
     @property
     def enable_mathdx_gemm(self) -> bool | None:
-        """Whether matrix products of tiles on a GPU are libmathdx's: by its own option, its module's, ``dk.config``."""
+        """Whether matrix products of tiles on a GPU are libmathdx's, by its own option, its module's, ``dk.config``."""
         return self._nearest("enable_mathdx_gemm")
 
     def _nearest(self, name: str) -> bool | None:
@@ -188,7 +183,7 @@ class Kernel(ByPath, KnownToNumba):
 
     @property
     def block_dim(self) -> int:
-        """Threads of a block where a launch does not say: its own option, else 256 or as many as are allowed."""
+        """Threads of a block where a launch does not say, its own option, else 256 or as many as are allowed."""
         return self.options.usual_block_dim
 
     @_computed_once
@@ -333,12 +328,12 @@ class Kernel(ByPath, KnownToNumba):
         self,
         keys: tuple[str, ...],
         active: frozenset[int],
-        accumulate: Literal["plain", "atomic"] = "plain",
+        accumulate: Accumulate = "plain",
         block_dim: int | None = None,
         of: Generation | None = None,
         merged: Merged = (),
     ) -> Executable:
-        """Return the adjoint program for argument types and active parameters, built if need be; as :meth:`forward`.
+        """Return the adjoint program for argument types and active parameters, built if need be; as ``forward``.
 
         ``merged`` are parameters that are given the array of another one, each with that one.
         """
@@ -376,7 +371,7 @@ class Kernel(ByPath, KnownToNumba):
         """Return the forward program that writes a log, or the one that counts what it takes.
 
         ``active`` are the parameters for whose adjoint the values of loads are logged, None for what atomic updates
-        return; the others are those of :meth:`forward`.
+        return; the others are those of ``forward``.
         """
         generation, threads, key = of or self._current, block_dim or self.block_dim, (keys, log, active, merged)
         with self._lock:
@@ -471,135 +466,6 @@ class Kernel(ByPath, KnownToNumba):
 
         return signature(self.func).check_generic
 
-    # -- inspection --------------------------------------------------------------------------------------------------
-
-    @compiles
-    def source(self, *types: Any, target: Literal["cpu", "cuda"] = "cpu") -> str:
-        """Return the readable forward program.
-
-        Parameters
-        ----------
-        *types
-            For each parameter a type (``float``, ``dk.vec3``, ``dk.array(dtype=float)``) or an argument of that type.
-            May be left out where all parameters are annotated, or after launches with one combination of types.
-        target : {"cpu", "cuda"}, optional
-            What one thread does, or a numba-cuda kernel, which runs in numba's CUDA simulator as it stands.
-        """
-        return self._compilation(self.argument_types(*types), target).source()
-
-    def _compilation(
-        self, types: tuple[Argument, ...], target: str = "cpu", active: frozenset[int] | None = None
-    ) -> Compilation:
-        """Return the way of a program that is looked at: for a GPU with the threads of a block."""
-        from diffkern.compilation import Compilation
-
-        family = next((f for f in platforms.FAMILIES if f.name == target), None)
-        if family is None:
-            known = " or ".join(repr(f.name) for f in platforms.FAMILIES)
-            raise MisuseError(
-                f"source is printed for target {known}, not {target!r}",
-                remedy="leave target out, or call dk.compile(kernel, target=...), whose result has the code of any",
-            )
-        threads = self.block_dim if family.platform.counts_threads else None
-        variant = replace(self.variant, target=family.printed, active=active, block_dim=threads)
-        return Compilation(self.func, types, variant)
-
-    @compiles
-    def adjoint_source(self, *types: Any, active: Any = None, target: Literal["cpu", "cuda"] = "cpu") -> str:
-        """Return the readable adjoint program.
-
-        Parameters
-        ----------
-        *types
-            As in :meth:`source`.
-        active : sequence of str, optional
-            Names of the parameters to differentiate for; all that can be by default.
-        target : {"cpu", "cuda"}, optional
-            As in :meth:`source`.
-        """
-        known = self.argument_types(*types)
-        return self._compilation(known, target, self._active(known, active)).source()
-
-    @compiles
-    def adjoint_report(self, *types: Any, active: Any = None) -> str:
-        """Return in words what the adjoint stores, copies and synchronises; parameters as in :meth:`source`."""
-        known = self.argument_types(*types)
-        return self._compilation(known, active=self._active(known, active)).report()
-
-    @compiles
-    def report(self, *types: Any, adjoint: bool = False, active: Any = None) -> str:
-        """Return in words how threads run on this processor: one by one, or in lanes, and what is masked or gathered.
-
-        Parameters
-        ----------
-        *types
-            As in :meth:`source`.
-        adjoint : bool, optional
-            Of the adjoint instead of the forward.
-        active : sequence of str, optional
-            As in :meth:`adjoint_source`.
-        """
-        known = self.argument_types(*types)
-        return self._compilation(known, active=self._active(known, active) if adjoint else None).threads()
-
-    @compiles
-    def ir(self, *types: Any, adjoint: bool = False, active: Any = None) -> str:
-        """Return the intermediate representation of the kernel or of its adjoint; parameters as above."""
-        known = self.argument_types(*types)
-        return self._compilation(known, active=self._active(known, active) if adjoint else None).text()
-
-    def argument_types(self, *given: Any) -> tuple[Argument, ...]:
-        """Return the types of the arguments; parameters as in :meth:`source`."""
-        if not given:
-            if all(p.annotation is not None for p in self.parameters):
-                given = tuple(p.annotation for p in self.parameters)
-            elif len(known := {tuple(type_of_key(key) for key in keys) for keys in list(self.programs)}) == 1:
-                return known.pop()
-            else:
-                names = ", ".join(p.name for p in self.parameters)
-                raise KernelError(
-                    f"kernel {self.name!r} has parameters without annotations, so its types are not known",
-                    remedy=f"pass a type such as dk.array(dtype=float) or float for each of {names}, as in "
-                    "kernel.source(type, …), dk.compile((kernel, type, …)), diffkern inspect --types 'array(float)' …",
-                )
-        if len(given) != len(self.parameters):
-            raise KernelError(
-                f"kernel {self.name!r} has {len(self.parameters)} parameters, not {len(given)}",
-                remedy="give a type for each parameter, in order",
-            )
-        types = tuple(_type_of(value, p) for value, p in zip(given, self.parameters, strict=True))
-        for parameter, t in zip(self.parameters, types, strict=True):
-            parameter.check_type(t)
-        return types
-
-    def _active(self, types: tuple[Argument, ...], names: Any) -> frozenset[int]:
-        leaves = flatten([p.name for p in self.parameters], types)
-        if names is None:
-            return frozenset(i for i, leaf in enumerate(leaves) if is_differentiable(leaf.type))
-        return self.positions(names, types)
-
-    def positions(self, names: Iterable[str], types: Sequence[Argument]) -> frozenset[int]:
-        """Return the positions, in the program, of parameters given by name.
-
-        A name stands for the parameter itself, or for all fields of a struct below it: ``s`` and ``s.pos``.
-        """
-        if not isinstance(names, Iterable):
-            raise MisuseError(
-                f"active is a list of names of parameters, not {names!r}",
-                remedy="write active=['x'], or leave it out for all that have a gradient",
-            )
-        names = [names] if isinstance(names, str) else list(names)
-        leaves = flatten([p.name for p in self.parameters], types)
-        found = {name: [i for i, leaf in enumerate(leaves) if f"{leaf.name}.".startswith(f"{name}.")] for name in names}
-        unknown = [name for name, indices in found.items() if not indices]
-        if unknown:
-            known = ", ".join(leaf.name for leaf in leaves)
-            raise KernelError(
-                f"kernel {self.name!r} has no parameter {unknown[0]!r}; it has {known}",
-                remedy="take one of these names, or leave active out for all that have a gradient",
-            )
-        return frozenset(i for indices in found.values() for i in indices)
-
 
 if sys.version_info < (3, 12):  # until then such a property has a lock for all kernels
     free_in_child(vars(Kernel)["parameters"].lock)
@@ -616,25 +482,3 @@ def set_forward_mode(make: Callable[[Kernel], Kernel]) -> None:
 
 def _serves(program: Executable, block_dim: int) -> bool:
     return not program.manifest.block_dim_fixed or program.manifest.block_dim == block_dim
-
-
-def _type_of(value: Any, parameter: Parameter) -> Argument:
-    """Return the type meant by a type, an annotation or an argument."""
-    if isinstance(value, ArrayAnnotation):
-        if value.dtype is None:
-            raise parameter.error("the annotation takes any dtype, so its type is not known", "pass a type for it")
-        return array_field(value.dtype, value.ndim)
-    if isinstance(value, (Array, StructArray)):
-        return value
-    if isinstance(value, array):
-        return value._type
-    if isinstance(value, np.ndarray) and not isinstance(value, CompositeValue):
-        element = parameter.annotation.dtype if isinstance(parameter.annotation, ArrayAnnotation) else None
-        try:
-            return wrap(value, element)._type
-        except (TypeError, ValueError) as error:
-            raise parameter.error(str(error), "pass an array of the parameter's type") from None
-    try:
-        return resolve_type(value)
-    except TypeError:
-        return type_of_key(parameter.convert_leaves(value)[0])

@@ -63,6 +63,8 @@ class Parameter:
         Bytes of which the address of a GPU's array has to be a multiple.
     whole
         Number of axes, if a launch over the array's own shape overwrites all of it without having read it.
+    once
+        Of a cotangent, number of axes, if a launch over its own shape adds once to each of its elements.
     shape_read
         Whether the kernel reads its shape.
     conflict
@@ -76,6 +78,7 @@ class Parameter:
     argument: int
     align: int | None = None
     whole: int | None = None
+    once: int | None = None
     shape_read: bool = False
     conflict: Conflict | None = None
 

@@ -21,6 +21,7 @@ from diffkern.platforms import CUDA_COMPILERS, LLVM, NATIVE
 __all__ = ["FORWARD", "Along", "KernelOptions", "Mode", "Variant", "checked", "describe", "names"]
 
 Mode = Literal["release", "debug", "finite"]
+Accumulate = Literal["plain", "atomic", "stored"]
 _T = TypeVar("_T")
 MAX_BLOCK_DIM = 1024
 """Most threads of a block."""
@@ -261,7 +262,8 @@ class Variant:
     active
         None for the forward; else the parameters to differentiate for.
     accumulate
-        How the adjoint adds to cotangents: with ``"atomic"`` to those of class ``general`` atomically.
+        How the adjoint adds to cotangents: with ``"atomic"`` to those of class ``general`` atomically; with
+        ``"stored"`` it stores what it adds to elements that get nothing else, which have to begin at zero.
     block_dim
         Threads of a block, as far as the program depends on them; by default the kernel's option.
     library
@@ -290,7 +292,7 @@ class Variant:
     target: str = NATIVE
     mode: Mode = "release"
     active: frozenset[int] | None = None
-    accumulate: Literal["plain", "atomic"] = "plain"
+    accumulate: Accumulate = "plain"
     block_dim: int | None = None
     library: Literal["wanted", "required"] | None = None
     may_alias: bool = True

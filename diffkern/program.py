@@ -13,7 +13,7 @@ from diffkern import abi
 from diffkern.ad.adjoint import Adjoint
 from diffkern.analysis.blocks import is_simt
 from diffkern.analysis.cost import thread_cost
-from diffkern.analysis.coverage import overwritten_whole
+from diffkern.analysis.coverage import added_once, overwritten_whole
 from diffkern.analysis.extents import certain_extents, update_by_all
 from diffkern.analysis.steering import steering
 from diffkern.analysis.sums import used_values
@@ -112,6 +112,7 @@ def adjoint_manifest(
     arguments, own, steers = _arguments(types), len(primal.params), steering(primal)
     logged = range(own, len(fn.params) - len(adjoint.saved) - len(adjoint.cotangents))
     arguments += [len(types)] * len(logged)
+    whole, once = overwritten_whole(fn), {} if is_simt(fn) else added_once(fn)
     roles: list[tuple[Literal["param", "log", "saved", "cotangent"], int, Conflict | None]] = [
         *(("param", k, None) for k in range(own)),
         *(("log", k, None) for k in logged),
@@ -122,8 +123,17 @@ def adjoint_manifest(
         tid_arity=fn.tid_arity,
         cost=float(thread_cost(fn)),
         params=tuple(
-            Parameter(p.name, str(p.type), role, of, arguments[of], conflict=conflict)
-            for p, (role, of, conflict) in zip(fn.params, roles, strict=True)
+            Parameter(
+                p.name,
+                str(p.type),
+                role,
+                of,
+                arguments[of],
+                whole=whole.get(k) if role == "cotangent" else None,
+                once=once.get(k) if role == "cotangent" else None,
+                conflict=conflict,
+            )
+            for k, (p, (role, of, conflict)) in enumerate(zip(fn.params, roles, strict=True))
         ),
         **_accessed(primal, own),
         post=tuple(k for k in adjoint.final if k < own and isinstance(fn.params[k].type, Array)),

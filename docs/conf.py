@@ -18,6 +18,7 @@ version = __version__
 extensions = [
     "gallery",
     "mathml",
+    "reference",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
@@ -26,12 +27,31 @@ extensions = [
 ]
 exclude_patterns = ["_build"]
 html_math_renderer = "mathml"
-copybutton_prompt_text = "$ "
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
 
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["pages.css"]
 html_title = f"diffkern {__version__}"
+# A search for a function's name finds the function first.
+html_search_scorer = str(Path(__file__).parent / "_ext" / "search_scorer.js")
+toc_object_entries_show_parents = "hide"
 
 napoleon_google_docstring = False
 napoleon_use_rtype = False
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
+
+nitpicky = True
+_PACKAGES = "numpy torch jax cuda numba _asyncio collections types typing pathlib os ctypes pdb copy multiprocessing"
+nitpick_ignore_regex = [
+    # Of other packages, whose inventories a build without a network cannot have.
+    ("py:.*", rf"({_PACKAGES.replace(' ', '|')})(\..*)?"),
+    # Words of types in docstrings, such as `sequence, optional`, and their choices, such as `{"cpu", "cuda"}`.
+    ("py:class", r"[a-z_]+( [a-z_]+)*"),
+    ("py:class", r'.*["{}…].*|built-in'),
+    # Modules that are not public, and variables for types: what is public of them stands under its public name.
+    ("py:.*", r"diffkern\.(build|ir|lang|options|runtime|testing\.comparison|cuda\.(devices|streams))(\.\w+)+"),
+    ("py:class", r"_\w+|CudaDevice|Path|Dialect|Generation|JaxCallable|JaxKernel|Plan|TorchFunction"),
+]

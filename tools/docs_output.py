@@ -13,15 +13,12 @@ import os
 import sys
 from pathlib import Path
 
-from sphinx.ext.napoleon import Config, NumpyDocstring
+import docs_errors
 
 from diffkern import cuda
 from diffkern.cli import command as cli
 from diffkern.cuda.names import DIFFERENT, INSTEAD, OWN
 from diffkern.cuda.types import TYPES
-from diffkern.lang.intrinsics import INTRINSICS, Intrinsic
-from diffkern.lang.library import Composed
-from diffkern.ops.table import all_ops
 from diffkern.warp.absent import INSTEAD as NOT_OF_WARP
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -54,56 +51,6 @@ def mistakes() -> str:
             raise SystemExit(f"{path} was not refused")
         parts.append(_block("python", source.split("\n\n\n", 1)[1]) + _block("text", message))
     return "\n".join(parts)
-
-
-_TITLES = {
-    "complexes": "Complex numbers",
-    "quaternions": "Quaternions",
-    "transforms": "Transforms",
-    "spatial": "Spatial vectors",
-    "hash_grids": "Hash grids",
-}
-"""Families of built-ins by the module of the library that defines them, but for numbers, vectors and matrices."""
-
-
-def builtins() -> str:
-    """The entries of the built-in functions, by family."""
-    families: dict[str, list[str]] = {
-        title: [] for title in ("Numbers", "Vectors and matrices", *_TITLES.values(), "Threads and memory", "Tiles")
-    }
-    for name in sorted(INTRINSICS):
-        families[_family(name)].append(_entry(name, INTRINSICS[name]))
-    return "\n".join(f"{title}\n{'-' * len(title)}\n\n" + "\n".join(entries) for title, entries in families.items())
-
-
-def _family(name: str) -> str:
-    row, function = all_ops().get(name), INTRINSICS[name]
-    if name == "complex":
-        return "Complex numbers"
-    if isinstance(function, Composed):
-        return _TITLES.get(
-            function.module, "Numbers" if function.module in ("numbers", "search") else "Vectors and matrices"
-        )
-    if name.startswith(("tile", "untile")):
-        return "Tiles"
-    if name.startswith(("atomic", "shared")) or name in (
-        "tid",
-        "syncthreads",
-        "block_dim",
-        "thread_index",
-        "block_index",
-    ):
-        return "Threads and memory"
-    vectors = ("ddot", "diag", "get_diag", "skew", "identity", "matrix_from_rows", "matrix_from_cols")
-    return "Vectors and matrices" if name in vectors or row is not None and row.family == "composite" else "Numbers"
-
-
-def _entry(name: str, intrinsic: Intrinsic | Composed) -> str:
-    config = Config(napoleon_use_param=False, napoleon_use_rtype=False)
-    text = str(NumpyDocstring(str(intrinsic.__doc__).split("\n\n", 1)[1], config, what="function"))
-    text = text.replace(".. rubric:: Notes\n\nDerivative:", ":Derivative:").replace(".. rubric:: Examples\n\n", "")
-    body = "\n".join(f"   {line}".rstrip() for line in text.splitlines())
-    return f".. py:function:: diffkern.{name}({intrinsic.signature})\n\n{body.rstrip()}\n"
 
 
 def numba_names() -> str:
@@ -141,8 +88,8 @@ def texts() -> dict[str, str]:
     snippets, examples = ROOT / "docs" / "snippets", ROOT / "examples"
     exported = printed(snippets, "export", "first_kernel.py:spring_energy", "--adjoint")
     return {
-        "builtins.inc": builtins(),
         "door_adjoint.txt": printed(snippets, "inspect", "door_diffkern.py:energy", "--adjoint"),
+        "error_classes.inc": "\n".join(map(docs_errors.entry, docs_errors.programs())),
         "errors.inc": mistakes(),
         "exported_main.txt": exported[exported.index("def launch(") :],
         "first_kernel_ir.txt": printed(snippets, "inspect", "first_kernel.py:spring_energy", "--ir"),

@@ -22,6 +22,7 @@ from diffkern.cli.doctor import add_doctor_command
 from diffkern.cli.export import add_export_command
 from diffkern.cli.files import UsageError
 from diffkern.cli.inspect import add_inspect_command
+from diffkern.cli.trace import add_trace_command
 from diffkern.errors import KernelError
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     add_compile_command(commands)
     add_export_command(commands)
     add_bench_command(commands)
+    add_trace_command(commands)
     add_cache_command(commands)
     add_doctor_command(commands)
     return parser

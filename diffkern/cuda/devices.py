@@ -1,6 +1,6 @@
 """Devices and contexts under the names of Numba's: the GPUs, or the CPU as the one device where there is none.
 
-In: numbers of devices. Out: :class:`Device` objects over those of :mod:`diffkern.runtime.device`. A program of Numba's
+In: numbers of devices. Out: ``Device`` objects over those of :mod:`diffkern.runtime.device`. A program of Numba's
 runs on the current GPU, the first by default; without a GPU, and in a process with ``NUMBA_ENABLE_CUDASIM=1``, it runs
 on the CPU.
 """
@@ -188,7 +188,7 @@ class Context:
         self.synchronize()
 
     def defer_cleanup(self) -> Any:
-        """Return a context manager; see :func:`defer_cleanup`."""
+        """Return a context manager; see :func:`diffkern.cuda.devices.defer_cleanup`."""
         return defer_cleanup()
 
     def __getattr__(self, name: str) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.lang.func import Func, check_function, function_of_dispatcher
 from diffkern.lang.numba_cuda import TOGETHER
 from diffkern.launch_layout import Layout, lay_out
-from diffkern.options import MAX_BLOCK_DIM, KernelOptions, Variant, names
+from diffkern.options import MAX_BLOCK_DIM, Accumulate, KernelOptions, Variant, names
 from diffkern.runtime.arguments import Parameter
 from diffkern.runtime.extents import whole_number
 from diffkern.runtime.generation import Generation, Merged
@@ -126,7 +126,7 @@ class CudaKernel(Kernel):
         self,
         keys: tuple[str, ...],
         active: frozenset[int],
-        accumulate: Literal["plain", "atomic"] = "plain",
+        accumulate: Accumulate = "plain",
         block_dim: int | None = None,
         of: Generation | None = None,
         merged: Merged = (),

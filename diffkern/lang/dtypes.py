@@ -118,7 +118,7 @@ class CompositeType(type):
     """A type of vectors, matrices, quaternions or transforms: the class of its values.
 
     ``vec3()`` is zero, ``vec3(s)`` repeats ``s``, ``vec3(a, b, c)`` lists components (of matrices in row-major
-    order, or row by row). There is one class for each type: :func:`composite_type` gives it.
+    order, or row by row). There is one class for each type.
     """
 
     ir: T.Composite

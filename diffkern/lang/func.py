@@ -137,26 +137,29 @@ class Func(ByPath, KnownToNumba):
 
     @functools.cached_property
     def grad(self) -> Called:
-        """The partial derivatives: ``f.grad(x, y)`` is ``(df/dx, df/dy)``.
+        """The partial derivatives.
 
-        One for each floating-point argument by value, in order; the bare number, not a tuple, where there is one. The
-        func returns one floating-point number. It is called from Python, and from functions that numba compiles.
+        ``f.grad(x, y)`` is ``(df/dx, df/dy)``, one for each floating-point argument by value, in order; the bare
+        number, not a tuple, where there is one. The func returns one floating-point number. It is called from Python,
+        and from functions that numba compiles.
         """
         return Called(self, self.pyfunc, Form.GRAD, "The partial derivatives with respect to the arguments by value.")
 
     @functools.cached_property
     def vjp(self) -> Called:
-        """The value and the derivatives weighted by cotangents: ``f.vjp(x, y, ct)`` is ``(f(x, y), (ct_x, ct_y))``.
+        """The value and the derivatives weighted by cotangents.
 
-        The last arguments are a cotangent for each floating-point result; 1.0 gives the value with its gradient.
+        ``f.vjp(x, y, ct)`` is ``(f(x, y), (ct_x, ct_y))``. The last arguments are a cotangent for each
+        floating-point result; 1.0 gives the value with its gradient.
         """
         return Called(self, self.pyfunc, Form.VJP, "The value, and the cotangents of the arguments by value.")
 
     @functools.cached_property
     def jvp(self) -> Called:
-        """The value and its change along tangents: ``f.jvp(x, y, t_x, t_y)`` is ``(f(x, y), df)``.
+        """The value and its change along tangents.
 
-        The last arguments are a tangent for each floating-point argument by value.
+        ``f.jvp(x, y, t_x, t_y)`` is ``(f(x, y), df)``. The last arguments are a tangent for each
+        floating-point argument by value.
         """
         return Called(
             self, self.pyfunc, Form.JVP, "The value, and its change along tangents of the arguments by value."

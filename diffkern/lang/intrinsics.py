@@ -22,10 +22,10 @@ from diffkern.lang import output
 from diffkern.lang.annotations import TileAnnotation, tile_annotation
 from diffkern.lang.called import evaluated
 from diffkern.lang.library import COMPOSED, Composed
-from diffkern.lang.reference import docstring
+from diffkern.lang.reference import Family, docstring, entry_of, family_of
 from diffkern.lang.values import CompositeValue
 from diffkern.ops import composite, scalar
-from diffkern.ops.row import OpDef
+from diffkern.ops.row import Entry, OpDef
 
 __all__ = ["INTERNAL", "INTRINSICS", "Intrinsic", "lowering_key"]
 
@@ -63,6 +63,26 @@ class Intrinsic:
     @property
     def __doc__(self) -> str:  # type: ignore[override]
         return docstring(self.name, self.signature, self.summary, self._row, self._host)
+
+    @property
+    def signatures(self) -> tuple[str, ...]:
+        """The ways of calling it."""
+        return (self.signature,)
+
+    @property
+    def entry(self) -> Entry:
+        """Its entry in the reference."""
+        return entry_of(self.name, self.signature, self._row, self._host)
+
+    @property
+    def family(self) -> Family:
+        """What it is about."""
+        return family_of(self.name, self._row)
+
+    @property
+    def on_host(self) -> bool:
+        """Whether Python may call it, too."""
+        return not self._in_kernels_alone
 
     @brief
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

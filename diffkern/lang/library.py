@@ -5,8 +5,9 @@ for each name, whose module is imported when it is first asked for more than its
 ``@dk.func``; called on the host, the same function is evaluated.
 
 The docstring of a library function is what the reference says: what it does, then paragraphs that begin with
-``Derivative:`` and ``Example:``, the latter lines of a kernel as in :class:`~diffkern.ops.row.Entry`. Types of
-parameters and results come from annotations, which are those of :mod:`diffkern.lang.generic`, or any of a func's.
+``Derivative:``, ``Kinks:`` and ``Example:``, the last one lines of a kernel as in :class:`~diffkern.ops.row.Entry`.
+Types of parameters and results come from annotations, which are those of :mod:`diffkern.lang.generic`, or any of a
+func's.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any, Final, TypeVar
 
 from diffkern.lang.called import evaluated
 from diffkern.lang.generic import Cast, Generic
-from diffkern.lang.reference import described
+from diffkern.lang.reference import Family, described
 from diffkern.ops.row import Entry
 
 __all__ = ["COMPLEX", "COMPOSED", "Composed", "Overload", "built_in", "of_complex"]
@@ -136,13 +137,29 @@ class Composed:
                 if k not in kinds[name]:
                     kinds[name].append(k)
         takes = "; ".join(f"{name} : {' or '.join(found)}" for name, found in kinds.items())
-        return Entry(takes, first.returns(), said["Derivative"], said["Example"].replace("\n", "; "))
+        example = said["Example"].replace("\n", "; ")
+        return Entry(takes, first.returns(), said["Derivative"], example, said.get("Kinks", ""))
+
+    @property
+    def signatures(self) -> tuple[str, ...]:
+        """The ways of calling it."""
+        return tuple(dict.fromkeys(overload.shown for overload in self.overloads))
+
+    @property
+    def family(self) -> Family:
+        """What it is about."""
+        return _APART.get(self.name) or _FAMILIES[self.module]
+
+    @property
+    def on_host(self) -> bool:
+        """Whether Python may call it, too."""
+        return self.family is not Family.QUERIES or self.name == "lower_bound"
 
     def _paragraphs(self) -> dict[str, str]:
         parts: dict[str, str] = {}
         for text in (inspect.getdoc(self.overloads[0].pyfunc) or "").split("\n\n"):
             head, colon, rest = text.partition(":")
-            title = head if colon and head in ("Derivative", "Example") else ""
+            title = head if colon and head in ("Derivative", "Kinks", "Example") else ""
             body = rest.strip() if title else text
             body = body if title == "Example" else " ".join(body.split())
             parts[title] = f"{parts[title]} {body}" if title in parts else body
@@ -195,6 +212,24 @@ _MODULES: Final[Mapping[str, str]] = {
     "vectors": "norm_huber norm_l1 norm_l2 norm_pseudo_huber smooth_normalize",
 }
 """Names by the module of ``diffkern.library`` that defines them."""
+
+_FAMILIES: Final[Mapping[str, Family]] = {
+    "complexes": Family.COMPLEX,
+    "decompositions": Family.COMPOSITES,
+    "hash_grids": Family.QUERIES,
+    "noise": Family.RANDOM,
+    "numbers": Family.SCALARS,
+    "quaternions": Family.ROTATIONS,
+    "random": Family.RANDOM,
+    "search": Family.QUERIES,
+    "spatial": Family.ROTATIONS,
+    "transforms": Family.ROTATIONS,
+    "vectors": Family.COMPOSITES,
+}
+"""What the functions of a module are about."""
+
+_APART: Final[Mapping[str, Family]] = {"bit_count": Family.INTEGERS, "inverse_approx": Family.COMPOSITES}
+"""What is about something else than its module."""
 
 COMPOSED: Final[Mapping[str, Composed]] = {
     name: Composed(name, module) for module, names in _MODULES.items() for name in names.split()

@@ -7,15 +7,50 @@ entries of the others stand in :data:`ENTRIES`.
 
 from __future__ import annotations
 
+import enum
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from diffkern.ir.types import BOOL, FLOAT64, INT32, UINT32, Scalar
-from diffkern.ops.row import TIE, Diff, Entry, OpDef, TypeRuleError
+from diffkern.ops.row import FIRST, TAKEN, Diff, Entry, OpDef, TypeRuleError
 
-__all__ = ["ENTRIES", "described", "docstring"]
+__all__ = ["ENTRIES", "PRELUDE", "Family", "described", "docstring", "entry_of", "family_of"]
+
+
+class Family(enum.Enum):
+    """What a built-in function is about: a page of the reference each, with its title."""
+
+    SCALARS = "Scalar mathematics"
+    INTEGERS = "Integers, bits and logic"
+    COMPOSITES = "Vectors and matrices"
+    ROTATIONS = "Quaternions and transforms"
+    COMPLEX = "Complex numbers"
+    RANDOM = "Random numbers and noise"
+    THREADS = "Threads and blocks"
+    ATOMICS = "Atomic updates"
+    TILES = "Tiles"
+    QUERIES = "Geometry queries and search"
+    REPORTS = "Printing and checks"
+
+
+PRELUDE: Final = """\
+@dk.kernel
+def example(
+    x: dk.array(dtype=float), y: dk.array(dtype=float),
+    p: dk.array(dtype=int), q: dk.array(dtype=int),
+    w: dk.array(dtype=dk.vec3), e: dk.array(dtype=dk.mat33),
+    a: dk.array2d(dtype=float), b: dk.array2d(dtype=float), c: dk.array2d(dtype=float),
+    grid: dk.uint64,
+):
+    i = dk.tid()
+    u = w[i] + dk.vec3(1.0, 2.0, 3.0)
+    v = dk.vec3(0.5, x[i], 2.0)
+    m = dk.matrix_from_rows(u, v, dk.vec3(0.0, 1.0, 4.0))
+    k = dk.transpose(m)
+"""
+"""What the examples of entries that are lines of a kernel stand behind."""
 
 
 _STEP = "0 everywhere."
@@ -27,57 +62,50 @@ _PAIR = "a, b : number, vector or matrix, both of one type"
 _OF_COMPONENTS = "Each component has its part of a cotangent."
 _ATOMIC_CAS = "arr : array of numbers; i, ... : int; compare, value : float or int"
 _ATOMIC_BITS = "arr : array of integers, vectors or matrices of them; i, ... : int; value : of the elements' type"
-_WINNER = (
-    "Each component of the cotangent of the element goes to the first value that supplied it, the old one in a tie."
-)
+_WINNER = "Each component of the cotangent of the element goes to the value that supplied it."
+_ATOMIC_TIE = "Of threads with the same number one has the cotangent; none, if it was there before."
+_UNTAKEN = "What is not chosen has exactly 0, also where it is infinite or NaN."
 _TILE = "A tile."
 _PASSED = "Cotangents go where the elements came from."
 _IN_PLACE = "As that of the function that makes a new tile."
 _LOAD = "dk.tile_load(a, shape=(4, 4))"
 
 
-def _others() -> dict[str, Entry]:
+def _scalars() -> dict[str, Entry]:
     return {
-        "tid": Entry("", "int, or as many as are unpacked.", _NONE, "j = dk.tid()"),
-        "sign": Entry("x : float or int", "Of its type.", "0.", "y[i] = dk.sign(x[i])"),
+        "sign": Entry("x : float or int, or a vector or matrix", "Of its type.", "0.", "y[i] = dk.sign(x[i])",
+            "0 at x = 0 as well, where the value is 1."),
         "cast": Entry(
             "x : number, vector, matrix or struct; dtype : type of as many bytes", "A value of the type dtype.",
             "None: bits are no number that changes smoothly.", "q[i] = dk.cast(x[i], dk.int32)"),
-        "stop_gradient": Entry("x : number, vector, matrix or struct", "x.", "0.",
+        "stop_gradient": Entry("x : number, vector, matrix, quaternion or struct", "x.", "0.",
             "y[i] = dk.stop_gradient(x[i]) * x[i]"),
-        "nonzero": Entry("x : float or int", "Of its type.", "0.", "y[i] = dk.nonzero(x[i])"),
-        "step": Entry("x : float or int", "Of its type.", "0.", "y[i] = dk.step(x[i])"),
-        "frac": Entry("x : float", "float", "1.", "y[i] = dk.frac(x[i])"),
+        "nonzero": Entry("x : float or int", "Of its type.", "0.", "y[i] = dk.nonzero(x[i])", "0 at x = 0 as well."),
+        "step": Entry("x : float or int", "Of its type.", "0.", "y[i] = dk.step(x[i])", "0 at x = 0 as well."),
+        "frac": Entry("x : float", "float", "1.", "y[i] = dk.frac(x[i])",
+            "1 at integers as well, where the value jumps."),
         "degrees": Entry("x : float", "float", "180 / pi.", "y[i] = dk.degrees(x[i])"),
         "radians": Entry("x : float", "float", "pi / 180.", "y[i] = dk.radians(x[i])"),
-        "pos": Entry("x : number, vector or matrix", "x.", "1.", "y[i] = dk.pos(x[i])"),
-        "clamp": Entry("x, low, high : float or int", "Of their type.",
-            "1 with respect to the one that comes back, x at a bound; 0 with respect to the others.",
-            "y[i] = dk.clamp(x[i], 0.0, 1.0)"),
+        "pos": Entry("x : number, vector, matrix or quaternion", "x.", "1.", "y[i] = dk.pos(x[i])"),
+        "clamp": Entry("x, low, high : float or int, or vectors or matrices", "Of their type.",
+            "1 with respect to the one that comes back, 0 with respect to the others.",
+            "y[i] = dk.clamp(x[i], 0.0, 1.0)", "At a bound x comes back."),
         "lerp": Entry("a, b : float, vector or matrix; t : float", "Of the type of a and b.", "1 - t, t and b - a.",
             "y[i] = dk.lerp(x[i], 1.0, 0.25)"),
         "smoothstep": Entry("a, b, x : float", "float",
-            "6 * t * (1 - t) / (b - a) with respect to x, for t the place of x between the bounds; 0 outside "
-            "of them.", "y[i] = dk.smoothstep(0.0, 1.0, x[i])"),
-        "where": Entry("cond : bool; value_if_true, value_if_false : number, vector, matrix or struct",
+            "6 * t * (1 - t) / (b - a) with respect to x, for t the place of x between the bounds.",
+            "y[i] = dk.smoothstep(0.0, 1.0, x[i])", "0 at the bounds and outside of them."),
+        "where": Entry("cond : bool; value_if_true, value_if_false : number, vector, matrix, quaternion or struct",
             "Of the type of the two.", "1 with respect to the chosen one, exactly 0 with respect to the other.",
-            "y[i] = dk.where(x[i] > 0.5, x[i], 0.0)"),
-        "select": Entry("cond : bool; value_if_false, value_if_true : number, vector, matrix or struct",
+            "y[i] = dk.where(x[i] > 0.5, x[i], 0.0)", _UNTAKEN),
+        "select": Entry("cond : bool; value_if_false, value_if_true : number, vector, matrix, quaternion or struct",
             "Of the type of the two.", "1 with respect to the chosen one, exactly 0 with respect to the other.",
-            "y[i] = dk.select(x[i] > 0.5, 0.0, x[i])"),
-        "ddot": Entry("a, b : matrix of floats, of one shape", "float", "b and a.", "y[i] = dk.ddot(m, k)"),
-        "diag": Entry("vec : vector of floats", "A square matrix.", "The diagonal of a cotangent.",
-            "e[i] = dk.diag(u)"),
-        "get_diag": Entry("mat : square matrix of floats", "A vector.", "A cotangent goes to the diagonal.",
-            "w[i] = dk.get_diag(m)"),
-        "skew": Entry("vec : vector of three floats", "A matrix of three rows and columns.",
-            "Differences of opposite components of a cotangent.", "e[i] = dk.skew(u)"),
-        "identity": Entry("n : int, a literal; dtype : type of float, optional", "A square matrix.",
-            "None: it is constant.", "e[i] = dk.identity(n=3, dtype=dk.float32)"),
-        "argmin": Entry("a : vector of numbers", "uint32: the first of equals; NaN is skipped.", _NONE,
-            "q[i] = int(dk.argmin(u))"),
-        "argmax": Entry("a : vector of numbers", "uint32: the first of equals; NaN is skipped.", _NONE,
-            "q[i] = int(dk.argmax(u))"),
+            "y[i] = dk.select(x[i] > 0.5, 0.0, x[i])", _UNTAKEN),
+    }  # fmt: skip
+
+
+def _composites() -> dict[str, Entry]:
+    return {
         "vector": Entry(
             "x, ... : all components, numbers or vectors, or one for all; length : int, a literal, optional; "
             "dtype : scalar type, optional", "A vector; without components, zeros.", _OF_COMPONENTS,
@@ -86,40 +114,47 @@ def _others() -> dict[str, Entry]:
             "x, ... : all components, the rows, or one number for all; shape : tuple of two ints, literals; "
             "dtype : scalar type, optional", "A matrix; without components, zeros.", _OF_COMPONENTS,
             "e[i] = dk.matrix(u, v, u, shape=(3, 3))"),
+        "matrix_from_rows": Entry("r0, r1, ... : vector of floats, all of one length", "A matrix.",
+            "Each row has its part of a cotangent.", "e[i] = dk.matrix_from_rows(u, v, u)"),
+        "matrix_from_cols": Entry("c0, c1, ... : vector of floats, all of one length", "A matrix.",
+            "Each column has its part of a cotangent.", "e[i] = dk.matrix_from_cols(u, v, u)"),
+        "identity": Entry("n : int, a literal; dtype : type of float, optional", "A square matrix.",
+            "None: it is constant.", "e[i] = dk.identity(n=3, dtype=dk.float32)"),
+        "diag": Entry("vec : vector of floats", "A square matrix.", "The diagonal of a cotangent.",
+            "e[i] = dk.diag(u)"),
+        "get_diag": Entry("mat : square matrix of floats", "A vector.", "A cotangent goes to the diagonal.",
+            "w[i] = dk.get_diag(m)"),
+        "skew": Entry("vec : vector of three floats", "A matrix of three rows and columns.",
+            "Differences of opposite components of a cotangent.", "e[i] = dk.skew(u)"),
+        "ddot": Entry("a, b : matrix of floats, of one shape", "float", "b and a.", "y[i] = dk.ddot(m, k)"),
+        "argmin": Entry("a : vector of numbers", "uint32: the first of equals; NaN is skipped.", _NONE,
+            "q[i] = int(dk.argmin(u))"),
+        "argmax": Entry("a : vector of numbers", "uint32: the first of equals; NaN is skipped.", _NONE,
+            "q[i] = int(dk.argmax(u))"),
+    }  # fmt: skip
+
+
+def _rotations() -> dict[str, Entry]:
+    return {
         "quaternion": Entry(
             "x, ... : four numbers, or a vector of three and a number; dtype : type of floats, optional",
             "A quaternion.", _OF_COMPONENTS, "y[i] = dk.quaternion(u, x[i]).w"),
         "transformation": Entry(
             "p : vector of three floats; q : quaternion, optional; dtype : type of floats, optional",
             "A transform.", _OF_COMPONENTS, "w[i] = dk.transformation(u).p"),
+    }  # fmt: skip
+
+
+def _complexes() -> dict[str, Entry]:
+    return {
         "complex": Entry("re : float; im : float, optional", "A complex number, as wide as its parts.", _OF_COMPONENTS,
             "y[i] = dk.abs(dk.complex(x[i], 2.0))"),
-        "matrix_from_rows": Entry("r0, r1, ... : vector of floats, all of one length", "A matrix.",
-            "Each row has its part of a cotangent.", "e[i] = dk.matrix_from_rows(u, v, u)"),
-        "matrix_from_cols": Entry("c0, c1, ... : vector of floats, all of one length", "A matrix.",
-            "Each column has its part of a cotangent.", "e[i] = dk.matrix_from_cols(u, v, u)"),
-        "atomic_add": Entry(_ATOMIC, _OLD,
-            "With respect to value, the cotangent of the element; the old value has none.",
-            "dk.atomic_add(y, 0, x[i])"),
-        "atomic_sub": Entry(_ATOMIC, _OLD,
-            "With respect to value, the negative cotangent of the element; the old value has none.",
-            "dk.atomic_sub(y, 0, x[i])"),
-        "atomic_min": Entry(_ATOMIC, _OLD, _WINNER, "dk.atomic_min(y, 0, x[i])"),
-        "atomic_max": Entry(_ATOMIC, _OLD, _WINNER, "dk.atomic_max(y, 0, x[i])"),
-        "atomic_exch": Entry(_ATOMIC, _OLD,
-            "None: a kernel that exchanges floats is refused when it is differentiated.", "dk.atomic_exch(q, 0, p[i])"),
-        "printf": Entry("text : str, constant; values : number, one for each field", "", _SILENT,
-            'dk.printf("x[%d] = %g\\n", i, x[i])'),
-        "expect_eq": Entry(_PAIR, "", _SILENT, "dk.expect_eq(p[i], p[i])"),
-        "expect_neq": Entry(_PAIR, "", _SILENT, "dk.expect_neq(p[i], p[i] + 1)"),
-        "expect_near": Entry(f"{_PAIR}; tolerance : float, optional", "", _SILENT,
-            "dk.expect_near(x[i], x[i], 1e-3)"),
-        "atomic_cas": Entry(_ATOMIC_CAS, _OLD,
-            "None: a kernel that replaces floats is refused when it is differentiated.",
-            "dk.atomic_cas(q, 0, 0, p[i])"),
-        "atomic_and": Entry(_ATOMIC_BITS, _OLD, _NONE, "dk.atomic_and(q, 0, p[i])"),
-        "atomic_or": Entry(_ATOMIC_BITS, _OLD, _NONE, "dk.atomic_or(q, 0, p[i])"),
-        "atomic_xor": Entry(_ATOMIC_BITS, _OLD, _NONE, "dk.atomic_xor(q, 0, p[i])"),
+    }  # fmt: skip
+
+
+def _threads() -> dict[str, Entry]:
+    return {
+        "tid": Entry("", "int, or as many as are unpacked.", _NONE, "j = dk.tid()"),
         "shared_array": Entry("shape : int or tuple of int, literals; dtype : type of number, optional",
             "An array of the block.", "Elements carry their cotangents.",
             "s = dk.shared_array(shape=4, dtype=dk.float32)"),
@@ -127,6 +162,38 @@ def _others() -> dict[str, Entry]:
         "block_dim": Entry("", "int", _NONE, "q[i] = dk.block_dim()"),
         "thread_index": Entry("", "int", _NONE, "q[i] = dk.thread_index()"),
         "block_index": Entry("", "int", _NONE, "q[i] = dk.block_index()"),
+    }  # fmt: skip
+
+
+def _atomics() -> dict[str, Entry]:
+    return {
+        "atomic_add": Entry(_ATOMIC, _OLD,
+            "With respect to value, the cotangent of the element; the old value has none.",
+            "dk.atomic_add(y, 0, x[i])"),
+        "atomic_sub": Entry(_ATOMIC, _OLD,
+            "With respect to value, the negative cotangent of the element; the old value has none.",
+            "dk.atomic_sub(y, 0, x[i])"),
+        "atomic_min": Entry(_ATOMIC, _OLD, _WINNER, "dk.atomic_min(y, 0, x[i])", _ATOMIC_TIE),
+        "atomic_max": Entry(_ATOMIC, _OLD, _WINNER, "dk.atomic_max(y, 0, x[i])", _ATOMIC_TIE),
+        "atomic_exch": Entry(_ATOMIC, _OLD,
+            "None: a kernel that exchanges floats is refused when it is differentiated.", "dk.atomic_exch(q, 0, p[i])"),
+        "atomic_cas": Entry(_ATOMIC_CAS, _OLD,
+            "None: a kernel that replaces floats is refused when it is differentiated.",
+            "dk.atomic_cas(q, 0, 0, p[i])"),
+        "atomic_and": Entry(_ATOMIC_BITS, _OLD, _NONE, "dk.atomic_and(q, 0, p[i])"),
+        "atomic_or": Entry(_ATOMIC_BITS, _OLD, _NONE, "dk.atomic_or(q, 0, p[i])"),
+        "atomic_xor": Entry(_ATOMIC_BITS, _OLD, _NONE, "dk.atomic_xor(q, 0, p[i])"),
+    }  # fmt: skip
+
+
+def _reports() -> dict[str, Entry]:
+    return {
+        "printf": Entry("text : str, constant; values : number, one for each field", "", _SILENT,
+            'dk.printf("x[%d] = %g\\n", i, x[i])'),
+        "expect_eq": Entry(_PAIR, "", _SILENT, "dk.expect_eq(p[i], p[i])"),
+        "expect_neq": Entry(_PAIR, "", _SILENT, "dk.expect_neq(p[i], p[i] + 1)"),
+        "expect_near": Entry(f"{_PAIR}; tolerance : float, optional", "", _SILENT,
+            "dk.expect_near(x[i], x[i], 1e-3)"),
     }  # fmt: skip
 
 
@@ -240,10 +307,10 @@ def _tiles() -> dict[str, Entry]:
             f"{load}; t = dk.tile_ones(shape=(4, 4), dtype=float); dk.tile_sub_inplace(t, s); {store.format('t')}"),
         "tile_sum": Entry(f"{tile}; axis : int, optional", _TILE, "1 for each element.",
             f"{load}; y[i] = dk.tile_extract(dk.tile_sum(s), 0)"),
-        "tile_min": Entry(f"{tile}; axis : int, optional", _TILE, TIE,
-            f"{load}; y[i] = dk.tile_extract(dk.tile_min(s), 0)"),
-        "tile_max": Entry(f"{tile}; axis : int, optional", _TILE, TIE,
-            f"{load}; y[i] = dk.tile_extract(dk.tile_max(s), 0)"),
+        "tile_min": Entry(f"{tile}; axis : int, optional", _TILE, TAKEN,
+            f"{load}; y[i] = dk.tile_extract(dk.tile_min(s), 0)", FIRST),
+        "tile_max": Entry(f"{tile}; axis : int, optional", _TILE, TAKEN,
+            f"{load}; y[i] = dk.tile_extract(dk.tile_max(s), 0)", FIRST),
         "tile_reduce": Entry(f"op : function of two numbers; {tile}; axis : int, optional", _TILE,
             "That of the function, along the chain of its calls.",
             f"{load}; y[i] = dk.tile_extract(dk.tile_reduce(dk.max, s), 0)"),
@@ -255,10 +322,10 @@ def _tiles() -> dict[str, Entry]:
             f"{line}; dk.tile_store(y, dk.tile_scan_inclusive(r))"),
         "tile_scan_exclusive": Entry(tile, _TILE, "The sum of the later cotangents.",
             f"{line}; dk.tile_store(y, dk.tile_scan_exclusive(r))"),
-        "tile_scan_max_inclusive": Entry(tile, _TILE, "To the element that is the extremum, the first one of equals.",
-            f"{line}; dk.tile_store(y, dk.tile_scan_max_inclusive(r))"),
-        "tile_scan_min_inclusive": Entry(tile, _TILE, "To the element that is the extremum, the first one of equals.",
-            f"{line}; dk.tile_store(y, dk.tile_scan_min_inclusive(r))"),
+        "tile_scan_max_inclusive": Entry(tile, _TILE, "A cotangent goes to the element that is the extremum.",
+            f"{line}; dk.tile_store(y, dk.tile_scan_max_inclusive(r))", FIRST),
+        "tile_scan_min_inclusive": Entry(tile, _TILE, "A cotangent goes to the element that is the extremum.",
+            f"{line}; dk.tile_store(y, dk.tile_scan_min_inclusive(r))", FIRST),
         "tile_fft": Entry("inout : tile of vec2 or vec2d, of any length", "", "tile_ifft of a cotangent.",
             "t = dk.tile_zeros(shape=8, dtype=dk.vec2); t[0] = dk.vec2(x[i], 0.0); dk.tile_fft(t)"),
         "tile_ifft": Entry("inout : tile of vec2 or vec2d, of any length", "", "tile_fft of a cotangent.",
@@ -294,7 +361,21 @@ def _tiles() -> dict[str, Entry]:
     }  # fmt: skip
 
 
-ENTRIES: Final[Mapping[str, Entry]] = _others() | _tiles()
+_BY_FAMILY: Final[Mapping[Family, Mapping[str, Entry]]] = {
+    Family.SCALARS: _scalars(),
+    Family.COMPOSITES: _composites(),
+    Family.ROTATIONS: _rotations(),
+    Family.COMPLEX: _complexes(),
+    Family.THREADS: _threads(),
+    Family.ATOMICS: _atomics(),
+    Family.TILES: _tiles(),
+    Family.REPORTS: _reports(),
+}
+
+ENTRIES: Final[Mapping[str, Entry]] = {
+    name: entry for entries in _BY_FAMILY.values() for name, entry in entries.items()
+}
+"""By name, those that do not follow from a row of the table of operations."""
 
 _KINDS: Final[Mapping[frozenset[Scalar], str]] = {
     frozenset({FLOAT64}): "float",
@@ -318,8 +399,40 @@ def docstring(name: str, signature: str, doc: str, row: OpDef | None, host: Call
     host : callable or None
         The function of Python's numbers.
     """
+    return described(name, signature, doc, entry_of(name, signature, row, host))
+
+
+def entry_of(name: str, signature: str, row: OpDef | None, host: Callable[..., Any] | None) -> Entry:
+    """Return the entry of a built-in, as it is stated or as it follows from a row.
+
+    Parameters
+    ----------
+    name, signature : str
+        Its name and its parameters.
+    row : OpDef or None
+        The row of the operation that it is.
+    host : callable or None
+        The function of Python's numbers.
+    """
     known = row.built_in.entry if row is not None and row.built_in is not None else ENTRIES[name]
-    return described(name, signature, doc, known or _of_row(name, signature, row, host))
+    return known or _of_row(name, signature, row, host)
+
+
+def family_of(name: str, row: OpDef | None) -> Family:
+    """Return what a built-in is about.
+
+    Parameters
+    ----------
+    name : str
+        Its name.
+    row : OpDef or None
+        The row of the operation that it is.
+    """
+    if row is None:
+        return next(family for family, entries in _BY_FAMILY.items() if name in entries)
+    if row.family == "composite":
+        return Family.COMPOSITES
+    return Family.SCALARS if FLOAT64 in _accepted(row) else Family.INTEGERS
 
 
 def described(name: str, signature: str, doc: str, entry: Entry) -> str:
@@ -337,7 +450,8 @@ def described(name: str, signature: str, doc: str, entry: Entry) -> str:
         parts.append(_section("Parameters", *entry.takes.split("; ")))
     if entry.returns:
         parts.append(_section("Returns", entry.returns))
-    parts.append(_section("Notes", f"Derivative: {entry.derivative}"))
+    kinks = f"\n\nAt kinks: {entry.kinks}" if entry.kinks else ""
+    parts.append(_section("Notes", f"Derivative: {entry.derivative}{kinks}"))
     parts.append(_section("Examples", *_example(entry.example)))
     return "\n\n".join(parts)
 
@@ -358,12 +472,20 @@ def _example(text: str) -> Iterator[str]:
 def _of_row(name: str, signature: str, row: OpDef | None, host: Callable[..., Any] | None) -> Entry:
     assert row is not None and host is not None, f"{name} has no entry in diffkern/lang/reference.py"  # noqa: PT018
     kinds = _accepted(row)
+    also = row.built_in.also if row.built_in is not None else ""
     return Entry(
-        f"{signature} : {_KINDS[frozenset(kinds)]}",
+        f"{signature} : {_KINDS[frozenset(kinds)]}{', ' if also else ''}{also}",
         _result(row, kinds),
         _derivative(row, signature.split(", "), kinds),
         _value(name, row.arity or 0, host, kinds),
+        _kinks(row),
     )
+
+
+def _kinks(row: OpDef) -> str:
+    said = row.built_in.kinks if row.built_in is not None else ""
+    kept = "A cotangent that is exactly zero stays zero there."
+    return f"{said} {kept}" if said and row.singular is not None and row.singular.guarded else said
 
 
 def _accepted(row: OpDef) -> list[Scalar]:

@@ -139,8 +139,10 @@ def svd2(A: mat22) -> tuple[mat22, vec2, mat22]:
 
     The signs of a column of U and the same one of V are free.
 
-    Derivative: of the factors; parts that would be divided by the difference or the sum of two equal singular values
-    are 0, which leaves what does not depend on the choice of equal columns right.
+    Derivative: that of the factors.
+
+    Kinks: parts that would be divided by the difference or the sum of two equal singular values are 0, which leaves
+    what does not depend on the choice of equal columns right.
 
     Example: U, s, V = dk.svd2(dk.mat22(u[0], u[1], x[i], 1.0)); y[i] = s[0]
     """
@@ -208,8 +210,10 @@ def svd3(A: mat33) -> tuple[mat33, vec3, mat33]:
 
     The absolute values of s descend, and the last has the sign of the determinant of A.
 
-    Derivative: of the factors; parts that would be divided by the difference or the sum of two singular values that is
-    0 are 0, which leaves what does not depend on the choice of equal columns right.
+    Derivative: that of the factors.
+
+    Kinks: parts that would be divided by the difference or the sum of two singular values that is 0 are 0, which
+    leaves what does not depend on the choice of equal columns right.
 
     Example: U, s, V = dk.svd3(m); w[i] = s
     """
@@ -321,7 +325,9 @@ def eig3(A: mat33) -> tuple[mat33, vec3]:
     Of a matrix that is not symmetric the symmetric part counts.
 
     Derivative: Q (diag(ct_d) + F) Q^T, where F divides the antisymmetric part of Q^T ct_Q by differences of
-    eigenvalues, or is 0 where they are equal.
+    eigenvalues.
+
+    Kinks: F is 0 where eigenvalues are equal.
 
     Example: Q, d = dk.eig3(m @ k); w[i] = d
     """

@@ -109,6 +109,8 @@ def erfinv(x: Float) -> Float:
 
     Derivative: sqrt(pi) / 2 * exp(r * r).
 
+    Kinks: infinite at -1 and 1.
+
     Example: y[i] = dk.erfinv(0.5 * x[i])
     """
     return _erfinv(x)
@@ -119,6 +121,8 @@ def erfcinv(x: Float) -> Float:
     """The inverse of erfc on [0, 2]: infinite at its ends, NaN outside of them.
 
     Derivative: -sqrt(pi) / 2 * exp(r * r).
+
+    Kinks: infinite at 0 and 2.
 
     Example: y[i] = dk.erfcinv(x[i])
     """

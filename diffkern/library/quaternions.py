@@ -65,7 +65,9 @@ def quat_to_axis_angle(q: quat) -> tuple[vec3, Float]:
 
     Both are 0 where u is 0.
 
-    Derivative: that of the formulas; 0 where u is 0.
+    Derivative: that of the formulas.
+
+    Kinks: 0 where u is 0.
 
     Example: axis, angle = dk.quat_to_axis_angle(dk.quat_rpy(x[i], 0.0, 0.5)); y[i] = angle
     """
@@ -159,7 +161,9 @@ def quat_rpy(roll: Float, pitch: Float, yaw: Float) -> quat:
 def quat_to_rpy(q: quat) -> vec3:
     """The angles roll, pitch and yaw that quat_rpy takes; pitch is in [-pi / 2, pi / 2].
 
-    Derivative: that of the formulas; 0 for pitch at its bounds.
+    Derivative: that of the formulas.
+
+    Kinks: 0 for pitch at its bounds.
 
     Example: w[i] = dk.quat_to_rpy(dk.quat_rpy(x[i], 0.2, 0.3))
     """
@@ -266,7 +270,9 @@ def quat_rotate_inv(q: quat, v: vec3) -> vec3:
 def quat_slerp(a: quat, b: quat, t: Float) -> quat:
     """The rotation at t of the shortest way from a (t = 0) to b (t = 1), at constant speed.
 
-    Derivative: that of the formula, also where a and b are equal.
+    Derivative: that of the formula.
+
+    Kinks: exists where a and b are equal, too.
 
     Example: r = dk.quat_slerp(dk.quat_identity(), dk.quat_rpy(1.0, 0.2, 0.3), x[i]); w[i] = dk.quat_rotate(r, u)
     """
@@ -287,6 +293,8 @@ def quat_twist(axis: vec3, q: quat) -> quat:
     """The part of a rotation that is about an axis of length 1: normalize(quat(axis * dot(u, axis), w)).
 
     Derivative: that of the formula.
+
+    Kinks: 0 for a half turn about an axis perpendicular to this one, whose twist is the identity.
 
     Example: r = dk.quat_twist(dk.normalize(u), dk.quat_rpy(x[i], 0.2, 0.3)); y[i] = r.w
     """
@@ -319,7 +327,9 @@ def quat_twist_angle_signed(axis: vec3, q: quat) -> Float:
 def quat_between_vectors(a: vec3, b: vec3) -> quat:
     """The shortest rotation that takes the direction of a to that of b; the identity for opposite ones.
 
-    Derivative: that of normalize(quat(cross(a, b), 1 + dot(a, b))) with a and b of length 1; 0 for opposite ones.
+    Derivative: that of normalize(quat(cross(a, b), 1 + dot(a, b))) with a and b of length 1.
+
+    Kinks: 0 for opposite ones.
 
     Example: r = dk.quat_between_vectors(u, v); w[i] = dk.quat_rotate(r, u)
     """

@@ -12,7 +12,9 @@ __all__ = ["norm_huber", "norm_l1", "norm_l2", "norm_pseudo_huber", "smooth_norm
 def norm_l1(v: vector) -> Float:
     """The sum of the absolute values.
 
-    Derivative: the signs of the components, 0 for a component that is 0.
+    Derivative: the signs of the components.
+
+    Kinks: 0 for a component that is 0.
 
     Example: y[i] = dk.norm_l1(u)
     """
@@ -26,7 +28,9 @@ def norm_l1(v: vector) -> Float:
 def norm_l2(v: vector) -> Float:
     """The length.
 
-    Derivative: v / r, 0 where v is 0.
+    Derivative: v / r.
+
+    Kinks: 0 where v is 0.
 
     Example: y[i] = dk.norm_l2(u)
     """
@@ -39,6 +43,8 @@ def norm_huber(v: vector, delta: Float = 1.0) -> Float:
 
     Derivative: v where the length is at most delta, else delta * v / length; with respect to delta, 0 and length -
     delta.
+
+    Kinks: exists everywhere; 0 where v is 0.
 
     Example: y[i] = dk.norm_huber(u, 2.0)
     """
@@ -54,6 +60,8 @@ def norm_pseudo_huber(v: vector, delta: Float = 1.0) -> Float:
 
     Derivative: v / sqrt(1 + dot(v, v) / delta ** 2) / delta; with respect to delta, the inverse of that root.
 
+    Kinks: exists everywhere; 0 where v is 0.
+
     Example: y[i] = dk.norm_pseudo_huber(u, 2.0)
     """
     return delta * sqrt(1.0 + dot(v, v) / (delta * delta))
@@ -64,6 +72,8 @@ def smooth_normalize(v: vector, delta: Float = 1.0) -> vector:
     """v / norm_pseudo_huber(v, delta).
 
     Derivative: that of the quotient.
+
+    Kinks: exists everywhere; 1 / delta where v is 0.
 
     Example: w[i] = dk.smooth_normalize(u, 2.0)
     """

@@ -186,7 +186,10 @@ ROWS: Final = (
     ),
     _built_in(
         "cw_div", _elementwise, "The quotient, component by component.",
-        Entry(_PAIR, "Of their type.", "1 / b and -a / b**2, by component.", "w[i] = dk.cw_div(u, v)"),
+        Entry(
+            _PAIR, "Of their type.", "1 / b and -a / b**2, by component.", "w[i] = dk.cw_div(u, v)",
+            "Not finite where a component of b is 0.",
+        ),
         twin=operator.truediv, by_component=True, singular=DIVISOR,
     ),
     # the Frobenius product on matrices
@@ -205,7 +208,7 @@ ROWS: Final = (
     ),
     _built_in(
         "length", _norm, "The Euclidean norm of a vector.",
-        Entry(_VECTOR, "float", "a / length(a), and 0 for the zero vector.", "y[i] = dk.length(u)"),
+        Entry(_VECTOR, "float", "a / length(a).", "y[i] = dk.length(u)", "0 for the zero vector."),
         returns="float", least=0, singular=Singular(),
     ),
     _built_in(
@@ -215,8 +218,8 @@ ROWS: Final = (
     _built_in(
         "normalize", _of(_vec), "a / length(a); zero for the zero vector.",
         Entry(
-            _VECTOR, "Of its type.", "(I - n n^T) / length(a) for the result n; 0 for the zero vector.",
-            "w[i] = dk.normalize(u)",
+            _VECTOR, "Of its type.", "(I - n n^T) / length(a) for the result n.", "w[i] = dk.normalize(u)",
+            "0 for the zero vector.",
         ),
         singular=Singular(),
     ),
@@ -250,8 +253,8 @@ ROWS: Final = (
         "inverse", _of(_square), "The inverse of a square matrix.",
         Entry(
             _SQUARE, "A matrix.",
-            "A cotangent C goes on as -R^T C R^T for the result R; not finite for a singular matrix.",
-            "e[i] = dk.inverse(m)",
+            "A cotangent C goes on as -R^T C R^T for the result R.", "e[i] = dk.inverse(m)",
+            "Not finite for a singular matrix.",
         ),
         singular=Singular(),
     ),

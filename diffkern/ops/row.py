@@ -115,15 +115,20 @@ class Entry(NamedTuple):
         Lines of a kernel. In them ``i`` is the thread's index; x, y are arrays of floats and p, q of ints; u and v are
         vectors of three floats, w an array of them, m and k matrices of three rows, e an array of them; a, b, c are
         arrays of floats with two axes; grid is the id of a hash grid.
+    kinks
+        What is chosen where a derivative does not exist, or has no bound.
     """
 
     takes: str
     returns: str
     derivative: str
     example: str
+    kinks: str = ""
 
 
-TIE = "1 for the element that was taken, the first of equal ones; 0 for the others."
+TAKEN = "1 for the element that was taken, 0 for the others."
+FIRST = "Of equal ones the first is taken."
+"""The derivative of what gives one of several elements, and what it is in a tie."""
 
 
 class BuiltIn(NamedTuple):
@@ -141,6 +146,10 @@ class BuiltIn(NamedTuple):
         Whether it takes floats alone: numbers become floats, and a call of literals is a literal.
     entry
         Its entry in the reference, where that does not follow from the row: from types, formulas and ``host``.
+    kinks
+        As of :class:`Entry`, where there is none: besides what the formulas say of themselves.
+    also
+        What arguments may be besides the numbers that the operation takes.
     """
 
     doc: str
@@ -150,6 +159,8 @@ class BuiltIn(NamedTuple):
     name: str = ""
     of_floats: bool = False
     entry: Entry | None = None
+    kinks: str = ""
+    also: str = ""
 
 
 Infer = Callable[[Sequence[Type], Mapping[str, Any]], tuple[Type, ...]]

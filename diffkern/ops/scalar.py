@@ -34,7 +34,20 @@ from diffkern.ir.types import (
     Type,
     Vec,
 )
-from diffkern.ops.row import TIE, BuiltIn, Diff, Entry, Infer, Library, OpDef, Singular, Tangent, TypeRuleError, call
+from diffkern.ops.row import (
+    FIRST,
+    TAKEN,
+    BuiltIn,
+    Diff,
+    Entry,
+    Infer,
+    Library,
+    OpDef,
+    Singular,
+    Tangent,
+    TypeRuleError,
+    call,
+)
 
 
 def _scalar(t: Type) -> Scalar:
@@ -130,6 +143,13 @@ OVERFLOWING: Final = Singular(((1e5,),))
 """Partial derivatives that are infinite where the divisor or the operand is 0, at the ends of the domain, and where the
 result is infinite as well."""
 
+INFINITE_AT_ZERO: Final = "Infinite at x = 0."
+AT_JUMPS: Final = "0 at the jumps as well."
+
+_VECTORS: Final = "or vectors of them"
+_COMPONENTS: Final = "or vectors or matrices of them"
+INFINITE_AT_ENDS: Final = "Infinite at x = -1 and x = 1."
+
 
 def function(
     name: str,
@@ -141,6 +161,7 @@ def function(
     signature: str = "x",
     fast: str = "",
     least: int | None = None,
+    kinks: str = "",
 ) -> OpDef:
     """The row of an elementary function of floats, which libm and libdevice have under its name.
 
@@ -159,7 +180,7 @@ def function(
     return _of_floats(
         name, doc, host, arity=len(partials), signature=signature, twin=twin or in_double,
         library=Library(libm=name, libdevice=name, fast=fast),
-        cost=10.0, elementary=True, ways=math.inf, least=least, partials=partials, singular=singular,
+        cost=10.0, elementary=True, ways=math.inf, least=least, partials=partials, singular=singular, kinks=kinks,
     )  # fmt: skip
 
 
@@ -173,18 +194,21 @@ def _of_floats(
     signature: str = "",
     returns: str = "float",
     entry: Entry | None = None,
+    kinks: str = "",
+    also: str = "",
     **facts: Any,
 ) -> OpDef:
     """The row of a built-in function of floats."""
     infer = infer or same("floats" if arity > 1 else "a float", kinds=FLOATS)
     signature = signature or ("x, y" if arity > 1 else "x")
-    built_in = BuiltIn(doc, signature, host, returns, of_floats=True, entry=entry)
+    built_in = BuiltIn(doc, signature, host, returns, of_floats=True, entry=entry, kinks=kinks, also=also)
     return OpDef(name, "scalar", arity, infer, py=call(name, arity), built_in=built_in, **facts)
 
 
 def _rounding(name: str, doc: str, twin: Callable[..., Any]) -> OpDef:
     library = Library(llvm=name, libdevice=name)
-    return _of_floats(name, doc, lambda x: float(twin(x)), diff=Diff.ZERO, twin=twin, library=library)
+    host, kinks = lambda x: float(twin(x)), AT_JUMPS
+    return _of_floats(name, doc, host, diff=Diff.ZERO, twin=twin, library=library, kinks=kinks)
 
 
 def _half_away(x: Any) -> Any:
@@ -267,7 +291,7 @@ def _bitwise(name: str, sign: str, fold: Callable[..., Any]) -> OpDef:
     """On bools the eager logical operation."""
     return OpDef(
         name, "scalar", 2, same("bools or integers", kinds=BITS), diff=Diff.ZERO, py=f"{{0}} {sign} {{1}}",
-        built_in=BuiltIn(f"a {sign} b.", "a, b", fold, name=f"bit_{name}"),
+        built_in=BuiltIn(f"a {sign} b.", "a, b", fold, name=f"bit_{name}", also=_COMPONENTS),
         commutative=True, fold=fold, modular=True,
     )  # fmt: skip
 
@@ -275,18 +299,23 @@ def _bitwise(name: str, sign: str, fold: Callable[..., Any]) -> OpDef:
 def _shift(name: str, sign: str, host: Callable[..., Any]) -> OpDef:
     return OpDef(
         name, "scalar", 2, same("integers", kinds=INTEGER), diff=Diff.ZERO, py=f"{{0}} {sign} {{1}}",
-        built_in=BuiltIn(f"a {sign} b.", "a, b", host, name=host.__name__), ways=3.0,
+        built_in=BuiltIn(f"a {sign} b.", "a, b", host, name=host.__name__, also=_COMPONENTS), ways=3.0,
     )  # fmt: skip
 
 
 def _question(name: str, doc: str, host: Callable[..., Any], twin: Callable[..., Any]) -> OpDef:
-    return _of_floats(name, doc, host, infer=_test, returns="bool", diff=Diff.ZERO, twin=twin, fold=host)
+    return _of_floats(
+        name, doc, host, infer=_test, returns="bool", diff=Diff.ZERO, twin=twin, fold=host,
+        also="or a vector, matrix or quaternion",
+    )  # fmt: skip
 
 
 def _extremum(name: str, word: str, fold: Callable[..., Any]) -> OpDef:
     doc = f"The {word}; of vectors, component by component; of one vector, its {word} component."
     result = "Of their type; of one vector a number."
-    entry = Entry("a, b, ... : number or vector", result, TIE, f"y[i] = dk.{name}(x[i], 1.0)")
+    example = f"y[i] = dk.{name}(x[i], 1.0)"
+    kinks = f"{FIRST} Where one is NaN, that is the result and has the derivative."
+    entry = Entry("a, b, ... : number, vector or matrix", result, TAKEN, example, kinks)
     return OpDef(
         name, "scalar", 2, same("numbers", kinds=NUMERIC), py=call(name, 2),
         built_in=BuiltIn(doc, "a, b, ...", fold, entry=entry),
@@ -295,11 +324,13 @@ def _extremum(name: str, word: str, fold: Callable[..., Any]) -> OpDef:
 
 
 def _of_pair(name: str, derivative: str) -> Entry:
-    return Entry("a, b : number, vector or matrix", "Of their type.", derivative, f"y[i] = dk.{name}(x[i], 1.0)")
+    return Entry(
+        "a, b : number, vector, matrix or quaternion", "Of their type.", derivative, f"y[i] = dk.{name}(x[i], 1.0)"
+    )
 
 
-def _of_one(takes: str, name: str, derivative: str) -> Entry:
-    return Entry(takes, "Of its type.", derivative, f"y[i] = dk.{name}(x[i])")
+def _of_one(takes: str, name: str, derivative: str, kinks: str = "") -> Entry:
+    return Entry(takes, "Of its type.", derivative, f"y[i] = dk.{name}(x[i])", kinks)
 
 
 ROWS: Final = (
@@ -329,28 +360,43 @@ ROWS: Final = (
     ),
     OpDef(
         "neg", "scalar", 1, same("a signed number", composite=True, kinds=SIGNED), py="-{0}",
-        built_in=BuiltIn("-x.", "x", operator.neg, entry=_of_one("x : number, vector or matrix", "neg", "-1.")),
+        built_in=BuiltIn(
+            "-x.", "x", operator.neg, entry=_of_one("x : number, vector, matrix or quaternion", "neg", "-1."),
+        ),
         fold=operator.neg,
         modular=True, affine=True, linear=True, by_component=True, tangent=Tangent.LINEAR,
     ),
     OpDef(
         "mul", "scalar", 2, same("numbers", kinds=NUMERIC), py="{0} * {1}",
-        built_in=BuiltIn("a * b.", "a, b", operator.mul), commutative=True, neutral=1, fold=operator.mul,
+        built_in=BuiltIn(
+            "a * b.", "a, b", operator.mul, also="or vectors, matrices and quaternions, as ``a * b`` takes them",
+        ),
+        commutative=True, neutral=1, fold=operator.mul,
         modular=True, affine=True, partials=("y", "x"),
     ),
     OpDef(
         "div", "scalar", 2, same("floats", kinds=FLOATS), py="{0} / {1}",
-        built_in=BuiltIn("a / b.", "a, b", operator.truediv), cost=4.0, neutral=1, fold=operator.truediv,
+        built_in=BuiltIn(
+            "a / b.", "a, b", operator.truediv, kinks="Not finite at b = 0.",
+            also="int, or one of the two a vector, matrix or quaternion",
+        ),
+        cost=4.0, neutral=1, fold=operator.truediv,
         partials=("1/y", "-r/y"), singular=DIVISOR,
     ),
     OpDef(
         "floordiv", "scalar", 2, same("numbers", kinds=NUMERIC), diff=Diff.ZERO, py="floordiv({0}, {1})",
-        twin=np.floor_divide, built_in=BuiltIn("a // b, rounded down as in Python.", "a, b", operator.floordiv),
+        twin=np.floor_divide,
+        built_in=BuiltIn(
+            "a // b, rounded down as in Python.", "a, b", operator.floordiv, kinks=AT_JUMPS, also=_VECTORS,
+        ),
         cost=6.0, ways=30.0, fold=operator.floordiv, divides=True,
     ),
     OpDef(
         "mod", "scalar", 2, same("numbers", kinds=NUMERIC), py="mod({0}, {1})",
-        twin=np.remainder, built_in=BuiltIn("a % b, with the sign of b as in Python.", "a, b", operator.mod),
+        twin=np.remainder, built_in=BuiltIn(
+            "a % b, with the sign of b as in Python.", "a, b", operator.mod, kinks="The formula, at the jumps as well.",
+            also=_VECTORS,
+        ),
         cost=6.0, ways=30.0, fold=operator.mod, divides=True,
         partials=("1", "-floor(x/y)"), singular=Singular(((1.0, 0.0),)),
     ),
@@ -365,8 +411,8 @@ ROWS: Final = (
     OpDef(
         "abs", "scalar", 1, same("a number", kinds=NUMERIC), py="abs({0})", twin=np.abs,
         built_in=BuiltIn(
-            "Absolute value; of a vector, of each component.", "x", builtins.abs,
-            entry=_of_one("x : number or vector", "abs", "The sign of x, and 0 at 0."),
+            "Absolute value; of a vector or matrix, of each component.", "x", builtins.abs,
+            entry=_of_one("x : number, vector or matrix", "abs", "The sign of x.", "0 at x = 0."),
         ),
         ways=3.0, least=0, partials=("sign(x)",),
     ),
@@ -379,7 +425,10 @@ ROWS: Final = (
     OpDef(
         "pow", "scalar", 2, same("floats", kinds=FLOATS), py="pow({0}, {1})", twin=np.power,
         library=Library(libm="pow", libdevice="pow", fast="fast_pow"),
-        built_in=BuiltIn("x to the power y.", "x, y", builtins.pow, "float"),
+        built_in=BuiltIn(
+            "x to the power y.", "x, y", builtins.pow, "float",
+            kinks="With respect to x, infinite at x = 0 for y < 1; with respect to y, NaN for x < 0.",
+        ),
         cost=10.0, elementary=True, ways=math.inf,
         partials=("0 if y == 0 else y*pow(x, y - 1)", "0 if x == 0 else r*log(x)"),
         singular=Singular(((0.0, 0.5), (-1.0, 0.5)), guarded=True, operand=0),
@@ -387,54 +436,77 @@ ROWS: Final = (
     function(
         "atan2", "The angle of the point (x, y).", math.atan2, np.arctan2,
         "0 if abs(x) + abs(y) == 0 else y/(x*x + y*y)", "0 if abs(x) + abs(y) == 0 else -x/(x*x + y*y)",
-        singular=Singular(((1e-200, 1e-200),)), signature="y, x",
+        singular=Singular(((1e-200, 1e-200),)), signature="y, x", kinks="0 at the origin.",
     ),
     _of_floats(
         "hypot", "sqrt(x*x + y*y).", math.hypot, arity=2, twin=lambda x, y: np.sqrt(x * x + y * y), least=0,
-        partials=("0 if r == 0 else x/r", "0 if r == 0 else y/r"),
+        partials=("0 if r == 0 else x/r", "0 if r == 0 else y/r"), kinks="0 at the origin.",
     ),
     _of_floats(
         "copysign", "x with the sign of y.", math.copysign, arity=2, twin=np.copysign,
         library=Library(llvm="copysign", libdevice="copysign"),
         entry=Entry(
             "x, y : float", "float",
-            "1 with respect to x if its sign bit is that of y, else -1, also at 0.0 and -0.0; 0 with respect to y.",
-            "y[i] = dk.copysign(x[i], -1.0)",
+            "1 with respect to x if its sign bit is that of y, else -1; 0 with respect to y.",
+            "y[i] = dk.copysign(x[i], -1.0)", "At 0.0 and -0.0 the sign bits decide as well.",
         ),
     ),
     _of_floats(
         "sqrt", "Square root.", math.sqrt, twin=np.sqrt, library=Library(llvm="sqrt", libdevice="sqrt"),
         cost=4.0, elementary=True, least=0, partials=("0.5/r",), singular=AT_ZERO,
+        kinks=INFINITE_AT_ZERO,
     ),
     _of_floats(
         "rsqrt", "One over the square root.", lambda x: 1.0 / math.sqrt(x), twin=lambda x: type(x)(1) / np.sqrt(x),
         library=Library(libdevice="rsqrt"), cost=10.0, elementary=True, partials=("-0.5*r/x",), singular=AT_ZERO,
+        kinks=INFINITE_AT_ZERO,
     ),
-    function("cbrt", "Cube root.", lambda x: float(np.cbrt(x)), np.cbrt, "1/(3*r*r)", singular=AT_ZERO),
+    function(
+        "cbrt", "Cube root.", lambda x: float(np.cbrt(x)), np.cbrt, "1/(3*r*r)", singular=AT_ZERO,
+        kinks=INFINITE_AT_ZERO,
+    ),
     function("exp", "e to the power x.", math.exp, np.exp, "r", singular=OVERFLOWING, fast="fast_exp", least=0),
     function("exp2", "2 to the power x.", lambda x: 2.0**x, np.exp2, f"{LN2}*r", singular=OVERFLOWING, least=0),
     function("expm1", "exp(x) - 1, accurate near 0.", math.expm1, np.expm1, "r + 1", singular=OVERFLOWING),
-    function("log", "Natural logarithm.", math.log, np.log, "1/x", singular=AT_ZERO, fast="fast_log"),
-    function("log2", "Logarithm to base 2.", math.log2, np.log2, f"1/({LN2}*x)", singular=AT_ZERO, fast="fast_log2"),
+    function(
+        "log", "Natural logarithm.", math.log, np.log, "1/x", singular=AT_ZERO, fast="fast_log", kinks=INFINITE_AT_ZERO,
+    ),
+    function(
+        "log2", "Logarithm to base 2.", math.log2, np.log2, f"1/({LN2}*x)", singular=AT_ZERO, fast="fast_log2",
+        kinks=INFINITE_AT_ZERO,
+    ),
     function(
         "log10", "Logarithm to base 10.", math.log10, np.log10, f"1/({LN10}*x)", singular=AT_ZERO, fast="fast_log10",
+        kinks=INFINITE_AT_ZERO,
     ),
     function(
         "log1p", "log(1 + x), accurate near 0.", math.log1p, np.log1p, "1/(1 + x)",
-        singular=Singular(((-1.0,),), guarded=True),
+        singular=Singular(((-1.0,),), guarded=True), kinks="Infinite at x = -1.",
     ),
     function("sin", "Sine.", math.sin, np.sin, "cos(x)", singular=None),
     function("cos", "Cosine.", math.cos, np.cos, "-sin(x)", singular=None),
     function("tan", "Tangent.", math.tan, np.tan, "1 + r*r", singular=Singular(), fast="fast_tan"),  # huge near poles
-    function("asin", "Inverse sine.", math.asin, np.arcsin, "rsqrt((1 - x)*(1 + x))", singular=AT_ENDS),
-    function("acos", "Inverse cosine.", math.acos, np.arccos, "-rsqrt((1 - x)*(1 + x))", singular=AT_ENDS),
+    function(
+        "asin", "Inverse sine.", math.asin, np.arcsin, "rsqrt((1 - x)*(1 + x))", singular=AT_ENDS,
+        kinks=INFINITE_AT_ENDS,
+    ),
+    function(
+        "acos", "Inverse cosine.", math.acos, np.arccos, "-rsqrt((1 - x)*(1 + x))", singular=AT_ENDS,
+        kinks=INFINITE_AT_ENDS,
+    ),
     function("atan", "Inverse tangent.", math.atan, np.arctan, "1/(1 + x*x)", singular=None),
     function("sinh", "Hyperbolic sine.", math.sinh, np.sinh, "cosh(x)", singular=OVERFLOWING),
     function("cosh", "Hyperbolic cosine.", math.cosh, np.cosh, "sinh(x)", singular=OVERFLOWING, least=1),
     function("tanh", "Hyperbolic tangent.", math.tanh, np.tanh, "(1 - r)*(1 + r)", singular=None),
     function("asinh", "Inverse hyperbolic sine.", math.asinh, np.arcsinh, "rsqrt(1 + x*x)", singular=None),
-    function("acosh", "Inverse hyperbolic cosine.", math.acosh, np.arccosh, "rsqrt((x - 1)*(x + 1))", singular=AT_ENDS),
-    function("atanh", "Inverse hyperbolic tangent.", math.atanh, np.arctanh, "1/((1 - x)*(1 + x))", singular=AT_ENDS),
+    function(
+        "acosh", "Inverse hyperbolic cosine.", math.acosh, np.arccosh, "rsqrt((x - 1)*(x + 1))", singular=AT_ENDS,
+        kinks="Infinite at x = 1.",
+    ),
+    function(
+        "atanh", "Inverse hyperbolic tangent.", math.atanh, np.arctanh, "1/((1 - x)*(1 + x))", singular=AT_ENDS,
+        kinks=INFINITE_AT_ENDS,
+    ),
     function("erf", "Error function.", math.erf, None, f"{TWO_OVER_SQRT_PI}*exp(-x*x)", singular=None),
     function("erfc", "Complementary error function.", math.erfc, None, f"-{TWO_OVER_SQRT_PI}*exp(-x*x)", singular=None),
     _rounding("floor", "The largest integer not above x, as a float.", np.floor),
@@ -457,13 +529,13 @@ ROWS: Final = (
     ),
     OpDef(
         "invert", "scalar", 1, same("an integer", kinds=INTEGER), diff=Diff.ZERO, py="~{0}",
-        built_in=BuiltIn("Bitwise complement of an integer.", "x", operator.invert), modular=True,
+        built_in=BuiltIn("Bitwise complement of an integer.", "x", operator.invert, also=_COMPONENTS), modular=True,
     ),
     _shift("shl", "<<", operator.lshift),
     _shift("shr", ">>", operator.rshift),
-    _question("isnan", "Whether x is not a number.", math.isnan, np.isnan),
-    _question("isinf", "Whether x is infinite.", math.isinf, np.isinf),
-    _question("isfinite", "Whether x is neither infinite nor not a number.", math.isfinite, np.isfinite),
+    _question("isnan", "Whether x, or a component, is not a number.", math.isnan, np.isnan),
+    _question("isinf", "Whether x, or a component, is infinite.", math.isinf, np.isinf),
+    _question("isfinite", "Whether x, or every component, is finite.", math.isfinite, np.isfinite),
     # Checkpoint schedule: where the next snapshot goes on the way from iteration {0} to {1} with {2} free slots.
     OpDef(
         "next_checkpoint", "scalar", 3, _next_checkpoint, diff=Diff.INTERNAL,

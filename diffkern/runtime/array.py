@@ -244,7 +244,7 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
 
     @property
     def grad(self) -> array[_Element, _Axes] | Any:
-        """The gradient: an array of the same type and shape, or None. That of a view is a view of the gradient."""
+        """The gradient, an array of the same type and shape, or None. That of a view is a view of the gradient."""
         if self._grad is None and self._parent is not None:
             whole = self._parent.grad
             if whole is not None and self._smooth:  # a field may have none

@@ -1,76 +1,150 @@
 """Settings of the process: ``dk.config``.
 
-In: attributes set by the user, or environment variables: DIFFKERN_CACHE_DIR, DIFFKERN_NUM_THREADS, DIFFKERN_MODE,
-DIFFKERN_DETERMINISTIC, DIFFKERN_VERBOSE, DIFFKERN_FULL_TRACEBACK, DIFFKERN_ENABLE_MATHDX_GEMM, DIFFKERN_CUDA_COMPILER,
-DIFFKERN_PERF_MAP.
-Out: checked values. What a program sets counts more than what the environment says.
+In: attributes set by the user, or environment variables. Out: checked values. What a program sets counts more than what
+the environment says. :data:`SETTINGS` is what the documentation says of each.
 """
 
 from __future__ import annotations
 
 import os
+import textwrap
 import weakref
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from diffkern.callers import frames_are_shown, show_frames
+from diffkern.callers import frames_are_shown, show_frames, warn
 from diffkern.options import Mode, checked
 from diffkern.platforms import LLVM
 from diffkern.runtime.native import perf_map, pool
 
-__all__ = ["Config", "config"]
+if TYPE_CHECKING:
+    from diffkern.runtime.spans import Observer
+
+__all__ = ["SETTINGS", "Config", "Setting", "config"]
 
 
 class _HoldsPrograms(Protocol):
     def forget_programs(self) -> None: ...
 
 
-class Config:
-    """Settings of the process.
+class Setting(NamedTuple):
+    """What is known of a setting.
 
     Attributes
     ----------
-    verbose : bool
-        Whether to print what is compiled, on standard error. DIFFKERN_VERBOSE=1 sets it at the start.
-    quiet : bool
-        Whether nothing is printed; setting it to True ends ``verbose``.
-    mode : str
-        ``"release"``, or ``"debug"`` for programs that check indices, integer divisions and stores while they run,
-        or ``"finite"`` for those that also check that no number becomes infinite or NaN.
-        DIFFKERN_MODE=debug sets it at the start. Kernels made with ``mode=…`` keep their own.
-    deterministic : bool
-        Whether results are the same to the last bit from run to run, also where threads add to one element; see the
-        option of kernels. DIFFKERN_DETERMINISTIC=1 sets it at the start.
-    enable_backward : bool
-        Whether kernels may be differentiated that do not say it themselves and whose module does not say it.
-    enable_mathdx_gemm : bool or None
-        Whether matrix products of tiles on a GPU are made by libmathdx: None (the default) where it is installed and
-        has them, True for an error where not, False for loops. DIFFKERN_ENABLE_MATHDX_GEMM=0 or 1 sets it at the start.
-        A kernel's own option and that of its module count more.
-    output_bytes : int
-        Memory for what the threads of one launch print. What does not fit is lost, and the launch says so.
-    cuda_compiler : str
-        What compiles programs for GPUs: ``"llvm"`` or ``"numba"``. DIFFKERN_CUDA_COMPILER sets it at the start. Kernels
-        made with ``compiler=…`` keep their own.
-    full_traceback : bool
-        Whether tracebacks of diffkern's errors show diffkern's own frames. DIFFKERN_FULL_TRACEBACK=1 sets it at the
-        start.
-    perf_map : bool
-        Whether machine code for the CPU that is loaded from then on is entered in ``/tmp/perf-PID.map``, by which
-        Linux's ``perf`` knows kernels by their names. DIFFKERN_PERF_MAP=1 sets it at the start.
-    cache_dir : Path or None
-        Where artifacts are kept; None for DIFFKERN_CACHE_DIR or the platform's place for caches.
-    num_threads : int
-        Threads of a launch, the calling one included: DIFFKERN_NUM_THREADS, else the processors of this process.
+    type, default, doc
+        Its type, its value where nobody sets it, and what it means.
+    environment, values
+        The environment variable that sets it at the start, empty for none; what that may be.
     """
+
+    type: str
+    default: str
+    doc: str
+    environment: str = ""
+    values: str = ""
+
+
+_SWITCH = "anything but ``0`` for True"
+
+SETTINGS: Final[Mapping[str, Setting]] = {
+    "mode": Setting(
+        "str", "``'release'``",
+        "``'release'``, or ``'debug'`` for programs that check indices, integer divisions and stores while they run, "
+        "or ``'finite'`` for those that also check that no number becomes infinite or NaN. Kernels made with "
+        "``mode=…`` keep their own.",
+        "DIFFKERN_MODE", "one of the three",
+    ),
+    "deterministic": Setting(
+        "bool", "False",
+        "Whether results are the same to the last bit from run to run, also where threads add to one element; see the "
+        "option of kernels.",
+        "DIFFKERN_DETERMINISTIC", _SWITCH,
+    ),
+    "enable_backward": Setting(
+        "bool", "True",
+        "Whether kernels may be differentiated that do not say it themselves and whose module does not say it.",
+    ),
+    "num_threads": Setting(
+        "int", "the processors of this process", "Threads of a launch on the CPU, the calling one included.",
+        "DIFFKERN_NUM_THREADS", "a number",
+    ),
+    "cache_dir": Setting(
+        "Path | None", "None: the platform's place for caches, as ``diffkern cache info`` shows it",
+        "Where compiled programs are kept.",
+        "DIFFKERN_CACHE_DIR", "a directory",
+    ),
+    "cuda_compiler": Setting(
+        "str", "``'llvm'``",
+        "What compiles programs for GPUs: ``'llvm'`` or ``'numba'``. Kernels made with ``compiler=…`` keep their own.",
+        "DIFFKERN_CUDA_COMPILER", "one of the two",
+    ),
+    "enable_mathdx_gemm": Setting(
+        "bool | None", "None",
+        "Whether matrix products of tiles on a GPU are made by libmathdx: None where it is installed and has them, "
+        "True for an error where not, False for loops. A kernel's own option and that of its module count more.",
+        "DIFFKERN_ENABLE_MATHDX_GEMM", "``0`` for False, anything else for True",
+    ),
+    "output_bytes": Setting(
+        "int", "1048576",
+        "Memory for what the threads of one launch print. What does not fit is lost, and the launch says so.",
+    ),
+    "verbose": Setting(
+        "bool", "False", "Whether to print what is compiled, on standard error.", "DIFFKERN_VERBOSE", _SWITCH,
+    ),
+    "quiet": Setting("bool", "True", "Whether nothing is printed; setting it to True ends ``verbose``."),
+    "full_traceback": Setting(
+        "bool", "False", "Whether tracebacks of diffkern's errors show diffkern's own frames.",
+        "DIFFKERN_FULL_TRACEBACK", _SWITCH,
+    ),
+    "perf_map": Setting(
+        "bool", "False",
+        "Whether machine code for the CPU that is loaded from then on is entered in ``/tmp/perf-PID.map``, by which "
+        "Linux's ``perf`` knows kernels by their names.",
+        "DIFFKERN_PERF_MAP", _SWITCH,
+    ),
+    "log_launches": Setting(
+        "bool", "False",
+        "Whether each launch is logged with its time by the logger ``diffkern.launches`` of :mod:`logging`; launches "
+        "on a GPU are then waited for.",
+        "DIFFKERN_LOG_LAUNCHES", _SWITCH,
+    ),
+    "nvtx": Setting(
+        "bool", "False",
+        "Whether launches, reverse sweeps and compilations are ranges for NVIDIA's profilers, which takes the package "
+        "``nvtx``.",
+        "DIFFKERN_NVTX", _SWITCH,
+    ),
+}  # fmt: skip
+"""The settings by name."""
+
+
+def _documented() -> str:
+    def lines(name: str, s: Setting) -> str:
+        start = f" {s.environment} sets it at the start." if s.environment else ""
+        text = f"{s.doc} Default: {s.default}.{start}"
+        return "\n".join(
+            [f"{name} : {s.type}", *textwrap.wrap(text, 100, initial_indent="    ", subsequent_indent="    ")]
+        )
+
+    parts = "\n".join(lines(name, setting) for name, setting in SETTINGS.items())
+    return f"Settings of the process.\n\nAttributes\n----------\n{parts}\n"
+
+
+class Config:
+    __doc__ = _documented()
 
     __slots__ = (
         "_cache_dir",
         "_cuda_compiler",
         "_deterministic",
         "_enable_mathdx_gemm",
+        "_is_new",
         "_kernels",
+        "_launch_log",
         "_mode",
+        "_nvtx_ranges",
         "_output_bytes",
         "enable_backward",
         "verbose",
@@ -88,6 +162,17 @@ class Config:
         self._cuda_compiler: str = checked("compiler", compiler, called="cuda_compiler")
         wish = os.environ.get("DIFFKERN_ENABLE_MATHDX_GEMM", "").strip()
         self._enable_mathdx_gemm = None if not wish else wish != "0"
+        self._launch_log: Observer | None = None
+        self._nvtx_ranges: Observer | None = None
+        self._is_new = True
+        if os.environ.get("DIFFKERN_LOG_LAUNCHES", "").strip() not in ("", "0"):
+            self.log_launches = True
+        if os.environ.get("DIFFKERN_NVTX", "").strip() not in ("", "0"):
+            try:
+                self.nvtx = True
+            except ImportError as error:
+                warn(f"DIFFKERN_NVTX: {error}")
+        self._is_new = False
 
     @property
     def quiet(self) -> bool:
@@ -164,6 +249,36 @@ class Config:
         perf_map.enable(bool(value))
 
     @property
+    def log_launches(self) -> bool:
+        """Whether each launch is logged."""
+        return self._launch_log is not None
+
+    @log_launches.setter
+    def log_launches(self, value: bool) -> None:
+        if value and self._launch_log is None:
+            from diffkern.runtime.launch_log import LaunchLog
+
+            self._launch_log = _started(LaunchLog(), self._is_new)
+        elif not value and self._launch_log is not None:
+            _stop(self._launch_log)
+            self._launch_log = None
+
+    @property
+    def nvtx(self) -> bool:
+        """Whether there are ranges for NVIDIA's profilers."""
+        return self._nvtx_ranges is not None
+
+    @nvtx.setter
+    def nvtx(self, value: bool) -> None:
+        if value and self._nvtx_ranges is None:
+            from diffkern.runtime.nvtx_ranges import NvtxRanges
+
+            self._nvtx_ranges = _started(NvtxRanges(), self._is_new)
+        elif not value and self._nvtx_ranges is not None:
+            _stop(self._nvtx_ranges)
+            self._nvtx_ranges = None
+
+    @property
     def cuda_compiler(self) -> str:
         """What compiles programs for GPUs."""
         return self._cuda_compiler
@@ -208,6 +323,19 @@ class Config:
     def __repr__(self) -> str:
         shown = f"mode={self.mode!r} verbose={self.verbose} cache_dir={self._cache_dir} num_threads={self.num_threads}"
         return f"<dk.config {shown}>"
+
+
+def _started(observer: Observer, at_import: bool) -> Observer:
+    from diffkern.runtime import spans
+
+    spans.start(observer, at_import)
+    return observer
+
+
+def _stop(observer: Observer) -> None:
+    from diffkern.runtime import spans
+
+    spans.stop(observer)
 
 
 config = Config()

@@ -16,6 +16,7 @@ from diffkern.ir.structs import Leaf
 from diffkern.ir.types import parse_array_type
 from diffkern.lang.dialects import Dialect
 from diffkern.manifest import Log
+from diffkern.options import Accumulate
 from diffkern.runtime.arguments import Parameter, bind, keys_on, leaves_of
 from diffkern.runtime.array import array, new
 from diffkern.runtime.calls import new_log
@@ -36,7 +37,6 @@ from diffkern.runtime.type_keys import key_on
 
 __all__ = [
     "DIMS",
-    "Accumulate",
     "Launchable",
     "PackedLaunch",
     "check_fit",
@@ -50,7 +50,6 @@ __all__ = [
 DIMS = "give dim as one to four whole numbers; where threads work together in blocks, as whole blocks of them"
 """What is said of dimensions that no launch has."""
 
-Accumulate = Literal["plain", "atomic"]
 _NOTHING: Mapping[int, int] = MappingProxyType({})
 _SAME = object()
 Leaves = tuple[str, Sequence[bytes], Sequence["array | None"]]
@@ -345,6 +344,12 @@ class PackedLaunch(Operation):
     def label(self) -> str:
         """What it is, for a person."""
         return self.kernel.name
+
+    kind = "launch"
+
+    def facts(self) -> dict[str, Any]:
+        """Return the dimensions, the device and the title of the program."""
+        return {"dim": self.dims, "device": str(self.device), "title": self.executable.manifest.title}
 
     @property
     def device(self) -> Device:

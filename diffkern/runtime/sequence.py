@@ -22,6 +22,7 @@ from diffkern.runtime.adjoint import AdjointLaunch
 from diffkern.runtime.arguments import unpacked
 from diffkern.runtime.array import array
 from diffkern.runtime.device import CPU
+from diffkern.runtime.folding import folded
 from diffkern.runtime.hazards import waits
 from diffkern.runtime.native.replay import PYTHON, STALE, Plan, Steps
 from diffkern.runtime.operation import Assign, Copy, Operation, memories, perform
@@ -29,6 +30,7 @@ from diffkern.runtime.packed import PackedLaunch, dispatch
 from diffkern.runtime.prepared import Prepared
 from diffkern.runtime.record import Launch
 from diffkern.runtime.scope import Scope
+from diffkern.runtime.spans import Span, past, span, watched
 from diffkern.runtime.state import current
 from diffkern.runtime.stream import Stream, drain
 from diffkern.runtime.tape import Tape
@@ -147,8 +149,9 @@ class _Program:
     def _compile(self) -> Plan:
         # Runs of native items of one device are plans; what is not native stands by itself.
         self.segments: list[tuple[Plan | None, list[int]]] = []
+        operations = [item.operation for item in self.items]
         forms = [item.steps for item in self.items]
-        places = [item.operation.device for item in self.items]
+        places = [operation.device for operation in operations]
         written = memories(a for i in self.items for a in i.operation.writes())
         # As of a single launch, see Form.
         counted = any(memory.is_counted and not memory.is_host for memory in written)
@@ -158,6 +161,10 @@ class _Program:
             steps: Any = [step for k in indices for step in forms[k] or ()]
             return Plan(steps, counters, flags)
 
+        native = [form for form in forms if form is not None]
+        if len(native) == len(forms) and {*places, CPU} == {CPU} and len({item.stream for item in self.items}) <= 1:
+            forms = [*folded(operations, native)]
+        self.forms = forms
         if None not in forms and len(set(places)) <= 1:
             every = list(range(len(forms)))
             whole = plan_of(every, counters, PYTHON if counted else 0)
@@ -197,6 +204,7 @@ class _Program:
                 item.again()
             return
         self.refresh()
+        timed = timed or self._is_watched()
         stream = stream or current.stream
         for item in self.items:
             item.operation.touch()
@@ -212,7 +220,27 @@ class _Program:
         self.plan.expect(lambda: not work.done and stream.holds(work))
         stream.enqueue(work)
 
+    def _is_watched(self) -> bool:
+        """Whether observers are told of each step; those on a GPU are then waited for, which they have to want."""
+        observers = watched.observers
+        if any(item.operation.device is not CPU for item in self.items):
+            return any(observer.synchronizes for observer in observers)
+        return bool(observers)
+
     def _execute(self, timed: bool) -> None:
+        if not watched.observers:
+            self._run_segments(timed)
+            return
+        with span("replay", "replay of a sequence", steps=len(self.items)):
+            self._run_segments(timed)
+        if timed:
+            for item, measured in zip(self.items, self.times, strict=True):
+                assert measured is not None
+                begin, took = measured
+                of = item.operation
+                past(Span(of.kind, of.label, of.facts(), round(begin * 1e9), round((begin + took) * 1e9)))
+
+    def _run_segments(self, timed: bool) -> None:
         for plan, indices in self.segments:
             begin = time.perf_counter_ns()
             device = self.items[indices[0]].operation.device if indices else CPU
@@ -233,7 +261,7 @@ class _Program:
             stamps = plan.run(timed)
             at = 0
             for index in indices:
-                following = at + len(self.items[index].steps or ())
+                following = at + len(self.forms[index] or ())
                 self.times[index] = (
                     (begin + stamps[at] - stamps[0]) * 1e-9,
                     (stamps[following] - stamps[at]) * 1e-9,

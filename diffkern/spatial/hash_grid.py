@@ -104,7 +104,7 @@ class HashGrid(Uncopied):
 
     @property
     def id(self) -> int:
-        """What a kernel knows the grid by: a number that stays the same whenever it is built."""
+        """What a kernel knows the grid by, a number that stays the same whenever it is built."""
         return self._resource.id
 
     def reserve(self, num_points: int, with_groups: bool = False) -> None:

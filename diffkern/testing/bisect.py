@@ -97,8 +97,8 @@ def bisect_gradient(
 
     Forward mode is followed from the beginning of the launch. If all is right there, or there is no forward mode,
     reverse mode is followed from the end, in some of the threads: in loops through their last trips. Values at kinks
-    and jumps are passed over. A derivative of a func by :func:`func_grad` is looked at as a whole: it is the line of
-    the call that is named.
+    and jumps are passed over. A derivative of a func by :func:`diffkern.func_grad` is looked at as a whole: it is
+    the line of the call that is named.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Sums, inner products, scans, casts, sorts and run lengths of arrays.
 
-In: arrays. Out: numbers, or arrays that are written. Everything is done by kernels (:mod:`diffkern.utils.kernels`), so
+In: arrays. Out: numbers, or arrays that are written. Everything is done by kernels (``diffkern.utils.kernels``), so
 that it runs where the arrays are, takes part in streams, records and graphs, and is recorded on a tape: sums, inner
 products, scans and casts into an array that is given have derivatives.
 """

@@ -378,7 +378,7 @@ def test_what_is_chosen_says_why():
     def inner(x: dk.array(dtype=F64), y: dk.array(dtype=F64)):
         i = dk.tid()
         if i > 0 and x[i] > 1.0:
-            y[i] = x[i - 1] * x[i]
+            y[i] = dk.sin(x[i - 1]) * dk.exp(x[i])
 
     assert "vector register" in _said(inner, *args)
 

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from builtin_kinks import KINKS
 
 import diffkern as dk
 from diffkern.lang.intrinsics import INTRINSICS, Intrinsic
 from diffkern.lang.library import COMPOSED, Composed
-from diffkern.lang.reference import ENTRIES
+from diffkern.lang.reference import ENTRIES, PRELUDE
 from diffkern.ops.table import all_ops
 
 IN_ROWS = {row.built_in.name or row.name: row.built_in.entry for row in all_ops().values() if row.built_in}
@@ -26,21 +27,7 @@ FUNCTIONS = {
 }
 FUNCTIONS |= {"rsqrt": lambda x: 1 / math.sqrt(x), "abs": abs}
 
-HEAD = """
-
-@dk.kernel
-def {name}_example(
-    x: dk.array(dtype=float), y: dk.array(dtype=float), p: dk.array(dtype=int), q: dk.array(dtype=int),
-    w: dk.array(dtype=dk.vec3), e: dk.array(dtype=dk.mat33), a: dk.array(dtype=float, ndim=2),
-    b: dk.array(dtype=float, ndim=2), c: dk.array(dtype=float, ndim=2),
-):
-    i = dk.tid()
-    u = w[i] + dk.vec3(1.0, 2.0, 3.0)
-    v = dk.vec3(0.5, x[i], 2.0)
-    m = dk.matrix_from_rows(u, v, dk.vec3(0.0, 1.0, 4.0))
-    k = dk.transpose(m)
-    grid = dk.uint64(0)
-"""
+HEAD = f"\n\n{PRELUDE}"
 
 
 def text(built_in: Intrinsic | Composed) -> str:
@@ -77,7 +64,8 @@ def examples(tmp_path_factory) -> Any:
     """A module with a kernel for each example of one."""
     path = tmp_path_factory.mktemp("reference") / "reference_examples.py"
     bodies = (
-        HEAD.format(name=name) + "".join(f"    {line}\n" for line in entry.example.split("; "))
+        HEAD.replace("def example", f"def {name}_example")
+        + "".join(f"    {line}\n" for line in entry.example.split("; "))
         for name, entry in STATED.items()
     )
     path.write_text("import diffkern as dk\n" + "".join(bodies), encoding="utf-8")
@@ -97,8 +85,21 @@ def test_examples_of_kernels_run(name, examples):
     e = dk.zeros(4, dtype=dk.mat33)
     a = np.arange(16, dtype=np.float32).reshape(4, 4) / 16
     b, c = np.zeros((4, 4), np.float32), np.zeros((4, 4), np.float32)
-    dk.launch(getattr(examples, f"{name}_example"), 1, [x, y, p, q, w, e, a, b, c], block_dim=1)
+    dk.launch(getattr(examples, f"{name}_example"), 1, [x, y, p, q, w, e, a, b, c, 0], block_dim=1)
     assert all(np.isfinite(out).all() for out in (x, y, w.numpy(), e.numpy(), a, b, c))
+
+
+@pytest.mark.parametrize("name", STATED)
+def test_examples_are_differentiated_in_both_modes_and_for_gpus(name, examples):
+    kernel = getattr(examples, f"{name}_example")
+    assert "def " in kernel.adjoint_source(target="cuda")
+    assert "def " in kernel.jvp.source()
+
+
+@pytest.mark.parametrize("name", {kink.row.name for kink in KINKS if kink.derivative})
+def test_entries_say_what_holds_at_kinks(name):
+    said = INTRINSICS[name].entry
+    assert said.kinks or " where " in said.derivative
 
 
 @pytest.mark.parametrize(

@@ -24,13 +24,14 @@ from diffkern.ir.structs import Struct, carries_gradient, is_null
 from diffkern.ir.types import UINT64, Array, Element, Mat, Scalar, Vec, scalar_of
 from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.manifest import Log, Turn
+from diffkern.options import Accumulate
 from diffkern.runtime.arguments import Parameter, pack_value
 from diffkern.runtime.array import array
 from diffkern.runtime.block import pack_address, tail_of
 from diffkern.runtime.convert import component_shape, stored_type
 from diffkern.runtime.generation import Generation
 from diffkern.runtime.operation import Operation, perform
-from diffkern.runtime.packed import Accumulate, PackedLaunch
+from diffkern.runtime.packed import PackedLaunch
 from diffkern.runtime.program import Executable
 from diffkern.runtime.sweep import choose
 from diffkern.runtime.type_keys import type_of_key

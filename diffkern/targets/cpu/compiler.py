@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from diffkern.ad.loops import StackBudget
 from diffkern.analysis.blocks import is_simt
 from diffkern.analysis.conflicts import finalize_blocks, use_atomics
+from diffkern.analysis.coverage import store_sums
 from diffkern.ir.nodes import Function, Value
 from diffkern.ir.passes import Pass
 from diffkern.ir.stages import CPU, LOOPS, PROGRAM, SERIAL
@@ -62,6 +63,8 @@ class CpuTarget(Target):
             use_atomics(fn, buffers)
         elif is_simt(fn):
             return finalize_blocks(fn, buffers, conflicts)
+        elif accumulate == "stored":
+            store_sums(fn)
         return tuple(conflicts)
 
     def lowering(self, settings: Settings) -> tuple[Pass, ...]:

@@ -156,6 +156,26 @@ class _Run:
         self.seconds = max(self.seconds, _processor_time() - before)
         return self.gather({name: arrays[name].grad.numpy() for name in self.active}, self.active)
 
+    def replayed_gradient(self, weights: np.ndarray) -> np.ndarray:
+        """The same by a recorded sequence, which is replayed twice, from the same arrays but other gradients."""
+        arrays = self.arrays(gradients=True)
+        with dk.record() as sequence:
+            with dk.Tape() as tape:
+                for step in self.program.steps:
+                    step.run(self.module, arrays, self.values)
+            tape.zero()
+            tape.backward(grads=self._weighed(arrays, weights))
+        for _ in range(2):
+            for name, array in arrays.items():
+                array.assign(self.start[name])
+                if array.grad is not None and array in tape.gradients:
+                    left = array.grad.numpy().copy()
+                    for part in _fields(left):
+                        part[...] = 3.0
+                    array.grad.assign(left)
+            sequence.replay()
+        return self.gather({name: arrays[name].grad.numpy() for name in self.active}, self.active)
+
     def _along(self, direction: np.ndarray) -> dict[str, np.ndarray]:
         """What of a direction belongs to each array that has a gradient."""
         state = {name: np.zeros_like(self.start[name]) for name in self.active}
@@ -260,6 +280,8 @@ def _checked(run: _Run, directory: str) -> Verdict:
         return Verdict("constant", "", run.seconds, compared, kinks)
     except dk.KernelError as error:
         return Verdict("forward only", reason_of(error), run.seconds)
+    if run.program.seed % 4 == 1:
+        _compare_replayed(run, gradient, weights)
     if run.program.real == "float64":
         compared, kinks = _compare_differences(run, gradient, weights, rng)
         reason, further = _compare_forward(run, gradient, weights, rng)
@@ -267,6 +289,15 @@ def _checked(run: _Run, directory: str) -> Verdict:
         return Verdict("right", "", run.seconds, compared + further, kinks, reason, by_python)
     compared, kinks = _compare_twin(run, gradient, weights, directory, rng)
     return Verdict("right", "", run.seconds, compared, kinks)
+
+
+def _compare_replayed(run: _Run, gradient: np.ndarray, weights: np.ndarray) -> None:
+    """Compare a recorded sequence with the tape; both run the same code but where the sequence leaves fills out."""
+    found, rtol = run.replayed_gradient(weights), 1e-9 if run.program.real == "float64" else 1e-4
+    bad = ~np.isclose(found, gradient, rtol=rtol, atol=rtol * (1.0 + np.abs(gradient).max(initial=0.0)), equal_nan=True)
+    if bad.any():
+        k = int(np.argmax(bad))
+        raise _WrongError("wrong gradient", f"{_where(run, k)}: {found[k]:.9g} replayed, {gradient[k]:.9g} by the tape")
 
 
 def _compare_forward(run: _Run, gradient: np.ndarray, weights: np.ndarray, rng: np.random.Generator) -> tuple[str, int]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 import diffkern as dk
-from diffkern.analysis.coverage import overwritten_whole
+from diffkern.analysis.coverage import added_once, overwritten_whole, store_sums
 from diffkern.compilation import Compilation
+from diffkern.ir.nodes import walk
+from diffkern.options import Variant
 
 A1, A2 = dk.array(dtype=float), dk.array(dtype=float, ndim=2)
 
@@ -102,3 +104,38 @@ def one_index_of_two(x: A1, y: A1):
 )
 def test_overwritten_whole(kernel, expected):
     assert overwritten_whole(Compilation(kernel.func, kernel.argument_types()).forward) == expected
+
+
+@dk.kernel
+def product(x: A1, y: A1, z: A1):
+    i = dk.tid()
+    z[i] = x[i] * y[i] * x[i + 1]
+
+
+@dk.kernel
+def by_value(x: A1, a: float, y: A1):
+    i = dk.tid()
+    y[i] = a * x[i]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "active", "expected"),
+    [
+        (plain, {0, 1}, {"ct_x"}),
+        (two_axes, {0, 1}, set()),
+        (swapped, {0, 1}, {"ct_x"}),
+        (some, {0, 1}, {"ct_x"}),  # zero where the branch is not taken
+        (product, {0, 1, 2}, {"ct_y"}),  # x is read at two places
+        (by_value, {0, 1, 2}, {"ct_x"}),  # a has one cotangent for all threads
+        (one_index_of_two, {0, 1}, set()),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_added_once(kernel, active, expected):
+    compilation = Compilation(kernel.func, kernel.argument_types(), Variant(active=frozenset(active)))
+    fn = compilation.adjoint.fn
+    assert {fn.params[k].name for k in added_once(fn)} == expected
+    sums = sum(op.name == "accumulate" for op in walk(fn.body))
+    store_sums(fn)
+    assert sums - sum(op.name == "accumulate" for op in walk(fn.body)) == len(expected)
+    assert added_once(fn) == {}

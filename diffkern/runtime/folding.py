@@ -1,0 +1,133 @@
+"""Fills of a sequence that nothing sees are left out.
+
+In: the operations of a sequence on the CPU, with their native forms. Out: the forms that run. A fill is left out if
+what touches its array next overwrites it: another fill, a copy, a launch. So is a fill with zero in front of an adjoint
+that adds once to each element: that adjoint stores instead. The operations stay as they are recorded, for all who look
+at them, cut the sequence or run it another way.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from diffkern.runtime.adjoint import AdjointLaunch
+from diffkern.runtime.array import array
+from diffkern.runtime.memory import Memory
+from diffkern.runtime.native.replay import Step, Steps
+from diffkern.runtime.operation import Assign, Copy, Operation
+from diffkern.runtime.packed import PackedLaunch
+
+__all__ = ["folded"]
+
+_WORK_PER_BYTE = 6.0
+"""An adjoint that does more than so much work for each byte that it would not have to read is not compiled again."""
+
+
+def folded(operations: Sequence[Operation], forms: Sequence[Steps]) -> list[Steps]:
+    """Return the native forms to run in place of those of the operations.
+
+    Parameters
+    ----------
+    operations
+        All on the CPU, in the order in which they run.
+    forms
+        What each is in native code.
+    """
+    made = list(forms)
+    if any(_looks_elsewhere(operation) for operation in operations):
+        return made
+    seen = _Next(operations)
+    cleared: dict[int, dict[int, array]] = defaultdict(dict)
+    for index, operation in enumerate(operations):
+        if not isinstance(operation, Assign) or operation.goal._memory.foreign:
+            continue
+        following = seen.after(index, operation.goal._memory)
+        if following is None:
+            continue
+        other = operations[following]
+        if _overwrites(other, operation.goal):
+            made[index] = []
+        elif isinstance(other, AdjointLaunch) and _is_zero(operation.values):
+            cleared[following][index] = operation.goal
+    for index, fills in cleared.items():
+        adjoint = operations[index]
+        assert isinstance(adjoint, AdjointLaunch)
+        found = _storing(adjoint, forms[index], fills)
+        if found is not None:
+            made[index], spared = found
+            for k in spared:
+                made[k] = []
+    return made
+
+
+def _is_zero(values: np.ndarray[Any, Any]) -> bool:
+    return values.dtype.names is None and not np.any(values)
+
+
+def _looks_elsewhere(operation: Operation) -> bool:
+    """Whether an operation may touch arrays that it does not name."""
+    launch = operation.launch if isinstance(operation, AdjointLaunch) else operation
+    return isinstance(launch, PackedLaunch) and launch.executable.by_id
+
+
+class _Next:
+    """Which operation is the next to touch some memory."""
+
+    def __init__(self, operations: Sequence[Operation]) -> None:
+        self._touching: dict[Memory, list[int]] = defaultdict(list)
+        for index, operation in enumerate(operations):
+            for memory in {a._memory for a in (*operation.reads(), *operation.writes())}:
+                self._touching[memory].append(index)
+
+    def after(self, index: int, memory: Memory) -> int | None:
+        following = self._touching[memory]
+        place = following.index(index) + 1
+        return following[place] if place < len(following) else None
+
+
+def _overwrites(operation: Operation, held: array) -> bool:
+    """Whether an operation overwrites an array as a whole, without having looked at it."""
+    if held._memory in {a._memory for a in operation.reads()}:
+        return False
+    if isinstance(operation, PackedLaunch):
+        dims, params = operation.dims, operation.executable.manifest.params
+        written = [a for a in operation.writes() if a._memory is held._memory]
+        whole = [a for p, a in zip(params, operation.arrays, strict=False) if a is not None and p.whole == len(dims)]
+        return len(written) == 1 and held.shape == dims and any(a is written[0] and _is_same(a, held) for a in whole)
+    return isinstance(operation, (Assign, Copy)) and _is_same(operation.goal, held)
+
+
+def _is_same(one: array, other: array) -> bool:
+    return one._range == other._range and one._type.layout == other._type.layout == "C"
+
+
+def _storing(adjoint: AdjointLaunch, form: Steps, cleared: Mapping[int, array]) -> tuple[Steps, list[int]] | None:
+    """Return the form of an adjoint that stores, and which fills are not needed then; None if there is none."""
+    executable, cotangents, dims = adjoint.executable, adjoint.cotangents, adjoint.launch.dims
+    active, params = frozenset(cotangents), executable.manifest.params
+    if len(form) != 1 or adjoint.launch.adjoint(active) is not executable:
+        return None  # nothing to run, or with atomic additions
+    goals = {p.of: cotangents[p.of] for p in params if p.once == len(dims)}
+    saved = sum(ct._data.nbytes // max(ct.size, 1) for ct in goals.values())
+    if executable.manifest.checks is not None or executable.cost > _WORK_PER_BYTE * saved:
+        return None
+    touched = [a._memory for a in (*adjoint.reads(), *adjoint.writes())]
+    spared = []
+    for k, ct in goals.items():
+        fill = next((index for index, held in cleared.items() if _is_same(ct, held)), None)
+        # Read and written as a cotangent, and nothing else; the chunks have no copies of it.
+        is_alone = touched.count(ct._memory) == 2 and k not in adjoint.sweep.plan.private
+        if fill is None or ct.shape != dims or not is_alone:
+            return None
+        spared.append(fill)
+    program, step = adjoint.launch.adjoint(active, "stored"), form[0]
+    assert isinstance(step, Step)
+    if program.sites != executable.sites:
+        return None
+    # The argument block is the same one: parameters may be changed in it.
+    finish = program.finish if step.finish else 0
+    return [step._replace(function=program.address, finish=finish, code=program.code, updates=program.updates)], spared

@@ -1,0 +1,320 @@
+"""What lanes do to memory: to arrays, whether neighbours or scattered, and to what each lane has of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from llvmlite import ir
+
+from diffkern.ir.nodes import Op, Value
+from diffkern.ir.types import BOOL, Element, Scalar, Stack, Tile, scalar_of
+from diffkern.ir.views import Access, Slot
+from diffkern.targets.cpu.lanes import memory
+from diffkern.targets.cpu.lanes.builder import is_wide, zeros
+from diffkern.targets.cpu.lanes.memory import Places
+from diffkern.targets.cpu.lanes.notes import How
+from diffkern.targets.cpu.lanes.sums import add_up
+from diffkern.targets.cpu.lanes.values import LaneValues
+from diffkern.targets.emit.facts import stack_size
+from diffkern.targets.emit.function import BodyEmitter, StackRef
+from diffkern.targets.emit.memory import (
+    ArrayRef,
+    compare_exchange,
+    component,
+    element_size,
+    is_neutral,
+    load_element,
+    plus,
+    store_element,
+    tag,
+    update_element,
+    wrap_index,
+)
+from diffkern.targets.emit.types import I8, I64, PTR, from_memory, i64, memory_type, to_memory, value_type
+
+__all__ = ["LaneAccesses"]
+
+
+@dataclass(slots=True)
+class LaneAccesses(LaneValues):
+    """Emits loads, stores and updates of neighbouring threads."""
+
+    def places(self, op: Op) -> tuple[ArrayRef, Places]:
+        """Where the elements of an access are."""
+        array = self.arrays[Access(op).array]
+        index = Access(op).index
+        wrap = op.attrs.get("wrap", (False,) * len(index))
+        run = self.run(array, index, wrap)
+        if run is not None:
+            return array, Places(run, True, lambda instruction: tag(array, instruction, 0))
+        pointer = self.every(array, index, wrap)
+        return array, Places(pointer, False, lambda instruction: tag(array, instruction, 0))
+
+    def run(self, array: ArrayRef, index: Sequence[Value], wrap: Sequence[bool]) -> Any:
+        """The address of the first lane's element, if the others are its neighbours."""
+        if array.type.layout == "A" or not index or wrap[-1]:
+            return None
+        last = self.form(index[-1])
+        if last is None or last[1] != 1 or any(is_wide(self.index(v)) for v in index[:-1]):
+            return None
+        given = [*(self.index(v) for v in index[:-1]), last[0]]
+        return self.address(self.b.plain, array, given, wrap)
+
+    def address(self, b: Any, array: ArrayRef, given: Sequence[Any], wrap: Sequence[bool]) -> Any:
+        index = [wrap_index(b, i, n) if w else i for i, n, w in zip(given, array.shape, wrap, strict=True)]
+        flat = index[0]
+        for i, n in zip(index[1:], array.shape[1:], strict=True):
+            flat = b.add(b.mul(flat, n, flags=("nsw",)), i, flags=("nsw",))
+        count = element_size(array.type.dtype)
+        if count != 1:
+            flat = b.mul(flat, i64(count), flags=("nsw",))
+        return b.gep(array.data, [flat], inbounds=True, source_etype=memory_type(scalar_of(array.type.dtype)))
+
+    def every(self, array: ArrayRef, index: Sequence[Value], wrap: Sequence[bool]) -> Any:
+        """The address of each lane's element, or one for all."""
+        b, exact = self.builder, ("nsw",)
+        given = [self.index(v) for v in index]
+        given = [wrap_index(b, i, n) if w else i for i, n, w in zip(given, array.shape, wrap, strict=True)]
+        if array.type.layout == "A":
+            offset: Any = i64(0)
+            for i, stride in zip(given, array.strides, strict=True):
+                offset = b.add(offset, b.mul(i, stride, flags=exact), flags=exact)
+        else:
+            offset = given[0] if given else i64(0)
+            for i, n in zip(given[1:], array.shape[1:], strict=True):
+                offset = b.add(b.mul(offset, n, flags=exact), i, flags=exact)
+            offset = b.mul(offset, i64(array.type.dtype.itemsize), flags=exact)
+        if not is_wide(offset):
+            return b.gep(array.data, [offset], inbounds=True, source_etype=I8)
+        return b.inttoptr(b.add(b.ptrtoint(array.data, I64), offset), PTR)
+
+    def load(self, op: Op) -> None:
+        array, places = self.places(op)
+        self.note(op, places, How.GATHERED)
+        if not places.is_run and not is_wide(places.pointer):
+            BodyEmitter.load(self, op)
+            return
+        self.values[op.result] = tuple(memory.load(self.b, array.type.dtype, places, self.mask))
+
+    def note(self, op: Op, places: Places, apart: How) -> None:
+        """Note what becomes of a load or a store."""
+        if not places.is_run and not is_wide(places.pointer) and op.name == "load":
+            self.notes.add(How.SHARED, op)
+            return
+        whole = places.is_run and element_size(self.arrays[Access(op).array].type.dtype) <= memory.MOST_SHUFFLED
+        self.notes.add(How.RUN if whole else apart, op)
+
+    def store(self, op: Op) -> None:
+        array, places = self.places(op)
+        values = self.values[Access(op).value]
+        self.note(op, places, How.SCATTERED)
+        if not places.is_run and not is_wide(places.pointer) and not any(map(is_wide, values)):
+            BodyEmitter.store(self, op)
+            return
+        memory.store(self.b, array.type.dtype, places, values, self.mask)
+
+    def accumulate(self, op: Op) -> None:
+        if self.summed(op, "add"):
+            return
+        array, places = self.places(op)
+        plain = op.attrs["mode"] == "plain"
+        if plain and places.is_run:
+            self.notes.add(How.RUN, op)
+            values = self.values[Access(op).value]
+            old = memory.load(self.b, array.type.dtype, places, self.mask)
+            new = [plus(self.builder, o, v, self.scalars.flags) for o, v in zip(old, values, strict=True)]
+            memory.store(self.b, array.type.dtype, places, new, self.mask)
+            return
+        self.one_by_one(op, array, places, "plain" if plain else "add")
+
+    def atomic(self, op: Op) -> None:
+        if self.summed(op, op.attrs["kind"]):
+            self.values[op.result] = self.values[Access(op).value]  # never used
+            return
+        array, places = self.places(op)
+        if op.result in self.used:
+            self.values[op.result] = self.exchanged(op, array, places)
+            return
+        self.one_by_one(op, array, places, op.attrs["kind"])
+        self.values[op.result] = self.values[Access(op).value]  # never used
+
+    def exchanged(self, op: Op, array: ArrayRef, places: Places) -> tuple[Any, ...]:
+        """Update the elements of the lanes in their order; return what was there before."""
+        self.notes.add(How.BY_LANE, op)
+        b, plain, s, kind = self.b, self.b.plain, scalar_of(array.type.dtype), op.attrs["kind"]
+        count = element_size(array.type.dtype)
+        rows = memory.spilled(b, self.builder.ptrtoint(memory.every(b, s, count, places), I64))
+        given = [memory.spilled(b, to_memory(b, s, v)) for v in self.values[Access(op).value]]
+        held, t = value_type(s), memory_type(s)
+        old = [memory.spilled(b, to_memory(b, s, zeros(b.wide_type(held)))) for _ in range(count)]
+
+        def update(lane: Any) -> None:
+            def of(row: Any) -> Any:
+                return plain.gep(row, [lane], inbounds=True, source_etype=t)
+
+            place = plain.load(plain.gep(rows, [lane], inbounds=True, source_etype=I64), typ=I64)
+            pointer, parts = (
+                plain.inttoptr(place, PTR),
+                [from_memory(plain, s, plain.load(of(r), typ=t)) for r in given],
+            )
+            if kind == "cas":
+                before = [compare_exchange(plain, s, pointer, parts[0], parts[1], self.alone)]
+            else:
+                before = update_element(plain, array.type.dtype, pointer, kind, parts, self.alone)
+            for row, value in zip(old, before, strict=True):
+                plain.store(to_memory(plain, s, value), of(row))
+
+        memory.each_lane(b, self.mask, update)
+        return tuple(from_memory(b, s, plain.load(row, typ=b.wide_type(t))) for row in old)
+
+    def one_by_one(self, op: Op, array: ArrayRef, places: Places, kind: str) -> None:
+        """Update the elements of the lanes in their order; what all add to one element is added up before."""
+        at_one = not places.is_run and not is_wide(places.pointer)
+        if at_one and kind in ("plain", "add", "sub") and scalar_of(array.type.dtype) != BOOL:
+            self.at_once(op, array, places.pointer, kind)
+            return
+        self.notes.add(How.BY_LANE, op)
+        b, plain, s = self.b, self.b.plain, scalar_of(array.type.dtype)
+        address = memory.every(b, s, element_size(array.type.dtype), places)
+        rows = memory.spilled(b, self.builder.ptrtoint(address, I64))
+        given = self.values[Access(op).value]
+        changed = [k for k, v in enumerate(given) if not (op.attrs.get("augmented") and is_neutral(kind, v))]
+        parts = {k: (memory.spilled(b, given[k]), b.spread(given[k]).type.element) for k in changed}
+
+        def update(lane: Any) -> None:
+            place = plain.load(plain.gep(rows, [lane], inbounds=True, source_etype=I64), typ=I64)
+            pointer = plain.inttoptr(place, PTR)
+            for k, (row, t) in parts.items():
+                value = plain.load(plain.gep(row, [lane], inbounds=True, source_etype=t), typ=t)
+                to = component(plain, s, pointer, k)
+                if kind == "plain":
+                    old = from_memory(plain, s, tag(array, plain.load(to, typ=memory_type(s)), k))
+                    new = plus(plain, old, value, self.scalars.flags)
+                    tag(array, plain.store(to_memory(plain, s, new), to), k)
+                else:
+                    update_element(plain, s, to, kind, [value], self.alone)
+
+        memory.each_lane(b, self.mask, update)
+
+    def at_once(self, op: Op, array: ArrayRef, pointer: Any, kind: str) -> None:
+        """Add what all lanes add to one element."""
+        self.notes.add(How.SUMMED, op)
+        b, plain, s = self.b, self.b.plain, scalar_of(array.type.dtype)
+        given = self.values[Access(op).value]
+        changed = [k for k, v in enumerate(given) if not (op.attrs.get("augmented") and is_neutral(kind, v))]
+        totals = add_up(b, [self.where_on(b.spread(given[k])) for k in changed], self.scalars.flags)
+        for k, total in zip(changed, totals, strict=True):
+            to = component(plain, s, pointer, k)
+            if kind == "plain":
+                old = from_memory(plain, s, tag(array, plain.load(to, typ=memory_type(s)), k))
+                new = plus(plain, old, total, self.scalars.flags)
+                tag(array, plain.store(to_memory(plain, s, new), to), k)
+            else:
+                update_element(plain, s, to, kind, [total], self.alone)
+
+    def summed(self, op: Op, kind: str) -> bool:
+        accumulators = self.totals.get(id(op))
+        if accumulators is None:
+            return False
+        self.notes.add(How.SUMMED, op)
+        b = self.b
+        for slot, part in zip(accumulators, self.values[Access(op).value], strict=True):
+            wide = b.spread(part)
+            t = wide.type.element
+            if self.mask is not None:
+                wide = b.select(self.mask, wide, ir.Constant(t, 0))
+            old = b.plain.load(slot, typ=wide.type)
+            whole = isinstance(t, ir.IntType)
+            name = ("" if whole else "f") + ("add" if kind == "add" else "sub")
+            flags = {} if whole else {"flags": ("reassoc", *self.scalars.flags)}
+            b.plain.store(getattr(b, name)(old, wide, **flags), slot)
+        return True
+
+    # -- loop stacks -------------------------------------------------------------------------------------------------
+
+    def stack_places(self, stack: StackRef, k: int, slot: Any) -> Places:
+        """Where a field of a slot is."""
+        t = stack.type.fields[k]
+        assert not isinstance(t, Tile)
+        before = stack_size(Stack(stack.type.fields[:k], stack.type.slots))
+        start = self.b.plain.gep(stack.base, [i64(before * self.b.lanes)], inbounds=True, source_etype=I8)
+        return self.own_places(start, t, self.builder.sext(slot, I64))
+
+    def own_places(self, start: Any, t: Element, index: Any) -> Places:
+        """Where an element of the lanes' own memory is: of each component the lanes, one after the other."""
+        b = self.builder
+        offset = b.mul(index, i64(t.itemsize * self.b.lanes), flags=("nsw",))
+        if not is_wide(offset):
+            return Places(b.gep(start, [offset], inbounds=True, source_etype=I8), True)
+        lanes = self.b.steps(I64, scalar_of(t).itemsize)
+        return Places(b.inttoptr(b.add(b.add(b.ptrtoint(start, I64), offset), lanes), PTR), False)
+
+    def own_load(self, t: Element, places: Places) -> tuple[Any, ...]:
+        s = scalar_of(t)
+        count = element_size(t)
+        return tuple(memory.load(self.b, s, self.component(s, places, n), self.mask)[0] for n in range(count))
+
+    def own_store(self, t: Element, places: Places, values: Sequence[Any]) -> None:
+        s = scalar_of(t)
+        for n, part in enumerate(values):
+            memory.store(self.b, s, self.component(s, places, n), [part], self.mask)
+
+    def buffer_get(self, op: Op) -> None:
+        buffer, index = op.operands
+        t = buffer.type.dtype  # type: ignore[union-attr]  # a Buffer
+        self.values[op.result] = self.own_load(t, self.own_places(self.buffers[buffer], t, self.index(index)))
+
+    def buffer_set(self, op: Op) -> None:
+        buffer, index, value = op.operands
+        t = buffer.type.dtype  # type: ignore[union-attr]  # a Buffer
+        self.own_store(t, self.own_places(self.buffers[buffer], t, self.index(index)), self.values[value])
+
+    def stack_get(self, op: Op) -> None:
+        stack, k, slot = self.stack_refs[Slot(op).stack], op.attrs["field"], self.scalar(Slot(op).slot)
+        t = stack.type.fields[k]
+        if (Slot(op).stack, k) in self.common:
+            self.values[op.result] = tuple(load_element(self.b.plain, t, self.stack_places(stack, k, slot).pointer))
+            return
+        self.values[op.result] = self.at_slot(slot, lambda at: self.own_load(t, self.stack_places(stack, k, at)))
+
+    def stack_set(self, op: Op) -> None:
+        stack, slot = self.stack_refs[Slot(op).stack], self.scalar(Slot(op).slot)
+
+        def write(at: Any) -> tuple[Any, ...]:
+            for k, v in enumerate(Slot(op).values):
+                places = self.stack_places(stack, k, at)
+                if (Slot(op).stack, k) in self.common:
+                    store_element(self.b.plain, v.type, places.pointer, self.values[v])  # type: ignore[arg-type]
+                    continue
+                self.own_store(v.type, places, self.values[v])  # type: ignore[arg-type]
+            return ()
+
+        self.at_slot(slot, write)
+
+    def at_slot(self, slot: Any, work: Callable[[Any], tuple[Any, ...]]) -> tuple[Any, ...]:
+        """Do something at the lanes' slots: at one, where it turns out to be the same for all lanes that are on."""
+        if not is_wide(slot):
+            return work(slot)
+        b, plain = self.b, self.b.plain
+        one = b.first(slot, self.mask)
+        off = b.icmp_signed("!=", slot, one)
+        ways = []
+        with plain.if_else(b.any(b.both(self.mask, off))) as (several, single):
+            for way, at in ((several, slot), (single, one)):
+                with way:
+                    ways.append((work(at), plain.block))
+        found = []
+        for parts in zip(*(values for values, _ in ways), strict=True):
+            phi = plain.phi(parts[0].type)
+            for part, (_, block) in zip(parts, ways, strict=True):
+                phi.add_incoming(part, block)
+            found.append(phi)
+        return tuple(found)
+
+    def component(self, s: Scalar, places: Places, n: int) -> Places:
+        b, offset = self.builder, i64(n * s.itemsize * self.b.lanes)
+        if places.is_run:
+            return Places(b.gep(places.pointer, [offset], inbounds=True, source_etype=I8), True)
+        return Places(b.inttoptr(b.add(b.ptrtoint(places.pointer, I64), offset), PTR), False)

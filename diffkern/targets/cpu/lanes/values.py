@@ -1,0 +1,156 @@
+"""The values of the lanes: one for all, or a vector; and indices that grow evenly from lane to lane."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from llvmlite import ir
+
+from diffkern.ir.nodes import Op, Value
+from diffkern.ir.types import Kind, Scalar, scalar_of
+from diffkern.ir.types import value_type as held_type
+from diffkern.ops.table import lookup
+from diffkern.targets.cpu.lanes.builder import LaneBuilder, is_wide, zeros
+from diffkern.targets.cpu.lanes.notes import How, Notes
+from diffkern.targets.cpu.lanes.scalars import is_by_lane
+from diffkern.targets.emit.function import BodyEmitter
+from diffkern.targets.emit.memory import (
+    element_size,
+)
+from diffkern.targets.emit.types import I32, I64, i64, value_type
+
+__all__ = ["Form", "LaneValues"]
+
+Form = tuple[Any, int]
+"""An index of the lanes: that of the first, and how much it grows from lane to lane."""
+
+
+@dataclass(slots=True)
+class LaneValues(BodyEmitter):
+    """What is known of neighbouring threads at the builder's position.
+
+    Attributes
+    ----------
+    varying
+        The values that may differ between lanes.
+    common
+        The fields of loop stacks that hold the same for all lanes.
+    mask
+        The lanes that are on; None for all.
+    forms
+        Indices that grow evenly from lane to lane.
+    buffers
+        The lanes' buffers.
+    totals
+        For each op summed per chunk: the accumulators of its components, for each lane.
+    notes
+        What has become of the ops, for reports.
+    used
+        The values that something is made of.
+    """
+
+    varying: set[Value] = field(default_factory=set)
+    common: set[tuple[Value, int]] = field(default_factory=set)
+    mask: Any = None
+    forms: dict[Value, Form] = field(default_factory=dict)
+    buffers: dict[Value, Any] = field(default_factory=dict)
+    totals: dict[int, list[Any]] = field(default_factory=dict)
+    notes: Notes = field(default_factory=Notes)
+    used: set[Value] = field(default_factory=set)
+
+    @property
+    def b(self) -> LaneBuilder:
+        found: LaneBuilder = self.builder
+        return found
+
+    # -- values ------------------------------------------------------------------------------------------------------
+
+    def index(self, v: Value) -> Any:
+        known = self.exact.get(v)
+        if known is not None:
+            return known
+        form = self.forms.get(v)
+        if form is not None:
+            base, stride = form
+            if stride == 0:
+                return base
+            return self.builder.add(self.b.spread(base), self.b.steps(I64, stride))
+        t, x = v.type, self.scalar(v)
+        assert isinstance(t, Scalar)
+        if not is_wide(x):
+            return BodyEmitter.index(self, v)
+        if t.bits == 64:
+            return x
+        return self.builder.sext(x, I64) if t.kind is Kind.INT else self.builder.zext(x, I64)
+
+    def form(self, v: Value) -> Form | None:
+        """The index as one that grows evenly from lane to lane, if it does."""
+        known = self.forms.get(v)
+        if known is not None:
+            return known
+        found = self.index(v) if not is_wide(self.scalar(v)) else self.exact.get(v)
+        return None if found is None or is_wide(found) else (found, 0)
+
+    def op(self, op: Op) -> None:
+        if op.name == "next_checkpoint":
+            self.values[op.result] = (self.scalars.emit(op, [self.where_on(self.scalar(v)) for v in op.operands]),)
+            return
+        BodyEmitter.op(self, op)
+        if lookup(op.name).family == "scalar" and is_wide(self.scalar(op.result)) and is_by_lane(op):
+            self.notes.add(How.BY_LANE, op)
+        if op.name == "tid" and is_wide(self.scalar(op.result)):
+            self.forms[op.result] = self.builder.sext(self.tid[op.attrs["axis"]], I64), 1
+
+    def where_on(self, value: Any) -> Any:
+        """A value with 0 in the lanes that are off."""
+        if self.mask is None or not is_wide(value):
+            return value
+        return self.b.select(self.mask, value, zeros(value.type))
+
+    def exact_form(self, op: Op) -> Any:
+        """The exact form, which is only noted where the index grows evenly from lane to lane."""
+        given = [self.form(v) for v in op.operands]
+        if None not in given:
+            form = self.combined(op.name, [g for g in given if g is not None])
+            if form is not None:
+                self.forms[op.result] = form
+                return None
+        return BodyEmitter.exact_form(self, op)
+
+    def combined(self, name: str, given: Sequence[Form]) -> Form | None:
+        b, exact = self.b.plain, ("nsw",)
+        (x, s), (y, t) = given[0], given[-1]
+        if name == "cast":
+            return x, s
+        if name == "neg":
+            return b.sub(i64(0), x, flags=exact), -s
+        if name in ("add", "sub"):
+            return getattr(b, name)(x, y, flags=exact), s + t if name == "add" else s - t
+        if name != "mul" or (s and t):
+            return None
+        if not s and not t:
+            return b.mul(x, y, flags=exact), 0
+        factor = y if s else x
+        if not isinstance(factor, ir.Constant):
+            return None
+        return b.mul(x, y, flags=exact), (s or t) * int(factor.constant)
+
+    def phis_for(self, values: Sequence[Value]) -> list[list[Any]]:
+        out = []
+        for v in values:
+            s = held_type(v.type)  # type: ignore[arg-type]
+            t = value_type(scalar_of(s))
+            wide = self.b.wide_type(t) if v in self.varying else t
+            out.append([self.builder.phi(wide) for _ in range(element_size(s))])
+        return out
+
+    def merged(self, values: Sequence[Value], parts: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        return [tuple(map(self.b.spread, p)) if v in self.varying else p for v, p in zip(values, parts, strict=True)]
+
+    def thread_index(self, op: Op) -> None:
+        base, axis = self.tid[op.attrs["axis"]], op.attrs["axis"]
+        if axis == len(self.tid) - 1:
+            base = self.builder.add(self.b.spread(base), self.b.steps(I32, 1))
+        self.values[op.result] = (base,)

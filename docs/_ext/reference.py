@@ -1,0 +1,226 @@
+"""Directives that write the reference: built-in functions, types, constants and settings, each from its own table.
+
+``builtin-functions`` takes a family and gives a table of its functions, then an entry for each. ``builtin-families`` is
+the overview. ``scalar-types``, ``composite-types``, ``constants`` and ``settings`` take nothing. All of them write
+reStructuredText, so that what they define is in the index, the inventory and the search like anything else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sphinx.util.docutils import SphinxDirective
+
+from diffkern.lang import COMPOSITES, SCALARS, public_names
+from diffkern.lang.intrinsics import INTRINSICS, Intrinsic
+from diffkern.lang.library import COMPLEX, Composed
+from diffkern.lang.reference import PRELUDE, Family
+from diffkern.runtime.config import SETTINGS
+
+if TYPE_CHECKING:
+    from docutils.nodes import Node
+    from sphinx.application import Sphinx
+
+BuiltIn = Intrinsic | Composed
+
+PAGES = {
+    Family.SCALARS: "scalars",
+    Family.INTEGERS: "integers",
+    Family.COMPOSITES: "vectors",
+    Family.ROTATIONS: "rotations",
+    Family.COMPLEX: "complex",
+    Family.RANDOM: "random",
+    Family.THREADS: "threads",
+    Family.ATOMICS: "atomics",
+    Family.TILES: "tile_functions",
+    Family.QUERIES: "queries",
+    Family.REPORTS: "printing",
+}
+"""The page of each family, in ``docs/reference``."""
+
+
+def of_family(family: Family) -> list[BuiltIn]:
+    """The built-in functions of a family, by name."""
+    return sorted((f for f in INTRINSICS.values() if f.family is family), key=lambda f: f.name)
+
+
+def head(kind: str, *signatures: str) -> Iterator[str]:
+    """The first lines of an entry for a name of ``diffkern``, or several."""
+    first = f".. py:{kind}:: "
+    yield from (f"{first if k == 0 else ' ' * len(first)}{signature}" for k, signature in enumerate(signatures))
+    yield "   :module: diffkern"
+
+
+def entry(built_in: BuiltIn) -> Iterator[str]:
+    """The entry of a function."""
+    said = built_in.entry
+    yield from head("function", *(f"{built_in.name}({signature})" for signature in built_in.signatures))
+    yield from ("", f"   {_sentence(built_in.summary)}", "")
+    for k, part in enumerate(filter(None, said.takes.split("; "))):
+        names, _, kind = part.partition(" : ")
+        kind += ", or a complex number" if built_in.name in COMPLEX else ""
+        yield f"   {':Parameters: ' if k == 0 else ' ' * 13}| ``{names}``: {kind}"
+    if said.returns:
+        yield f"   :Returns: {_sentence(said.returns).rstrip('.')}"
+    yield f"   :Derivative: {_formulas(_sentence(said.derivative))}"
+    if said.kinks:
+        yield f"   :At kinks: {_sentence(said.kinks)}"
+    places = "in kernels and funcs on CPU and GPU" + (", and from Python" if built_in.on_host else "")
+    modes = "" if said.derivative.lower().startswith("none") else "; differentiated in reverse and forward mode"
+    yield from (f"   :Available: {places}{modes}", "")
+    shown = said.example.startswith(">>>")
+    if not shown:
+        yield from ("   .. code-block:: python", "")
+    lines = said.example.splitlines() if shown else said.example.split("; ")
+    yield from (f"   {'' if shown else '   '}{line}" for line in lines)
+    yield ""
+
+
+def _sentence(text: str) -> str:
+    """Text that begins with a capital, unless with a formula, and ends in a full stop."""
+    if re.fullmatch(r"-?\w\.?", text):  # no item of a list
+        return f"``{text.rstrip('.')}``."
+    first = text[0].upper() + text[1:] if re.match(r"[a-z]{2,},? [a-z]", text) else text
+    return first if first.endswith(".") else f"{first}."
+
+
+def _formulas(text: str) -> str:
+    """Text with its formulas as literals."""
+    if text.startswith("``"):
+        return text
+    if " with respect to " in text:
+        part = r"(^|, )((?:[^,(]|\([^()]*(?:\([^()]*\)[^()]*)*\))+?)( \([^()]+ where | with respect to )"
+        return re.sub(part, lambda m: f"{m[1]}{_formula(m[2])}{m[3]}", text)
+    formula, comma, rest = text.removesuffix(".").partition(", where r ")
+    return f"{_formula(formula)}{comma}{rest}." if comma or _formula(formula) != formula else text
+
+
+def _formula(text: str) -> str:
+    words = re.findall(r"[A-Za-z_]{2,}", text)
+    is_formula = re.search(r"[*/()\d]", text) and all(word in INTRINSICS or word == "pi" for word in words)
+    return f"``{text}``" if is_formula else text
+
+
+def table(rows: Iterable[tuple[str, ...]], widths: str) -> Iterator[str]:
+    """A table whose first row is its head."""
+    yield from (".. list-table::", "   :header-rows: 1", f"   :widths: {widths}", "")
+    for row in rows:
+        yield from (f"   {'* -' if k == 0 else '  -'} {cell}" for k, cell in enumerate(row))
+    yield ""
+
+
+class Written(SphinxDirective):
+    """A directive that gives the lines of a text."""
+
+    def lines(self) -> Iterable[str]:
+        raise NotImplementedError
+
+    def run(self) -> list[Node]:
+        return self.parse_text_to_nodes("\n".join(self.lines()), allow_section_headings=True)
+
+
+class Functions(Written):
+    """``builtin-functions:: FAMILY``: the functions of a family."""
+
+    required_arguments = 1
+
+    def lines(self) -> Iterator[str]:
+        functions = of_family(Family[self.arguments[0]])
+        rows = [(f":func:`~diffkern.{f.name}`", _sentence(f.summary)) for f in functions]
+        yield from table([("function", "what it does"), *rows], "30 70")
+        if not all(f.entry.example.startswith(">>>") for f in functions):
+            yield from ("Examples without a prompt are lines of this kernel:", "", ".. code-block:: python", "")
+            yield from (f"   {line}" for line in [*PRELUDE.splitlines(), "    ...  # the example"])
+            yield ""
+        for function in functions:
+            yield from entry(function)
+
+
+class Families(Written):
+    """``builtin-families``: all functions, by family."""
+
+    def lines(self) -> Iterator[str]:
+        rows = [("page", "functions")]
+        for family, page in PAGES.items():
+            names = ", ".join(f":func:`~diffkern.{f.name}`" for f in of_family(family))
+            rows.append((f":doc:`reference/{page}`", names))
+        yield from table(rows, "25 75")
+
+
+class Scalars(Written):
+    """``scalar-types``: the types of numbers."""
+
+    def lines(self) -> Iterator[str]:
+        for name, dtype in {**SCALARS, "bool_": SCALARS["bool"]}.items():
+            stored = "uint16" if name == "bfloat16" else str(dtype.numpy)
+            size = 8 * dtype.numpy.itemsize
+            values = "True and False" if "bool" in name else f"numbers of {size} bits"
+            yield from (*head("class", name), "")
+            yield f"   {values[0].upper() + values[1:]}; elements of arrays are ``numpy.{stored}``."
+            yield ""
+
+
+class Composites(Written):
+    """``composite-types``: vectors, matrices, quaternions, transforms and complex numbers."""
+
+    def lines(self) -> Iterator[str]:
+        of_type: dict[Any, list[str]] = {}
+        for name, found in COMPOSITES.items():
+            of_type.setdefault(found, []).append(name)
+        for found, names in of_type.items():
+            yield from head("class", *names)
+            shape = " × ".join(map(str, found.shape))
+            yield from ("", f"   {found.ir}: {shape} components of {found.dtype}.", "")
+
+
+class Constants(Written):
+    """``constants``: numbers by name."""
+
+    def lines(self) -> Iterator[str]:
+        for name, value in public_names().items():
+            if isinstance(value, float):
+                yield from (*head("data", name), f"   :value: {value!r}", "")
+
+
+class Settings(Written):
+    """``settings``: the attributes of ``dk.config``."""
+
+    def lines(self) -> Iterator[str]:
+        for name, setting in SETTINGS.items():
+            yield from (*head("attribute", f"config.{name}"), f"   :type: {setting.type}", "")
+            yield from (f"   {setting.doc}", "", f"   :Default: {setting.default}")
+            if setting.environment:
+                yield f"   :Environment: :envvar:`{setting.environment}`"
+            yield ""
+
+
+class Variables(Written):
+    """``setting-variables``: the environment variables of settings."""
+
+    def lines(self) -> Iterator[str]:
+        for name, setting in SETTINGS.items():
+            if setting.environment:
+                yield from (f".. envvar:: {setting.environment}", "")
+                yield from (f"   Sets :py:attr:`diffkern.config.{name}` at the start: {setting.values}.", "")
+
+
+def _style(app: Sphinx) -> None:
+    if app.builder.format == "html":
+        app.config.html_static_path.append(str(Path(__file__).parent / "reference_style"))
+        app.add_css_file("reference.css")
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Add the directives."""
+    app.add_directive("builtin-functions", Functions)
+    app.add_directive("builtin-families", Families)
+    app.add_directive("scalar-types", Scalars)
+    app.add_directive("composite-types", Composites)
+    app.add_directive("constants", Constants)
+    app.add_directive("settings", Settings)
+    app.add_directive("setting-variables", Variables)
+    app.connect("builder-inited", _style)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

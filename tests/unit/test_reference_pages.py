@@ -1,0 +1,102 @@
+"""The reference has an entry with an anchor for every public name, and says what the tables say."""
+
+from __future__ import annotations
+
+import html
+import importlib
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import diffkern
+from diffkern.cli.doctor import VARIABLES
+from diffkern.lang.intrinsics import INTRINSICS
+from diffkern.lang.reference import Family
+from diffkern.runtime.config import SETTINGS, Config
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+MODULES = ("optim", "testing", "types", "utils")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory) -> Path:
+    """The pages of the reference alone, built."""
+    pytest.importorskip("sphinx")
+    out = tmp_path_factory.mktemp("reference")
+    others = {page.name for page in DOCS.glob("*.rst")} - {"api.rst", "builtins.rst", "errors.rst", "testing.rst"}
+    options = ["-D", "root_doc=api", "-D", f"exclude_patterns={','.join(sorted(others))}"]
+    done = subprocess.run(
+        [sys.executable, "-m", "sphinx", "-Q", "-b", "html", *options, DOCS, out],
+        capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+@pytest.fixture(scope="module")
+def anchors(built) -> dict[str, str]:
+    """Names with what their pages are."""
+    from sphinx.util.inventory import InventoryFile
+
+    found = InventoryFile.loads((built / "objects.inv").read_bytes(), uri="").data
+    kinds = (items for kind, items in found.items() if kind.startswith("py:") or kind == "std:envvar")
+    return {name: item.uri for items in kinds for name, item in items.items()}
+
+
+@pytest.mark.slow
+def test_every_public_name_has_an_entry(anchors):
+    names = {f"diffkern.{name}" for name in (*diffkern.__all__, "compile", "map")}
+    for module in MODULES:
+        names |= {f"diffkern.{module}.{name}" for name in importlib.import_module(f"diffkern.{module}").__all__}
+    assert names - anchors.keys() == set()
+
+
+@pytest.mark.slow
+def test_settings_and_environment_variables_have_entries(anchors):
+    assert {f"diffkern.config.{name}" for name in SETTINGS} <= anchors.keys()
+    assert set(VARIABLES) - anchors.keys() == set()
+
+
+def test_all_settings_are_documented():
+    public = {name for name, value in vars(Config).items() if not name.startswith("_") and not callable(value)}
+    assert set(SETTINGS) == public
+    assert {setting.environment for setting in SETTINGS.values()} - {""} <= set(VARIABLES)
+
+
+def test_defaults_of_settings_are_as_documented():
+    code = "import diffkern as dk; print(*(repr(getattr(dk.config, n)) for n in {!r}), sep='\\n')"
+    plain = {name: s.default.strip("`") for name, s in SETTINGS.items() if len(s.default.split()) == 1}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("DIFFKERN_")}
+    done = subprocess.run(
+        [sys.executable, "-c", code.format(list(plain))],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+        env=environment,
+    )
+    assert dict(zip(plain, done.stdout.split("\n"), strict=False)) == plain
+
+
+@pytest.mark.slow
+def test_an_entry_says_what_its_row_says(built):
+    page = re.sub(r"<[^>]+>", "", (built / "reference" / "scalars.html").read_text(encoding="utf-8"))
+    entry = html.unescape(page).partition("diffkern.sqrt(x)")[2].partition("diffkern.")[0]
+    assert "Square root." in entry
+    assert "0.5/r, where r is the result." in entry
+    assert "Infinite at x = 0." in entry
+    assert "reverse and forward mode" in entry
+
+
+def test_every_family_has_a_page():
+    pages = {
+        path.read_text(encoding="utf-8").partition("builtin-functions:: ")[2].strip()
+        for path in (DOCS / "reference").glob("*.rst")
+    }
+    assert pages - {""} == {family.name for family in Family}
+    assert {function.family for function in INTRINSICS.values()} == set(Family)
