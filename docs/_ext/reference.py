@@ -1,12 +1,13 @@
 """Directives that write the reference: built-in functions, types, constants and settings, each from its own table.
 
 ``builtin-functions`` takes a family and gives a table of its functions, then an entry for each. ``builtin-families`` is
-the overview. ``scalar-types``, ``composite-types``, ``constants`` and ``settings`` take nothing. All of them write
-reStructuredText, so that what they define is in the index, the inventory and the search like anything else.
+the overview. ``scalar-types``, ``composite-types``, ``constants``, ``settings`` and ``command-line`` take nothing. All
+of them write reStructuredText, so that what they define is in the index and the search like all else.
 """
 
 from __future__ import annotations
 
+import argparse
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from sphinx.util.docutils import SphinxDirective
 
+from diffkern.cli.command import make_parser
 from diffkern.lang import COMPOSITES, SCALARS, public_names
 from diffkern.lang.intrinsics import INTRINSICS, Intrinsic
 from diffkern.lang.library import COMPLEX, Composed
@@ -106,7 +108,7 @@ def _formula(text: str) -> str:
 
 def table(rows: Iterable[tuple[str, ...]], widths: str) -> Iterator[str]:
     """A table whose first row is its head."""
-    yield from (".. list-table::", "   :header-rows: 1", f"   :widths: {widths}", "")
+    yield from (".. list-table::", "   :class: summary", "   :header-rows: 1", f"   :widths: {widths}", "")
     for row in rows:
         yield from (f"   {'* -' if k == 0 else '  -'} {cell}" for k, cell in enumerate(row))
     yield ""
@@ -197,6 +199,33 @@ class Settings(Written):
             yield ""
 
 
+class CommandLine(Written):
+    """``command-line``: every command with its arguments and options."""
+
+    def lines(self) -> Iterator[str]:
+        yield from self.commands("diffkern", make_parser())
+
+    def commands(self, name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
+        inner = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+        if not inner:
+            yield from (f"``{name}``", "^" * (len(name) + 4), "", f".. program:: {name}", "")
+            yield from (f"{_sentence(parser.description)}", "") if parser.description else ()
+            for action in parser._actions:
+                yield from self.option(action)
+        for action in inner:
+            for command, one in action.choices.items():
+                yield from self.commands(f"{name} {command}", one)
+
+    def option(self, action: argparse.Action) -> Iterator[str]:
+        if action.help == argparse.SUPPRESS or "--help" in action.option_strings:
+            return
+        metavar = action.metavar or (f"{{{','.join(map(str, action.choices))}}}" if action.choices else "")
+        taken = f" {metavar}" if action.nargs != 0 and metavar else ""
+        names = ", ".join(f"{option}{taken}" for option in action.option_strings) or str(metavar or action.dest)
+        text = (action.help or "").replace("%(default)s", str(action.default))
+        yield from (f".. option:: {names}", "", *([f"   {_sentence(text)}", ""] if text else []))
+
+
 class Variables(Written):
     """``setting-variables``: the environment variables of settings."""
 
@@ -222,5 +251,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("constants", Constants)
     app.add_directive("settings", Settings)
     app.add_directive("setting-variables", Variables)
+    app.add_directive("command-line", CommandLine)
     app.connect("builder-inited", _style)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
