@@ -16,6 +16,7 @@ release = __version__
 version = __version__
 
 extensions = [
+    "gallery",
     "mathml",
     "reference",
     "sphinx.ext.autodoc",

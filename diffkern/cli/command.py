@@ -64,7 +64,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"diffkern {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    commands.add_parser("demo", help="recover a rainfall map from a flood by gradient descent", add_help=False)
+    commands.add_parser("demo", help="run an example: the flood, or another by name (--list)", add_help=False)
 
     add_inspect_command(commands)
     add_compile_command(commands)
