@@ -28,6 +28,8 @@ NEEDS = {
     "jax": ("jax",),
     "torch": ("torch",),
     "tutorial": ("jax", "torch"),
+    "door_jax": ("jax",),
+    "door_torch": ("torch",),
     "coming_from": ("jax", "torch"),
     "dlpack": ("jax", "torch"),
 }
@@ -41,6 +43,7 @@ def run_file(path: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("snippet", sorted(SNIPPETS.glob("*.py")), ids=lambda path: path.stem)
 def test_snippet_prints_what_the_docs_show(snippet):
+    require(*NEEDS.get(snippet.stem, ()))
     done = run_file(snippet)
     shown = snippet.with_suffix(".txt").read_text(encoding="utf-8")
     assert done.returncode == 0, done.stderr
