@@ -153,6 +153,7 @@ _MODULES: Final[Mapping[str, str]] = {
     "runtime.tangents": "Tangents",
     "runtime.tape": "Tape",
     "runtime.timer": "ScopedTimer",
+    "runtime.trace": "ScopedTrace",
     "interop.jax": "jax_callable jax_kernel",
     "spatial.hash_grid": "HashGrid",
 }

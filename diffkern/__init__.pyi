@@ -128,6 +128,7 @@ from diffkern.runtime.stream import wait_stream as wait_stream
 from diffkern.runtime.tangents import Tangents as Tangents
 from diffkern.runtime.tape import Tape as Tape
 from diffkern.runtime.timer import ScopedTimer as ScopedTimer
+from diffkern.runtime.trace import ScopedTrace as ScopedTrace
 from diffkern.spatial.hash_grid import HashGrid as HashGrid
 from diffkern import cuda as cuda
 from diffkern.interop import jax as jax
@@ -6658,6 +6659,7 @@ __all__ = [
     "ScopedDevice",
     "ScopedStream",
     "ScopedTimer",
+    "ScopedTrace",
     "Sequence",
     "Stream",
     "TAU",

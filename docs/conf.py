@@ -16,6 +16,7 @@ release = __version__
 version = __version__
 
 extensions = [
+    "gallery",
     "mathml",
     "reference",
     "sphinx.ext.autodoc",
@@ -43,10 +44,10 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 
 nitpicky = True
-_PACKAGES = "numpy torch jax cuda numba _asyncio collections types typing pathlib os ctypes pdb copy multiprocessing"
+_PACKAGES = "|".join(["numpy", "torch", "jax", "cuda", "numba", *sorted(sys.stdlib_module_names)])
 nitpick_ignore_regex = [
     # Of other packages, whose inventories a build without a network cannot have.
-    ("py:.*", rf"({_PACKAGES.replace(' ', '|')})(\..*)?"),
+    ("py:.*", rf"({_PACKAGES})(\..*)?"),
     # Words of types in docstrings, such as `sequence, optional`, and their choices, such as `{"cpu", "cuda"}`.
     ("py:class", r"[a-z_]+( [a-z_]+)*"),
     ("py:class", r'.*["{}…].*|built-in'),

@@ -120,9 +120,9 @@ def main(arguments: list[str] | None = None) -> tuple[float, float]:
     """Search and draw; returns the distance from the points seen, in mm, and the largest relative error found."""
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("--size", type=int, default=21, help="masses along each side")
-    parser.add_argument("--steps", type=int, default=800, help="time steps")
+    parser.add_argument("--steps", type=int, default=600, help="time steps")
     parser.add_argument("--every", type=int, default=4, help="every so many masses are seen")
-    parser.add_argument("--rounds", type=int, default=110, help="steps of Adam")
+    parser.add_argument("--rounds", type=int, default=80, help="steps of Adam")
     parser.add_argument("--out", default="cloth.png", help="where the figure goes")
     options, began, rng = parser.parse_args(arguments), time.perf_counter(), np.random.default_rng(2)
     few = [dk.array(np.float32(rng.normal(size=(3, 3, 3))), dtype=dk.vec3) for _ in range(4)]

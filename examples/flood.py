@@ -15,18 +15,15 @@ from functools import partial
 
 import numpy as np
 from matplotlib import cbook, colors, figure
-from tqdm import tqdm
+from tqdm import trange
 
 import diffkern as dk
 
-GRAVITY = 9.81  # m/s2
-FRICTION = GRAVITY / 15.0**2  # Chezy's law with a coefficient of 15: rough ground
+GRAVITY, FRICTION = 9.81, 9.81 / 15.0**2  # m/s2; Chezy's law with a coefficient of 15: rough ground
 DX, DY = 74.4, 92.6  # m, a cell of 3 arc seconds at 36.6 degrees north
 DT = 12.0  # s, below DX / sqrt(GRAVITY * depth) for the 3 m that gather in the valleys
-MM_PER_HOUR = 1.0 / 3.6e6  # m/s
-SPACING = 12  # cells between two knots of the unknown rain, about 1 km
-SHALLOW = 0.02  # m, a wrong centimetre counts for more on a hillside than in a river
-GUESS = 20.0  # mm/h, everywhere: all that is known of the rain at the start
+MM_PER_HOUR, GUESS = 1.0 / 3.6e6, 20.0  # m/s; mm/h, everywhere: all that is known of the rain at the start
+SPACING, SHALLOW = 12, 0.02  # cells between knots of the rain; m, a wrong centimetre counts for more on a hillside
 Field = dk.array2d(dtype=float)
 
 
@@ -84,8 +81,7 @@ def advance(h: Field, qx: Field, qy: Field, share: Field, rain: Field, h_new: Fi
 @dk.kernel
 def mismatch(h: Field, seen: Field, loss: dk.array(dtype=float)):
     i, j = dk.tid()
-    d = h[i, j] - seen[i, j]
-    dk.atomic_add(loss, 0, d * d / ((seen[i, j] + SHALLOW) * float(h.shape[0] * h.shape[1])))
+    loss[0] += (h[i, j] - seen[i, j]) ** 2.0 / ((seen[i, j] + SHALLOW) * float(h.size))
 
 
 class Flood:
@@ -95,9 +91,8 @@ class Flood:
         field = partial(dk.zeros, dtype=float, requires_grad=True)
         self.cells, self.steps, self.ground = ground.shape, steps, dk.array(ground, dtype=float)
         self.h, self.qx, self.qy, self.share = ([field(self.cells) for _ in range(steps + 1)] for _ in range(4))
-        self.rain, self.loss = field(self.cells), field(1)
-        self.knots = field(tuple(n // SPACING + 2 for n in self.cells))
-        self.knots.assign(np.full(self.knots.shape, np.log(GUESS), np.float32))
+        self.rain, self.loss, self.knots = (field(n) for n in (self.cells, 1, [n // SPACING + 2 for n in self.cells]))
+        self.knots.fill_(float(np.log(GUESS)))
 
     def run(self, rain: dk.array) -> dk.array:
         h, qx, qy, share, cells = self.h, self.qx, self.qy, self.share, self.cells
@@ -112,35 +107,32 @@ class Flood:
         return self.run(self.rain)
 
     def gradient(self, seen: dk.array) -> tuple[float, np.ndarray]:
-        self.loss.assign(np.zeros(1, np.float32))
+        self.loss.zero_()
         with dk.Tape() as tape:
             dk.launch(mismatch, self.cells, inputs=[self.run_guess(), seen], outputs=[self.loss])
         tape.backward(self.loss)
-        gradient = self.knots.grad.numpy().astype(float)
+        gradient = self.knots.grad.numpy().copy()
         tape.zero()
-        return float(self.loss.numpy()[0]), gradient
+        return float(self.loss), gradient
 
     def descend(self, seen: dk.array, iterations: int) -> list[float]:
-        knots, losses, mean, square = self.knots.numpy().astype(float), [], 0.0, 0.0
-        for k in (bar := tqdm(range(iterations), desc="Finding the rain")):
+        optimizer, losses = dk.optim.Adam([self.knots], betas=(0.7, 0.95), eps=1.0e-12), []  # with a short memory
+        for k in trange(iterations, desc="Finding the rain"):
             loss, gradient = self.gradient(seen)
-            mean, square = 0.7 * mean + 0.3 * gradient, 0.95 * square + 0.05 * gradient**2
-            scale = np.sqrt(square / (1.0 - 0.95 ** (k + 1))) + 1.0e-12  # Adam, with a short memory
-            knots -= 0.2 * (1.0 + np.cos(np.pi * k / iterations)) * mean / (1.0 - 0.7 ** (k + 1)) / scale
-            self.knots.assign(knots.astype(np.float32))
+            optimizer.lr = 0.2 * (1.0 + np.cos(np.pi * k / iterations))
+            optimizer.step([dk.array(gradient)])
             losses.append(loss)
-            bar.set_postfix_str(f"loss down {losses[0] / loss:.0f} times")
         return losses
 
     def check(self, seen: np.ndarray, size: float = 0.01) -> float:
         """Largest error along random directions, in norms of the gradient; float32 depths leave 3 digits or so."""
-        gradient, start, errors = self.gradient(dk.array(seen, dtype=float))[1], self.knots.numpy().copy(), []
+        gradient, start, errors = self.gradient(dk.array(seen))[1], self.knots.numpy().copy(), []
         for direction in np.random.default_rng(7).standard_normal((3, *start.shape)):
             slope, difference = np.sum(gradient * direction), 0.0
-            for sign in (1.0, -1.0):
-                self.knots.assign((start + sign * size * direction).astype(np.float32))
+            for step in (size, -size):
+                self.knots.assign((start + step * direction).astype(np.float32))
                 misfit = (self.run_guess().numpy() - seen) ** 2 / (seen + SHALLOW)
-                difference += sign * np.mean(misfit, dtype=float) / (2.0 * size)
+                difference += np.mean(misfit, dtype=float) / (2.0 * step)
             print(f"Gradient check: adjoint {slope:+.4e}, central differences {difference:+.4e}")
             errors.append(abs(slope - difference) / np.linalg.norm(gradient))
         self.knots.assign(start)
@@ -157,20 +149,20 @@ def storm(cells: tuple[int, ...]) -> np.ndarray:
 def draw(ground: np.ndarray, seen: np.ndarray, rain: np.ndarray, found: np.ndarray, losses: list) -> figure.Figure:
     shade = colors.LightSource(azdeg=315, altdeg=40).hillshade(ground, vert_exag=4, dx=DX, dy=DY)
     *maps, last = (page := figure.Figure(figsize=(15, 8.6), layout="constrained")).subplots(2, 3).flat
-    extent = (0, ground.shape[1] * DX / 1000, 0, ground.shape[0] * DY / 1000)
-    water, top = np.maximum(1000 * seen, 1), rain.max()
-    for ax, title, values, cmap, style in [
-        (maps[0], "Elevation (m)", ground, "gist_earth", {"alpha": 0.6}),
-        (maps[1], "Rain that fell, kept secret (mm/h)", rain, "turbo", {"alpha": 0.6, "vmin": 0, "vmax": top}),
-        (maps[2], "Rain found from the water alone (mm/h)", found, "turbo", {"alpha": 0.6, "vmin": 0, "vmax": top}),
-        (maps[3], "Water that is seen (mm)", water, "Blues", {"norm": "log", "vmin": 2, "vmax": 200}),
-        (maps[4], "Found less fallen (mm/h)", found - rain, "RdBu", {"alpha": 0.8, "vmin": -10, "vmax": 10}),
-    ]:
-        ax.imshow(shade, cmap="gray", extent=extent)
-        page.colorbar(ax.imshow(values, cmap=cmap, extent=extent, **style), ax=ax, shrink=0.8)
-        ax.set(title=title, xlabel="km", ylabel="km")
-    last.semilogy(losses)
-    last.set(title="Loss", xlabel="iteration")
+    for ax, title, values, cmap, style in zip(
+        maps,
+        ("Elevation (m)", "Rain that fell, kept secret (mm/h)", "Rain found from the water alone (mm/h)",
+         "Water that is seen (mm)", "Found less fallen (mm/h)"),
+        (ground, rain, found, np.maximum(1000 * seen, 1), found - rain),
+        ("gist_earth", "turbo", "turbo", "Blues", "RdBu"),
+        ({}, *2 * [{"vmin": 0, "vmax": rain.max()}], {"norm": colors.LogNorm(2, 200)}, {"vmin": -10, "vmax": 10}),
+        strict=True,
+    ):  # fmt: skip
+        ax.imshow(shade, cmap="gray")
+        page.colorbar(ax.imshow(values, cmap=cmap, alpha=0.7, **style), ax=ax, shrink=0.8)
+        ax.set(title=title, xticks=[], yticks=[])
+    last.set(title="Loss", xlabel="iteration", yscale="log")
+    last.plot(losses)
     return page
 
 
@@ -182,11 +174,10 @@ def main(argv: list[str] | None = None) -> int:
     ground = cbook.get_sample_data("jacksboro_fault_dem.npz")["elevation"].astype(np.float32)
     ground, steps = (ground[:96, :112].copy(), 40) if options.quick else (ground, 100)
     flood, rain = Flood(ground, steps), storm(ground.shape)
-    seen = flood.run(dk.array((MM_PER_HOUR * rain).astype(np.float32), dtype=float)).numpy().copy()
-    print(f"Flood: {ground.shape[0]} x {ground.shape[1]} cells, {steps} steps ({time.perf_counter() - began:.1f} s)")
+    seen = flood.run(dk.array((MM_PER_HOUR * rain).astype(np.float32))).numpy().copy()
     error = flood.check(seen)
     print(f"Gradient check: largest error {100.0 * error:.2f} % of the norm; {'good' if error < 0.01 else 'BAD'}")
-    losses = flood.descend(dk.array(seen, dtype=float), iterations=18)
+    losses = flood.descend(dk.array(seen), iterations=18)
     found = flood.rain.numpy() / MM_PER_HOUR
     draw(ground, seen, rain, found, losses).savefig(options.out, dpi=110)
     print(f"Loss: {losses[0]:.1e} at the start, {losses[-1]:.1e} at the end, {losses[0] / losses[-1]:.0f} times less")

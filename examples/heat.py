@@ -1,6 +1,6 @@
 """The path of a torch over a plate, from a few thermometers: an inverse problem of heat conduction.
 
-In: temperatures with noise at 36 places of a steel plate, while a torch runs over it on a path that is then forgotten.
+In: temperatures with noise at 64 places of a steel plate, while a torch runs over it on a path that is then forgotten.
 Out: the path, as knots between which the torch moves evenly, and its power, found by Adam from the gradient through all
 time steps; a figure and, where its name ends in .gif, an animation. A launch is a time step of the heat equation with a
 source that moves (Rosenthal, Welding Journal 20, 1941) and a plate that cools to the air.
@@ -55,7 +55,7 @@ class Plate:
     def __init__(self, n: int, steps: int, knots: int) -> None:
         self.dt, self.knots = DURATION / steps, knots
         self.states = [dk.zeros((n, n), requires_grad=True) for _ in range(steps + 1)]
-        line = ((np.arange(6) + 0.5) / 6 * n).astype(int)
+        line = ((np.arange(8) + 0.5) / 8 * n).astype(int)
         self.places = dk.array(np.stack(np.meshgrid(line, line, indexing="ij"), axis=-1).reshape(-1, 2), dtype=int)
         turn = np.linspace(0.0, 2.0 * np.pi, knots)[:, None]
         self.path = 0.5 + 0.33 * np.sin(turn * [1.0, 2.0] + [0.4, 0.0])

@@ -48,8 +48,7 @@ def prices(theta: Numbers, strikes: Numbers, seed: int, paths: int, price: Table
 def by_formula(theta: np.ndarray, strikes: np.ndarray, maturities: np.ndarray) -> np.ndarray:
     """Prices by the characteristic function, integrated (Lewis, Option Valuation under Stochastic Volatility, 2000)."""
     kappa, level, xi, rho, v0 = theta
-    h, t = 0.01, maturities[:, None]
-    u = (np.arange(20000) + 0.5) * h - 0.5j
+    h, t, u = 0.01, maturities[:, None], (np.arange(20000) + 0.5) * 0.01 - 0.5j
     beta = kappa - 1j * rho * xi * u
     d = np.sqrt(beta**2 + xi**2 * (1j * u + u**2))
     g = (beta - d) / (beta + d)
@@ -134,8 +133,7 @@ def main(arguments: list[str] | None = None) -> tuple[float, float]:
     options = parser.parse_args(arguments)
     maturities = QUARTER * np.arange(1, options.maturities + 1)
     market, scale = by_formula(TRUE, STRIKES, maturities), vegas(STRIKES, maturities, float(np.sqrt(TRUE[1])))
-    few = [TRUE, STRIKES, 7, 4]
-    print(gradcheck(prices, 4, few, [np.zeros((1, len(STRIKES)))]), flush=True)
+    print(gradcheck(prices, 4, [TRUE, STRIKES, 7, 4], [np.zeros((1, len(STRIKES)))]), flush=True)
     model = Model(options.paths, options.maturities)
     apart = 100.0 * float(np.abs((model.prices(TRUE) - market) / scale).max())
     print(f"simulation and formula differ by at most {apart:.2f} points of volatility")

@@ -108,12 +108,9 @@ def invert(survey: Survey, seen: dk.array, rounds: int) -> tuple[np.ndarray, lis
 
 
 def draw(path: str, survey: Survey, found: np.ndarray, seen: np.ndarray, history: list[float]) -> None:
-    fig = Figure(figsize=(13.0, 3.4), layout="constrained")
+    fig, kilometres = Figure(figsize=(13.0, 3.4), layout="constrained"), survey.n * CELL
     axes = fig.subplots(1, 5)
-    kilometres = survey.n * CELL
-    for ax, speed, title in zip(
-        axes, (survey.truth, survey.layers, found), ("true", "first guess", "found"), strict=False
-    ):
+    for ax, speed, title in zip(axes, (survey.truth, survey.layers, found), ("true", "guess", "found"), strict=False):
         image = ax.imshow(speed, vmin=1.5, vmax=2.8, extent=(0, kilometres, kilometres, 0), cmap="viridis")
         ax.set(title=title, xlabel="km")
     fig.colorbar(image, ax=axes[:3], label="km/s")
@@ -135,8 +132,7 @@ def main(arguments: list[str] | None = None) -> tuple[float, float]:
     options = parser.parse_args(arguments)
     survey = Survey(options.size, options.shots, options.steps)
     rng = np.random.default_rng(1)
-    speed = np.float32(rng.uniform(1.5, 2.5, (6, 6)))
-    waves = [np.float32(rng.normal(size=(2, 6, 6))) for _ in range(2)]
+    speed, *waves = (np.float32(rng.uniform(1.5, 2.5, dim)) for dim in ((6, 6), (2, 6, 6), (2, 6, 6)))
     small = [speed, np.ones((6, 6), np.float32), np.int32([[2, 2], [3, 3]]), DT, 0.1, *waves]
     print(gradcheck(step, (2, 6, 6), small, [np.zeros((2, 6, 6), np.float32)]), flush=True)
     measured = survey.measure()

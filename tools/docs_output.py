@@ -13,6 +13,8 @@ import os
 import sys
 from pathlib import Path
 
+import docs_errors
+
 from diffkern import cuda
 from diffkern.cli import command as cli
 from diffkern.cuda.names import DIFFERENT, INSTEAD, OWN
@@ -87,6 +89,7 @@ def texts() -> dict[str, str]:
     exported = printed(snippets, "export", "first_kernel.py:spring_energy", "--adjoint")
     return {
         "door_adjoint.txt": printed(snippets, "inspect", "door_diffkern.py:energy", "--adjoint"),
+        "error_classes.inc": "\n".join(map(docs_errors.entry, docs_errors.programs())),
         "errors.inc": mistakes(),
         "exported_main.txt": exported[exported.index("def launch(") :],
         "first_kernel_ir.txt": printed(snippets, "inspect", "first_kernel.py:spring_energy", "--ir"),

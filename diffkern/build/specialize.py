@@ -14,6 +14,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -32,10 +33,13 @@ from diffkern.platforms import HOST, LINKER, LLVM, NATIVE, native_fields, platfo
 from diffkern.runtime.config import config
 from diffkern.runtime.native.loader import ObjectLoadError, host_cpu, load_code
 from diffkern.runtime.program import Executable
+from diffkern.runtime.spans import Span, past, span, watched
 
 if TYPE_CHECKING:
     from diffkern.compilation import Compilation
     from diffkern.ir.nodes import Function
+    from diffkern.ir.passes import Context
+    from diffkern.ir.stages import Stage
     from diffkern.program import Program
     from diffkern.targets.cuda.mathdx import Product
 
@@ -140,7 +144,9 @@ class Specialization:
         """Return its way through the compiler, for a target; ``lowered`` as :class:`Compilation` has it."""
         from diffkern.compilation import Compilation
 
-        return Compilation(self.pyfunc, self.types, replace(self.variant, target=target), lowered=lowered)
+        context = _watching(self.variant.is_debug) if watched.observers else None
+        variant = replace(self.variant, target=target)
+        return Compilation(self.pyfunc, self.types, variant, context=context, lowered=lowered)
 
     def products(self, target: str) -> tuple[Product, ...]:
         """Return the matrix products that its program for a GPU takes from a library, without making them."""
@@ -187,7 +193,10 @@ def load(specialization: Specialization) -> Executable:
     if found is not None:
         return found
     store = current_store()
-    executable = _from_cache(store.get(name)) or _from_directories(fields)
+    with _looking_up(specialization) as look:
+        executable = _from_cache(store.get(name)) or _from_directories(fields)
+        if executable is not None:
+            look.facts["title"] = executable.manifest.title
     if executable is None:
         with store.building(name):
             # Another process may have built it while this one waited.
@@ -238,7 +247,10 @@ def load_entry(specialization: Specialization, target: str) -> Entry:
     entry = _entries.get(name)
     if entry is None:
         store = current_store()
-        entry = store.get(name) or _shipped_entry(fields, target)
+        with _looking_up(specialization) as look:
+            entry = store.get(name) or _shipped_entry(fields, target)
+            if entry is not None:
+                look.facts["title"] = entry.manifest.title
         if entry is None:
             with store.building(name):
                 entry = store.get(name) or _built_or_translated(specialization, fields, target, store)
@@ -286,14 +298,34 @@ def build_entry(
     started = time.perf_counter()
     platform, called = platform_named(target), f"{specialization.pyfunc.__name__}_{specialization.direction}"
     symbol = platform.symbol(called, artifact_key(fields, target, shipped))
-    program = _program(specialization, fields, NATIVE if target == HOST else target, symbol)
     title = specialization.title_for(target)
+    with span("compile", f"compile {title}", title=title, target=target):
+        program = _program(specialization, fields, NATIVE if target == HOST else target, symbol)
     manifest = replace(program.manifest, title=title, target=target)
     ingredients = _readable(_with_target(fields, target, shipped))
     if config.verbose:
         print(f"diffkern: compiled {title} in {time.perf_counter() - started:.2f} s", file=sys.stderr)
     name, files = platform.object_name, program.files
     return Entry(program.object_code, program.symbols, program.source, manifest, ingredients, name, files)
+
+
+def _looking_up(specialization: Specialization) -> AbstractContextManager[Span]:
+    """Tell observers of the search for a program; one that was found gets its title as a fact."""
+    return span("load", f"look up {specialization.title}")
+
+
+def _watching(verify: bool) -> Context:
+    """Return how passes are run while observers are told of them: each lasts from the end of the one before."""
+    from diffkern.ir.passes import Context
+
+    before = time.perf_counter_ns()
+
+    def told(name: str, stage: Stage, fn: Function) -> None:
+        nonlocal before
+        begin, before = before, time.perf_counter_ns()
+        past(Span("pass", name, {"stage": stage.name}, begin, before))
+
+    return Context(verify=verify, watch=told)
 
 
 def _program(specialization: Specialization, fields: Sequence[tuple[str, bytes]], target: str, symbol: str) -> Program:

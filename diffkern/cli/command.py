@@ -22,12 +22,13 @@ from diffkern.cli.doctor import add_doctor_command
 from diffkern.cli.export import add_export_command
 from diffkern.cli.files import UsageError
 from diffkern.cli.inspect import add_inspect_command
+from diffkern.cli.trace import add_trace_command
 from diffkern.errors import KernelError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["main"]
+__all__ = ["main", "make_parser"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -42,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments[:1] == ["demo"]:
         # The demo describes its own options, so everything behind its name is handed on.
         return demo.main(arguments[1:])
-    options = _parser().parse_args(arguments)
+    options = make_parser().parse_args(arguments)
     run: Callable[[argparse.Namespace], int | None] = options.run
     try:
         status = run(options) or 0
@@ -57,17 +58,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
     parser = argparse.ArgumentParser(prog="diffkern", description="Differentiable kernels in Python.")
     parser.add_argument("--version", action="version", version=f"diffkern {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    commands.add_parser("demo", help="recover a rainfall map from a flood by gradient descent", add_help=False)
+    commands.add_parser("demo", help="run an example: the flood, or another by name (--list)", add_help=False)
 
     add_inspect_command(commands)
     add_compile_command(commands)
     add_export_command(commands)
     add_bench_command(commands)
+    add_trace_command(commands)
     add_cache_command(commands)
     add_doctor_command(commands)
     return parser

@@ -38,9 +38,11 @@ class Family(enum.Enum):
 PRELUDE: Final = """\
 @dk.kernel
 def example(
-    x: dk.array(dtype=float), y: dk.array(dtype=float), p: dk.array(dtype=int), q: dk.array(dtype=int),
-    w: dk.array(dtype=dk.vec3), e: dk.array(dtype=dk.mat33), a: dk.array(dtype=float, ndim=2),
-    b: dk.array(dtype=float, ndim=2), c: dk.array(dtype=float, ndim=2), grid: dk.uint64,
+    x: dk.array(dtype=float), y: dk.array(dtype=float),
+    p: dk.array(dtype=int), q: dk.array(dtype=int),
+    w: dk.array(dtype=dk.vec3), e: dk.array(dtype=dk.mat33),
+    a: dk.array2d(dtype=float), b: dk.array2d(dtype=float), c: dk.array2d(dtype=float),
+    grid: dk.uint64,
 ):
     i = dk.tid()
     u = w[i] + dk.vec3(1.0, 2.0, 3.0)
@@ -71,12 +73,12 @@ _LOAD = "dk.tile_load(a, shape=(4, 4))"
 
 def _scalars() -> dict[str, Entry]:
     return {
-        "sign": Entry("x : float or int", "Of its type.", "0.", "y[i] = dk.sign(x[i])",
+        "sign": Entry("x : float or int, or a vector or matrix", "Of its type.", "0.", "y[i] = dk.sign(x[i])",
             "0 at x = 0 as well, where the value is 1."),
         "cast": Entry(
             "x : number, vector, matrix or struct; dtype : type of as many bytes", "A value of the type dtype.",
             "None: bits are no number that changes smoothly.", "q[i] = dk.cast(x[i], dk.int32)"),
-        "stop_gradient": Entry("x : number, vector, matrix or struct", "x.", "0.",
+        "stop_gradient": Entry("x : number, vector, matrix, quaternion or struct", "x.", "0.",
             "y[i] = dk.stop_gradient(x[i]) * x[i]"),
         "nonzero": Entry("x : float or int", "Of its type.", "0.", "y[i] = dk.nonzero(x[i])", "0 at x = 0 as well."),
         "step": Entry("x : float or int", "Of its type.", "0.", "y[i] = dk.step(x[i])", "0 at x = 0 as well."),
@@ -84,8 +86,8 @@ def _scalars() -> dict[str, Entry]:
             "1 at integers as well, where the value jumps."),
         "degrees": Entry("x : float", "float", "180 / pi.", "y[i] = dk.degrees(x[i])"),
         "radians": Entry("x : float", "float", "pi / 180.", "y[i] = dk.radians(x[i])"),
-        "pos": Entry("x : number, vector or matrix", "x.", "1.", "y[i] = dk.pos(x[i])"),
-        "clamp": Entry("x, low, high : float or int", "Of their type.",
+        "pos": Entry("x : number, vector, matrix or quaternion", "x.", "1.", "y[i] = dk.pos(x[i])"),
+        "clamp": Entry("x, low, high : float or int, or vectors or matrices", "Of their type.",
             "1 with respect to the one that comes back, 0 with respect to the others.",
             "y[i] = dk.clamp(x[i], 0.0, 1.0)", "At a bound x comes back."),
         "lerp": Entry("a, b : float, vector or matrix; t : float", "Of the type of a and b.", "1 - t, t and b - a.",
@@ -93,10 +95,10 @@ def _scalars() -> dict[str, Entry]:
         "smoothstep": Entry("a, b, x : float", "float",
             "6 * t * (1 - t) / (b - a) with respect to x, for t the place of x between the bounds.",
             "y[i] = dk.smoothstep(0.0, 1.0, x[i])", "0 at the bounds and outside of them."),
-        "where": Entry("cond : bool; value_if_true, value_if_false : number, vector, matrix or struct",
+        "where": Entry("cond : bool; value_if_true, value_if_false : number, vector, matrix, quaternion or struct",
             "Of the type of the two.", "1 with respect to the chosen one, exactly 0 with respect to the other.",
             "y[i] = dk.where(x[i] > 0.5, x[i], 0.0)", _UNTAKEN),
-        "select": Entry("cond : bool; value_if_false, value_if_true : number, vector, matrix or struct",
+        "select": Entry("cond : bool; value_if_false, value_if_true : number, vector, matrix, quaternion or struct",
             "Of the type of the two.", "1 with respect to the chosen one, exactly 0 with respect to the other.",
             "y[i] = dk.select(x[i] > 0.5, 0.0, x[i])", _UNTAKEN),
     }  # fmt: skip
@@ -470,8 +472,9 @@ def _example(text: str) -> Iterator[str]:
 def _of_row(name: str, signature: str, row: OpDef | None, host: Callable[..., Any] | None) -> Entry:
     assert row is not None and host is not None, f"{name} has no entry in diffkern/lang/reference.py"  # noqa: PT018
     kinds = _accepted(row)
+    also = row.built_in.also if row.built_in is not None else ""
     return Entry(
-        f"{signature} : {_KINDS[frozenset(kinds)]}",
+        f"{signature} : {_KINDS[frozenset(kinds)]}{', ' if also else ''}{also}",
         _result(row, kinds),
         _derivative(row, signature.split(", "), kinds),
         _value(name, row.arity or 0, host, kinds),

@@ -148,6 +148,8 @@ class BuiltIn(NamedTuple):
         Its entry in the reference, where that does not follow from the row: from types, formulas and ``host``.
     kinks
         As of :class:`Entry`, where there is none: besides what the formulas say of themselves.
+    also
+        What arguments may be besides the numbers that the operation takes.
     """
 
     doc: str
@@ -158,6 +160,7 @@ class BuiltIn(NamedTuple):
     of_floats: bool = False
     entry: Entry | None = None
     kinks: str = ""
+    also: str = ""
 
 
 Infer = Callable[[Sequence[Type], Mapping[str, Any]], tuple[Type, ...]]

@@ -145,6 +145,9 @@ result is infinite as well."""
 
 INFINITE_AT_ZERO: Final = "Infinite at x = 0."
 AT_JUMPS: Final = "0 at the jumps as well."
+
+_VECTORS: Final = "or vectors of them"
+_COMPONENTS: Final = "or vectors or matrices of them"
 INFINITE_AT_ENDS: Final = "Infinite at x = -1 and x = 1."
 
 
@@ -192,12 +195,13 @@ def _of_floats(
     returns: str = "float",
     entry: Entry | None = None,
     kinks: str = "",
+    also: str = "",
     **facts: Any,
 ) -> OpDef:
     """The row of a built-in function of floats."""
     infer = infer or same("floats" if arity > 1 else "a float", kinds=FLOATS)
     signature = signature or ("x, y" if arity > 1 else "x")
-    built_in = BuiltIn(doc, signature, host, returns, of_floats=True, entry=entry, kinks=kinks)
+    built_in = BuiltIn(doc, signature, host, returns, of_floats=True, entry=entry, kinks=kinks, also=also)
     return OpDef(name, "scalar", arity, infer, py=call(name, arity), built_in=built_in, **facts)
 
 
@@ -287,7 +291,7 @@ def _bitwise(name: str, sign: str, fold: Callable[..., Any]) -> OpDef:
     """On bools the eager logical operation."""
     return OpDef(
         name, "scalar", 2, same("bools or integers", kinds=BITS), diff=Diff.ZERO, py=f"{{0}} {sign} {{1}}",
-        built_in=BuiltIn(f"a {sign} b.", "a, b", fold, name=f"bit_{name}"),
+        built_in=BuiltIn(f"a {sign} b.", "a, b", fold, name=f"bit_{name}", also=_COMPONENTS),
         commutative=True, fold=fold, modular=True,
     )  # fmt: skip
 
@@ -295,12 +299,15 @@ def _bitwise(name: str, sign: str, fold: Callable[..., Any]) -> OpDef:
 def _shift(name: str, sign: str, host: Callable[..., Any]) -> OpDef:
     return OpDef(
         name, "scalar", 2, same("integers", kinds=INTEGER), diff=Diff.ZERO, py=f"{{0}} {sign} {{1}}",
-        built_in=BuiltIn(f"a {sign} b.", "a, b", host, name=host.__name__), ways=3.0,
+        built_in=BuiltIn(f"a {sign} b.", "a, b", host, name=host.__name__, also=_COMPONENTS), ways=3.0,
     )  # fmt: skip
 
 
 def _question(name: str, doc: str, host: Callable[..., Any], twin: Callable[..., Any]) -> OpDef:
-    return _of_floats(name, doc, host, infer=_test, returns="bool", diff=Diff.ZERO, twin=twin, fold=host)
+    return _of_floats(
+        name, doc, host, infer=_test, returns="bool", diff=Diff.ZERO, twin=twin, fold=host,
+        also="or a vector, matrix or quaternion",
+    )  # fmt: skip
 
 
 def _extremum(name: str, word: str, fold: Callable[..., Any]) -> OpDef:
@@ -308,7 +315,7 @@ def _extremum(name: str, word: str, fold: Callable[..., Any]) -> OpDef:
     result = "Of their type; of one vector a number."
     example = f"y[i] = dk.{name}(x[i], 1.0)"
     kinks = f"{FIRST} Where one is NaN, that is the result and has the derivative."
-    entry = Entry("a, b, ... : number or vector", result, TAKEN, example, kinks)
+    entry = Entry("a, b, ... : number, vector or matrix", result, TAKEN, example, kinks)
     return OpDef(
         name, "scalar", 2, same("numbers", kinds=NUMERIC), py=call(name, 2),
         built_in=BuiltIn(doc, "a, b, ...", fold, entry=entry),
@@ -317,7 +324,9 @@ def _extremum(name: str, word: str, fold: Callable[..., Any]) -> OpDef:
 
 
 def _of_pair(name: str, derivative: str) -> Entry:
-    return Entry("a, b : number, vector or matrix", "Of their type.", derivative, f"y[i] = dk.{name}(x[i], 1.0)")
+    return Entry(
+        "a, b : number, vector, matrix or quaternion", "Of their type.", derivative, f"y[i] = dk.{name}(x[i], 1.0)"
+    )
 
 
 def _of_one(takes: str, name: str, derivative: str, kinks: str = "") -> Entry:
@@ -351,31 +360,42 @@ ROWS: Final = (
     ),
     OpDef(
         "neg", "scalar", 1, same("a signed number", composite=True, kinds=SIGNED), py="-{0}",
-        built_in=BuiltIn("-x.", "x", operator.neg, entry=_of_one("x : number, vector or matrix", "neg", "-1.")),
+        built_in=BuiltIn(
+            "-x.", "x", operator.neg, entry=_of_one("x : number, vector, matrix or quaternion", "neg", "-1."),
+        ),
         fold=operator.neg,
         modular=True, affine=True, linear=True, by_component=True, tangent=Tangent.LINEAR,
     ),
     OpDef(
         "mul", "scalar", 2, same("numbers", kinds=NUMERIC), py="{0} * {1}",
-        built_in=BuiltIn("a * b.", "a, b", operator.mul), commutative=True, neutral=1, fold=operator.mul,
+        built_in=BuiltIn(
+            "a * b.", "a, b", operator.mul, also="or vectors, matrices and quaternions, as ``a * b`` takes them",
+        ),
+        commutative=True, neutral=1, fold=operator.mul,
         modular=True, affine=True, partials=("y", "x"),
     ),
     OpDef(
         "div", "scalar", 2, same("floats", kinds=FLOATS), py="{0} / {1}",
-        built_in=BuiltIn("a / b.", "a, b", operator.truediv, kinks="Not finite at b = 0."),
+        built_in=BuiltIn(
+            "a / b.", "a, b", operator.truediv, kinks="Not finite at b = 0.",
+            also="int, or one of the two a vector, matrix or quaternion",
+        ),
         cost=4.0, neutral=1, fold=operator.truediv,
         partials=("1/y", "-r/y"), singular=DIVISOR,
     ),
     OpDef(
         "floordiv", "scalar", 2, same("numbers", kinds=NUMERIC), diff=Diff.ZERO, py="floordiv({0}, {1})",
         twin=np.floor_divide,
-        built_in=BuiltIn("a // b, rounded down as in Python.", "a, b", operator.floordiv, kinks=AT_JUMPS),
+        built_in=BuiltIn(
+            "a // b, rounded down as in Python.", "a, b", operator.floordiv, kinks=AT_JUMPS, also=_VECTORS,
+        ),
         cost=6.0, ways=30.0, fold=operator.floordiv, divides=True,
     ),
     OpDef(
         "mod", "scalar", 2, same("numbers", kinds=NUMERIC), py="mod({0}, {1})",
         twin=np.remainder, built_in=BuiltIn(
             "a % b, with the sign of b as in Python.", "a, b", operator.mod, kinks="The formula, at the jumps as well.",
+            also=_VECTORS,
         ),
         cost=6.0, ways=30.0, fold=operator.mod, divides=True,
         partials=("1", "-floor(x/y)"), singular=Singular(((1.0, 0.0),)),
@@ -391,8 +411,8 @@ ROWS: Final = (
     OpDef(
         "abs", "scalar", 1, same("a number", kinds=NUMERIC), py="abs({0})", twin=np.abs,
         built_in=BuiltIn(
-            "Absolute value; of a vector, of each component.", "x", builtins.abs,
-            entry=_of_one("x : number or vector", "abs", "The sign of x.", "0 at x = 0."),
+            "Absolute value; of a vector or matrix, of each component.", "x", builtins.abs,
+            entry=_of_one("x : number, vector or matrix", "abs", "The sign of x.", "0 at x = 0."),
         ),
         ways=3.0, least=0, partials=("sign(x)",),
     ),
@@ -509,13 +529,13 @@ ROWS: Final = (
     ),
     OpDef(
         "invert", "scalar", 1, same("an integer", kinds=INTEGER), diff=Diff.ZERO, py="~{0}",
-        built_in=BuiltIn("Bitwise complement of an integer.", "x", operator.invert), modular=True,
+        built_in=BuiltIn("Bitwise complement of an integer.", "x", operator.invert, also=_COMPONENTS), modular=True,
     ),
     _shift("shl", "<<", operator.lshift),
     _shift("shr", ">>", operator.rshift),
-    _question("isnan", "Whether x is not a number.", math.isnan, np.isnan),
-    _question("isinf", "Whether x is infinite.", math.isinf, np.isinf),
-    _question("isfinite", "Whether x is neither infinite nor not a number.", math.isfinite, np.isfinite),
+    _question("isnan", "Whether x, or a component, is not a number.", math.isnan, np.isnan),
+    _question("isinf", "Whether x, or a component, is infinite.", math.isinf, np.isinf),
+    _question("isfinite", "Whether x, or every component, is finite.", math.isfinite, np.isfinite),
     # Checkpoint schedule: where the next snapshot goes on the way from iteration {0} to {1} with {2} free slots.
     OpDef(
         "next_checkpoint", "scalar", 3, _next_checkpoint, diff=Diff.INTERNAL,

@@ -100,6 +100,12 @@ class AdjointLaunch(Operation):
         """What it is, for a person."""
         return f"adjoint of {self.launch.kernel.name}"
 
+    kind = "adjoint"
+
+    def facts(self) -> dict[str, Any]:
+        """Return the dimensions, the device and the title of the program."""
+        return {"dim": self.launch.dims, "device": str(self.device), "title": self.executable.manifest.title}
+
     def touch(self) -> None:
         """Raise the versions of the memory that it changes; refused where tangents are carried along."""
         if current.tape is not None:

@@ -21,6 +21,7 @@ from diffkern.runtime.native.replay import PYTHON, STALE, Plan, Stamp
 from diffkern.runtime.operation import memories
 from diffkern.runtime.sequence import Item
 from diffkern.runtime.sequence import Sequence as Recorded
+from diffkern.runtime.spans import span, watched
 from diffkern.runtime.state import current
 from diffkern.runtime.stream import Stream, drain_queues, on_its_way
 
@@ -93,14 +94,23 @@ class Captured:
             self._streams.append(chosen)
             for memory in self._memories():
                 memory.use(chosen)
+        if watched.observers:
+            with span("replay", self._label, device, device=str(device), steps=len(self._items)):
+                self._launch_on(chosen)
+        else:
+            self._launch_on(chosen)
+        if self._pinned:
+            on_its_way(chosen.record_event())
+
+    def _launch_on(self, stream: Any) -> None:
+        """Give it to the driver."""
+        device = self._device
         if device.port is not None:
-            self.plan.run_on(chosen.cuda_stream)
+            self.plan.run_on(stream.cuda_stream)
         else:
             device.recent.append(self._label)
             with device.active:
-                device.driver.graph_launch(self._executable, chosen.cuda_stream)
-        if self._pinned:
-            on_its_way(chosen.record_event())
+                device.driver.graph_launch(self._executable, stream.cuda_stream)
 
     def _is_current(self) -> bool:
         """Whether no parameter was set since the graph was built."""

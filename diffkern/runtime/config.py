@@ -11,12 +11,15 @@ import textwrap
 import weakref
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from diffkern.callers import frames_are_shown, show_frames
+from diffkern.callers import frames_are_shown, show_frames, warn
 from diffkern.options import Mode, checked
 from diffkern.platforms import LLVM
 from diffkern.runtime.native import perf_map, pool
+
+if TYPE_CHECKING:
+    from diffkern.runtime.spans import Observer
 
 __all__ = ["SETTINGS", "Config", "Setting", "config"]
 
@@ -101,6 +104,18 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         "Linux's ``perf`` knows kernels by their names.",
         "DIFFKERN_PERF_MAP", _SWITCH,
     ),
+    "log_launches": Setting(
+        "bool", "False",
+        "Whether each launch is logged with its time by the logger ``diffkern.launches`` of :mod:`logging`; launches "
+        "on a GPU are then waited for.",
+        "DIFFKERN_LOG_LAUNCHES", _SWITCH,
+    ),
+    "nvtx": Setting(
+        "bool", "False",
+        "Whether launches, reverse sweeps and compilations are ranges for NVIDIA's profilers, which takes the package "
+        "``nvtx``.",
+        "DIFFKERN_NVTX", _SWITCH,
+    ),
 }  # fmt: skip
 """The settings by name."""
 
@@ -125,8 +140,11 @@ class Config:
         "_cuda_compiler",
         "_deterministic",
         "_enable_mathdx_gemm",
+        "_is_new",
         "_kernels",
+        "_launch_log",
         "_mode",
+        "_nvtx_ranges",
         "_output_bytes",
         "enable_backward",
         "verbose",
@@ -144,6 +162,17 @@ class Config:
         self._cuda_compiler: str = checked("compiler", compiler, called="cuda_compiler")
         wish = os.environ.get("DIFFKERN_ENABLE_MATHDX_GEMM", "").strip()
         self._enable_mathdx_gemm = None if not wish else wish != "0"
+        self._launch_log: Observer | None = None
+        self._nvtx_ranges: Observer | None = None
+        self._is_new = True
+        if os.environ.get("DIFFKERN_LOG_LAUNCHES", "").strip() not in ("", "0"):
+            self.log_launches = True
+        if os.environ.get("DIFFKERN_NVTX", "").strip() not in ("", "0"):
+            try:
+                self.nvtx = True
+            except ImportError as error:
+                warn(f"DIFFKERN_NVTX: {error}")
+        self._is_new = False
 
     @property
     def quiet(self) -> bool:
@@ -220,6 +249,36 @@ class Config:
         perf_map.enable(bool(value))
 
     @property
+    def log_launches(self) -> bool:
+        """Whether each launch is logged."""
+        return self._launch_log is not None
+
+    @log_launches.setter
+    def log_launches(self, value: bool) -> None:
+        if value and self._launch_log is None:
+            from diffkern.runtime.launch_log import LaunchLog
+
+            self._launch_log = _started(LaunchLog(), self._is_new)
+        elif not value and self._launch_log is not None:
+            _stop(self._launch_log)
+            self._launch_log = None
+
+    @property
+    def nvtx(self) -> bool:
+        """Whether there are ranges for NVIDIA's profilers."""
+        return self._nvtx_ranges is not None
+
+    @nvtx.setter
+    def nvtx(self, value: bool) -> None:
+        if value and self._nvtx_ranges is None:
+            from diffkern.runtime.nvtx_ranges import NvtxRanges
+
+            self._nvtx_ranges = _started(NvtxRanges(), self._is_new)
+        elif not value and self._nvtx_ranges is not None:
+            _stop(self._nvtx_ranges)
+            self._nvtx_ranges = None
+
+    @property
     def cuda_compiler(self) -> str:
         """What compiles programs for GPUs."""
         return self._cuda_compiler
@@ -264,6 +323,19 @@ class Config:
     def __repr__(self) -> str:
         shown = f"mode={self.mode!r} verbose={self.verbose} cache_dir={self._cache_dir} num_threads={self.num_threads}"
         return f"<dk.config {shown}>"
+
+
+def _started(observer: Observer, at_import: bool) -> Observer:
+    from diffkern.runtime import spans
+
+    spans.start(observer, at_import)
+    return observer
+
+
+def _stop(observer: Observer) -> None:
+    from diffkern.runtime import spans
+
+    spans.stop(observer)
 
 
 config = Config()

@@ -77,6 +77,15 @@ class Packed(Operation):
         return self._of.label
 
     @property
+    def kind(self) -> str:  # type: ignore[override]
+        """Of which kind its span is."""
+        return self._of.kind
+
+    def facts(self) -> dict[str, Any]:
+        """Return what observers are told of the launch."""
+        return self._of.facts()
+
+    @property
     def device(self) -> Device:
         """Where it runs."""
         return self._form.device

@@ -7,7 +7,7 @@ recorded has taken it. Operations know which memory they read and write, and the
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from diffkern.ir.structs import Struct
 from diffkern.runtime.device import CPU, Device
 from diffkern.runtime.memory import Memory, bytewise
 from diffkern.runtime.native.replay import Steps
+from diffkern.runtime.spans import span, watched
 from diffkern.runtime.state import current
 from diffkern.runtime.stream import Stream, drain
 
@@ -30,6 +31,9 @@ class Operation(ABC):
     """Something that changes memory."""
 
     __slots__ = ()
+
+    kind = "memory"
+    """Of which kind its span is."""
 
     @property
     @abstractmethod
@@ -57,6 +61,10 @@ class Operation(ABC):
     def steps(self) -> Steps | None:
         """Return its form in native code, or None if it has none."""
 
+    def facts(self) -> dict[str, Any]:
+        """Return what observers are told besides the label, of types that JSON has."""
+        return {"device": str(self.device)}
+
     def touch(self) -> None:
         """Raise the versions of the memory that it changes."""
         for a in self.writes():
@@ -80,21 +88,34 @@ def perform(operation: Operation, stream: Stream | None = None) -> None:
             operation.touch()
             return
     device = operation.device
+    execute = _watched(operation) if watched.observers else operation.execute
     if device is not CPU:
-        _perform_on(device, operation, stream)
+        _perform_on(device, operation, execute, stream)
         return
     if stream is None:
         stream = current.stream
     if stream is None or stream.is_default:
         drain()
         operation.touch()  # also where the run finds an error
-        operation.execute()
+        execute()
     else:
         operation.touch()
-        stream.enqueue(operation.execute)
+        stream.enqueue(execute)
 
 
-def _perform_on(device: Device, operation: Operation, stream: Stream | None) -> None:
+def _watched(operation: Operation) -> Callable[[], None]:
+    """Return what does it while observers look on."""
+    facts = operation.facts()
+
+    def execute() -> None:
+        device = operation.device
+        with span(operation.kind, operation.label, None if device is CPU else device, **facts):
+            operation.execute()
+
+    return execute
+
+
+def _perform_on(device: Device, operation: Operation, execute: Callable[[], None], stream: Stream | None) -> None:
     """Give something to a stream of a GPU."""
     if stream is not None and stream.device is not device:
         raise LaunchError(
@@ -104,11 +125,11 @@ def _perform_on(device: Device, operation: Operation, stream: Stream | None) -> 
     operation.touch()
     chosen = device.stream if stream is None else stream
     if stream is None and chosen.is_default and not device.is_capturing:
-        operation.execute()
+        execute()
         return
     operation.hold(chosen)
     device.keep(operation)
-    chosen.enqueue(operation.execute)
+    chosen.enqueue(execute)
 
 
 class _Change(Operation):

@@ -345,6 +345,12 @@ class PackedLaunch(Operation):
         """What it is, for a person."""
         return self.kernel.name
 
+    kind = "launch"
+
+    def facts(self) -> dict[str, Any]:
+        """Return the dimensions, the device and the title of the program."""
+        return {"dim": self.dims, "device": str(self.device), "title": self.executable.manifest.title}
+
     @property
     def device(self) -> Device:
         """Where it runs."""

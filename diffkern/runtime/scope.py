@@ -20,7 +20,7 @@ from typing import Any
 from diffkern.runtime.native import pool
 from diffkern.runtime.state import attention, current
 
-__all__ = ["Scope", "put"]
+__all__ = ["Scope", "put", "put_at_import"]
 
 
 _UNCOUNTED = sys.intern("device")
@@ -30,7 +30,7 @@ _native_put: Callable[[str, Any], None] | None = None
 def put(name: str, value: Any) -> None:
     """Make something the current one of its kind in this thread, None for nothing."""
     _bring_up()
-    (_native_put or _put)(name, value)
+    (_native_put or put_at_import)(name, value)
 
 
 def _bring_up() -> None:
@@ -47,7 +47,8 @@ def _bring_up() -> None:
     _native_put = pool.built_in(pool.method(b"put", functions["dk_scope_put"], pool.METH_FASTCALL), None)
 
 
-def _put(name: str, value: Any) -> None:
+def put_at_import(name: str, value: Any) -> None:
+    """Do the same while diffkern is imported: native code is brought up by a thread that would wait for the import."""
     before = getattr(current, name)
     setattr(current, name, value)
     if name != _UNCOUNTED:
@@ -58,7 +59,7 @@ def _enter(scope: Scope) -> Any:
     """Enter in Python."""
     name, value, result = scope._begin()
     scope._outer = (name, getattr(current, name), scope._outer)
-    _put(name, value)
+    put_at_import(name, value)
     return result
 
 
@@ -66,7 +67,7 @@ def _leave(scope: Scope, *error: Any) -> None:
     """Leave in Python."""
     if scope._outer is not None:
         name, before, scope._outer = scope._outer
-        _put(name, before)
+        put_at_import(name, before)
     scope._end(*error)
 
 

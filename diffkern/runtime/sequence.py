@@ -30,6 +30,7 @@ from diffkern.runtime.packed import PackedLaunch, dispatch
 from diffkern.runtime.prepared import Prepared
 from diffkern.runtime.record import Launch
 from diffkern.runtime.scope import Scope
+from diffkern.runtime.spans import Span, past, span, watched
 from diffkern.runtime.state import current
 from diffkern.runtime.stream import Stream, drain
 from diffkern.runtime.tape import Tape
@@ -203,6 +204,7 @@ class _Program:
                 item.again()
             return
         self.refresh()
+        timed = timed or self._is_watched()
         stream = stream or current.stream
         for item in self.items:
             item.operation.touch()
@@ -218,7 +220,27 @@ class _Program:
         self.plan.expect(lambda: not work.done and stream.holds(work))
         stream.enqueue(work)
 
+    def _is_watched(self) -> bool:
+        """Whether observers are told of each step; those on a GPU are then waited for, which they have to want."""
+        observers = watched.observers
+        if any(item.operation.device is not CPU for item in self.items):
+            return any(observer.synchronizes for observer in observers)
+        return bool(observers)
+
     def _execute(self, timed: bool) -> None:
+        if not watched.observers:
+            self._run_segments(timed)
+            return
+        with span("replay", "replay of a sequence", steps=len(self.items)):
+            self._run_segments(timed)
+        if timed:
+            for item, measured in zip(self.items, self.times, strict=True):
+                assert measured is not None
+                begin, took = measured
+                of = item.operation
+                past(Span(of.kind, of.label, of.facts(), round(begin * 1e9), round((begin + took) * 1e9)))
+
+    def _run_segments(self, timed: bool) -> None:
         for plan, indices in self.segments:
             begin = time.perf_counter_ns()
             device = self.items[indices[0]].operation.device if indices else CPU

@@ -28,6 +28,8 @@ class _Current(threading.local):
     tape: Tape | None = None
     recorder: Recorder | Collector | None = None
     stream: Stream | None = None
+    # Whether observers were started here; they are those of the process.
+    observed: bool | None = None
     # The GPU that is meant where none is named, None for the CPU; the current stream of each GPU that has one.
     device: CudaDevice | None = None
     streams: dict[int, CudaStream] | None = None

@@ -386,7 +386,7 @@ atexit.register(drain)
 def _after_fork() -> None:
     # Of the threads the child has only the one that forked; the work of the others belongs to the parent.
     forget_work_after_fork()
-    attention.restart(sum(x is not None for x in (current.tape, current.recorder, current.stream)))
+    attention.restart(sum(x is not None for x in (current.tape, current.recorder, current.stream, current.observed)))
     current.streams = None  # the driver's streams do not go through a fork
 
 

@@ -26,6 +26,7 @@ from diffkern.runtime.rollout_step import RolloutStep
 from diffkern.runtime.scope import Scope
 from diffkern.runtime.second_order import AdjointStep
 from diffkern.runtime.seeds import Seeds, seeds_of
+from diffkern.runtime.spans import span, watched
 from diffkern.runtime.state import current
 from diffkern.runtime.stream import drain
 from diffkern.runtime.tape_recording import TapeRecording
@@ -33,6 +34,8 @@ from diffkern.runtime.uncopied import Uncopied
 from diffkern.runtime.undo import copied
 
 __all__ = ["Tape"]
+
+_UNWATCHED = contextlib.nullcontext()
 
 
 class Tape(TapeRecording, Scope, Uncopied):
@@ -93,7 +96,9 @@ class Tape(TapeRecording, Scope, Uncopied):
                 self._check_influence(seeds)
             if self._verify():
                 self._swept = self._again = None
-            if not self._repeat(seeds):
+            if self._repeat(seeds):
+                return
+            with span("backward", "tape.backward", launches=self._launches) if watched.observers else _UNWATCHED:
                 self._backward(seeds)
         finally:
             current.tape = outer
@@ -276,7 +281,7 @@ class Tape(TapeRecording, Scope, Uncopied):
 
     def _repeat(self, seeds: Seeds | None) -> bool:
         """Run a sweep that ran before as one native call; return whether that was possible."""
-        if seeds is None or current.recorder is not None or current.stream is not None:
+        if seeds is None or current.recorder is not None or current.stream is not None or watched.observers:
             return False
         state = (len(self._steps), self._launches, [id(goal) for goal, _ in seeds])
         if self._swept != state:

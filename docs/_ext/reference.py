@@ -1,19 +1,21 @@
 """Directives that write the reference: built-in functions, types, constants and settings, each from its own table.
 
 ``builtin-functions`` takes a family and gives a table of its functions, then an entry for each. ``builtin-families`` is
-the overview. ``scalar-types``, ``composite-types``, ``constants`` and ``settings`` take nothing. All of them write
-reStructuredText, so that what they define is in the index, the inventory and the search like anything else.
+the overview. ``scalar-types``, ``composite-types``, ``constants``, ``settings`` and ``command-line`` take nothing. All
+of them write reStructuredText, so that what they define is in the index and the search like all else.
 """
 
 from __future__ import annotations
 
+import argparse
 import re
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sphinx.util.docutils import SphinxDirective
 
-import diffkern
+from diffkern.cli.command import make_parser
 from diffkern.lang import COMPOSITES, SCALARS, public_names
 from diffkern.lang.intrinsics import INTRINSICS, Intrinsic
 from diffkern.lang.library import COMPLEX, Composed
@@ -64,14 +66,13 @@ def entry(built_in: BuiltIn) -> Iterator[str]:
         kind += ", or a complex number" if built_in.name in COMPLEX else ""
         yield f"   {':Parameters: ' if k == 0 else ' ' * 13}| ``{names}``: {kind}"
     if said.returns:
-        yield f"   :Returns: {said.returns}"
+        yield f"   :Returns: {_sentence(said.returns).rstrip('.')}"
     yield f"   :Derivative: {_formulas(_sentence(said.derivative))}"
     if said.kinks:
         yield f"   :At kinks: {_sentence(said.kinks)}"
-    yield f"   :Where: in kernels and funcs, on CPU and GPU{'; from Python as well' if built_in.on_host else ''}"
-    if not said.derivative.lower().startswith("none"):
-        yield "   :Modes: reverse and forward mode"
-    yield ""
+    places = "in kernels and funcs on CPU and GPU" + (", and from Python" if built_in.on_host else "")
+    modes = "" if said.derivative.lower().startswith("none") else "; differentiated in reverse and forward mode"
+    yield from (f"   :Available: {places}{modes}", "")
     shown = said.example.startswith(">>>")
     if not shown:
         yield from ("   .. code-block:: python", "")
@@ -82,12 +83,16 @@ def entry(built_in: BuiltIn) -> Iterator[str]:
 
 def _sentence(text: str) -> str:
     """Text that begins with a capital, unless with a formula, and ends in a full stop."""
+    if re.fullmatch(r"-?\w\.?", text):  # no item of a list
+        return f"``{text.rstrip('.')}``."
     first = text[0].upper() + text[1:] if re.match(r"[a-z]{2,},? [a-z]", text) else text
     return first if first.endswith(".") else f"{first}."
 
 
 def _formulas(text: str) -> str:
     """Text with its formulas as literals."""
+    if text.startswith("``"):
+        return text
     if " with respect to " in text:
         part = r"(^|, )((?:[^,(]|\([^()]*(?:\([^()]*\)[^()]*)*\))+?)( \([^()]+ where | with respect to )"
         return re.sub(part, lambda m: f"{m[1]}{_formula(m[2])}{m[3]}", text)
@@ -103,7 +108,7 @@ def _formula(text: str) -> str:
 
 def table(rows: Iterable[tuple[str, ...]], widths: str) -> Iterator[str]:
     """A table whose first row is its head."""
-    yield from (".. list-table::", "   :header-rows: 1", f"   :widths: {widths}", "")
+    yield from (".. list-table::", "   :class: summary", "   :header-rows: 1", f"   :widths: {widths}", "")
     for row in rows:
         yield from (f"   {'* -' if k == 0 else '  -'} {cell}" for k, cell in enumerate(row))
     yield ""
@@ -116,8 +121,6 @@ class Written(SphinxDirective):
         raise NotImplementedError
 
     def run(self) -> list[Node]:
-        for module in (diffkern.__file__,):
-            self.env.note_dependency(module)
         return self.parse_text_to_nodes("\n".join(self.lines()), allow_section_headings=True)
 
 
@@ -128,7 +131,7 @@ class Functions(Written):
 
     def lines(self) -> Iterator[str]:
         functions = of_family(Family[self.arguments[0]])
-        rows = [(f":func:`~diffkern.{f.name}`", _sentence(f.summary)) for f in functions]
+        rows = [(f":func:`{f.name} <diffkern.{f.name}>`", _sentence(f.summary)) for f in functions]
         yield from table([("function", "what it does"), *rows], "30 70")
         if not all(f.entry.example.startswith(">>>") for f in functions):
             yield from ("Examples without a prompt are lines of this kernel:", "", ".. code-block:: python", "")
@@ -144,7 +147,7 @@ class Families(Written):
     def lines(self) -> Iterator[str]:
         rows = [("page", "functions")]
         for family, page in PAGES.items():
-            names = ", ".join(f":func:`~diffkern.{f.name}`" for f in of_family(family))
+            names = ", ".join(f":func:`{f.name} <diffkern.{f.name}>`" for f in of_family(family))
             rows.append((f":doc:`reference/{page}`", names))
         yield from table(rows, "25 75")
 
@@ -153,10 +156,11 @@ class Scalars(Written):
     """``scalar-types``: the types of numbers."""
 
     def lines(self) -> Iterator[str]:
-        for name, dtype in {**SCALARS, "bool_": SCALARS["bool"]}.items():
+        for known, dtype in SCALARS.items():
+            name = "bool_" if known == "bool" else known  # `bool` in a signature is Python's
             stored = "uint16" if name == "bfloat16" else str(dtype.numpy)
             size = 8 * dtype.numpy.itemsize
-            values = "True and False" if "bool" in name else f"numbers of {size} bits"
+            values = "True and False, ``dk.bool`` as well" if known == "bool" else f"numbers of {size} bits"
             yield from (*head("class", name), "")
             yield f"   {values[0].upper() + values[1:]}; elements of arrays are ``numpy.{stored}``."
             yield ""
@@ -196,6 +200,35 @@ class Settings(Written):
             yield ""
 
 
+class CommandLine(Written):
+    """``command-line``: every command with its arguments and options."""
+
+    def lines(self) -> Iterator[str]:
+        yield from self.commands("diffkern", make_parser(), "")
+
+    def commands(self, name: str, parser: argparse.ArgumentParser, text: str) -> Iterator[str]:
+        inner = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+        if not inner:
+            yield from (f"``{name}``", "^" * (len(name) + 4), "", f".. program:: {name}", "")
+            text = parser.description or text
+            yield from (_sentence(text[0].upper() + text[1:]), "")
+            for action in parser._actions:
+                yield from self.option(action)
+        for action in inner:
+            said = {choice.dest: choice.help or "" for choice in action._choices_actions}
+            for command, one in action.choices.items():
+                yield from self.commands(f"{name} {command}", one, said.get(command, ""))
+
+    def option(self, action: argparse.Action) -> Iterator[str]:
+        if action.help == argparse.SUPPRESS or "--help" in action.option_strings:
+            return
+        metavar = action.metavar or (f"{{{','.join(map(str, action.choices))}}}" if action.choices else "")
+        taken = f" {metavar}" if action.nargs != 0 and metavar else ""
+        names = ", ".join(f"{option}{taken}" for option in action.option_strings) or str(metavar or action.dest)
+        text = (action.help or "").replace("%(default)s", str(action.default))
+        yield from (f".. option:: {names}", "", *([f"   {_sentence(text)}", ""] if text else []))
+
+
 class Variables(Written):
     """``setting-variables``: the environment variables of settings."""
 
@@ -204,6 +237,12 @@ class Variables(Written):
             if setting.environment:
                 yield from (f".. envvar:: {setting.environment}", "")
                 yield from (f"   Sets :py:attr:`diffkern.config.{name}` at the start: {setting.values}.", "")
+
+
+def _style(app: Sphinx) -> None:
+    if app.builder.format == "html":
+        app.config.html_static_path.append(str(Path(__file__).parent / "reference_style"))
+        app.add_css_file("reference.css")
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
@@ -215,4 +254,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("constants", Constants)
     app.add_directive("settings", Settings)
     app.add_directive("setting-variables", Variables)
+    app.add_directive("command-line", CommandLine)
+    app.connect("builder-inited", _style)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

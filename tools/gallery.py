@@ -1,0 +1,88 @@
+"""Run the programs of the gallery at full size, and keep what the documentation shows of them.
+
+In: ``examples``, and the table in ``docs/_ext/gallery.py``. Out, in ``docs/gallery``: a figure and a thumbnail of each
+program, and ``results.json`` with what it printed and the processor time it took. ``python tools/gallery.py`` runs all,
+``python tools/gallery.py heat fluid`` some. The exit status is 1 if a program fails, or says that a gradient is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from PIL import Image
+
+ROOT = Path(__file__).resolve().parents[1]
+GALLERY = ROOT / "docs" / "gallery"
+sys.path.insert(0, str(ROOT / "docs" / "_ext"))
+
+from gallery import PROGRAMS, Program  # noqa: E402
+
+THUMBNAIL, WIDTH = (400, 250), 1100  # pixels
+
+
+def run(name: str, program: Program) -> dict[str, object] | None:
+    """Run a program elsewhere and keep its figure; None if it failed."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with tempfile.TemporaryDirectory() as place:
+        figure = Path(place) / f"{name}.{'gif' if program.animated else 'png'}"
+        command = [sys.executable, str(ROOT / "examples" / f"{name}.py"), "--out", figure.name]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "agg"}
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, cwd=place, env=environment, check=False)
+        if done.returncode != 0 or not figure.is_file():
+            return None
+        keep(name, program, figure)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return {"processor_seconds": round(seconds), "printed": done.stdout.rstrip().splitlines()}
+
+
+def keep(name: str, program: Program, file: Path) -> None:
+    """Write the figure and the part of it that is the thumbnail."""
+    with Image.open(file) as opened:
+        if program.animated:
+            opened.seek(opened.n_frames - 1)
+            (GALLERY / file.name).write_bytes(file.read_bytes())
+        image = opened.convert("RGB")
+    left, top, right, bottom = program.part
+    part = image.crop((int(left * image.width), int(top * image.height), int(right * image.width),
+                       int(bottom * image.height)))  # fmt: skip
+    part.thumbnail(THUMBNAIL, Image.Resampling.LANCZOS)
+    paper = Image.new("RGB", THUMBNAIL, "white")
+    paper.paste(part, ((THUMBNAIL[0] - part.width) // 2, (THUMBNAIL[1] - part.height) // 2))
+    paper.save(GALLERY / f"{name}_thumbnail.jpg", quality=80, optimize=True)
+    image.thumbnail((WIDTH, 10 * WIDTH), Image.Resampling.LANCZOS)
+    image.save(GALLERY / f"{name}.jpg", quality=80, optimize=True)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run programs; returns how many failed, at most 1."""
+    parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help="programs to run; all if there is none")
+    names = parser.parse_args(arguments).names or list(PROGRAMS)
+    if unknown := [name for name in names if name not in PROGRAMS]:
+        parser.error(f"no program of the gallery: {', '.join(unknown)}; there are {', '.join(PROGRAMS)}")
+    failed, file = [], GALLERY / "results.json"
+    for name in names:
+        print(f"--- {name}", flush=True)
+        if (result := run(name, PROGRAMS[name])) is None:
+            failed.append(name)
+            continue
+        kept = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+        kept[name] = result
+        ordered = {key: kept[key] for key in PROGRAMS if key in kept}
+        file.write_text(json.dumps(ordered, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        print(f"{result['processor_seconds']} s of processor time", flush=True)
+    if failed:
+        print(f"failed: {', '.join(failed)}", file=sys.stderr)
+    return min(len(failed), 1)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
