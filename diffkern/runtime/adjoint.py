@@ -368,6 +368,8 @@ def spread(launch: PackedLaunch, given: Sequence[Any]) -> list[Any]:
     For an array of structs that is an array of the same structs; for a struct by value an array of one struct, or a
     mapping from names of fields (with dots for those of nested structs) to arrays.
     """
+    if all(value is None or type(value) is array for value in given) and not any(leaf.path for leaf in launch.leaves):
+        return [given[leaf.argument] if leaf.argument < len(given) else None for leaf in launch.leaves]
     for argument, value in enumerate(given):
         if isinstance(value, Mapping):
             known = [".".join(leaf.path) for leaf in launch.leaves if leaf.argument == argument]
@@ -412,6 +414,11 @@ def _of_field(launch: PackedLaunch, leaf: Leaf, value: Any) -> array | None:
 
 def cotangent(launch: PackedLaunch, index: int, given: Any) -> array:
     """Check one gradient against the argument it belongs to."""
+    held = launch.arrays[index]
+    if isinstance(given, array) and held is not None and held._smooth and held._is_like(given):
+        value: array = given
+        if value._writable and value._memory.device is launch.device:
+            return value  # nothing of what follows has anything to say
     leaf = launch.leaves[index]
     where = f"kernel {launch.kernel.name!r}, parameter {leaf.name!r}"
     t = leaf.type
@@ -419,7 +426,7 @@ def cotangent(launch: PackedLaunch, index: int, given: Any) -> array:
         raise LaunchError(f"{where}: an argument of type {t} has no gradient", remedy="pass None in its place")
     element: Element = t.dtype if isinstance(t, Array) else value_type(t)  # type: ignore[arg-type]
     if isinstance(given, array):
-        value: array = given
+        value = given
     elif isinstance(given, np.ndarray) or hasattr(given, "__cuda_array_interface__"):
         try:
             value = _given(given, element)
@@ -433,7 +440,6 @@ def cotangent(launch: PackedLaunch, index: int, given: Any) -> array:
             f"{where}: its gradient must be an array, not {described(given)}",
             remedy="pass an array of one element for a value, or None",
         )
-    held = launch.arrays[index]
     shape = (1,) if held is None else held.shape
     if value.shape != shape or value._element != element:
         raise LaunchError(
