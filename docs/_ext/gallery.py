@@ -197,6 +197,7 @@ time, and prints
 
 .. literalinclude:: ../../../examples/{name}.py
    :language: python
+   :start-at: from __future__
 """
 
 
