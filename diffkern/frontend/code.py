@@ -36,10 +36,12 @@ def is_source_of(definition: ast.FunctionDef, pyfunc: Callable[..., Any], lines:
     if definition.name != code.co_name or getattr(definition, "type_params", None):
         return definition.name == code.co_name
     # Python calls attributes of what a module imports in another way; mostly that are modules, so this is tried first.
+    # IPython compiles each statement of a cell by itself, and so knows of no import.
     modules = {name for name in code.co_names if inspect.ismodule(pyfunc.__globals__.get(name))}
     compiled = _compiled(definition, code, modules)
-    if compiled is not None and not _is_same(compiled, code):
-        compiled = _compiled(definition, code, _imported(lines))
+    for imported in (_imported(lines), set[str]()):
+        if compiled is not None and not _is_same(compiled, code):
+            compiled = _compiled(definition, code, imported)
     if compiled is None:
         return False
     if _is_same(compiled, code):

@@ -227,6 +227,15 @@ def too_deep(name: str, loc: Loc | None) -> KernelSyntaxError:
     )
 
 
+_WHERE: Final = {
+    "<stdin>": "Python keeps what is typed at its prompt from version 3.13 on: until then use IPython or a notebook, "
+    "or import the function from a file; ",
+    "<string>": "Python keeps the text of python -c from version 3.13 on: until then write it to a file; ",
+}
+_EXECUTED: Final = "for code made by exec, register the text with linecache.cache under the code's file name"
+"""What is to be done about a function without text, by where its code is from."""
+
+
 def get_source(pyfunc: Callable[..., Any]) -> Source:
     """The source of a function.
 
@@ -247,8 +256,7 @@ def get_source(pyfunc: Callable[..., Any]) -> Source:
         raise KernelSyntaxError(
             f"the source of {pyfunc.__name__} cannot be found ({error})",
             loc=loc,
-            remedy="define it in a file or a notebook cell; for code made by exec, register the text with "
-            "linecache.cache under the code's file name",
+            remedy=_WHERE.get(code.co_filename, "define it in a file or a notebook cell; ") + _EXECUTED,
         ) from error
     except RecursionError as error:
         raise too_deep(pyfunc.__name__, loc) from error

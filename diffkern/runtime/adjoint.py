@@ -24,7 +24,7 @@ from diffkern.runtime.operation import Copy, Operation
 from diffkern.runtime.packed import DIMS, Launchable, PackedLaunch
 from diffkern.runtime.pointed import held_in
 from diffkern.runtime.program import Executable
-from diffkern.runtime.state import current
+from diffkern.runtime.state import attention, current
 from diffkern.runtime.structured import StructuredArray
 from diffkern.runtime.sweep import NOTHING, Sweep, choose, copied_of
 from diffkern.runtime.type_keys import type_of_key
@@ -111,6 +111,23 @@ class AdjointLaunch(Operation):
         if current.tape is not None:
             current.tape.check_adjoint(self.launch.kernel.name)
         super().touch()
+        in_order = current.recorder is None and current.stream is None and not current.streams
+        for ct in self._consumed() if in_order or not attention.word[0] else ():
+            ct._memory.zero_version = ct._memory.now
+
+    def _consumed(self) -> list[array]:
+        """Return the cotangents that are zero afterwards: those of arrays that the launch overwrote as a whole."""
+        launch, cotangents = self.launch, self.cotangents
+        params, dims = launch.executable.manifest.params, launch.dims
+        found = [
+            ct
+            for k in launch.executable.writes
+            if params[k].whole == len(dims) and (ct := cotangents.get(k)) is not None
+        ]
+        if not found or self.in_elements or launch.merged:
+            return []
+        whole = [ct for ct in found if ct.shape == dims and ct._data.nbytes == ct._memory.nbytes]
+        return [ct for ct in whole if [other._memory for other in cotangents.values()].count(ct._memory) == 1]
 
     @property
     def device(self) -> Device:
@@ -154,7 +171,12 @@ class AdjointLaunch(Operation):
         if any(ct._type.layout == "A" for ct in given.values()):
             wanted = self.executable.contiguous_cotangents
             given = {index: _contiguous(ct) if index in wanted else ct for index, ct in given.items()}
-        self.sweep.run(given, lambda own: self._pack(given, own))
+        try:
+            self.sweep.run(given, lambda own: self._pack(given, own))
+        except BaseException:
+            for ct in self.cotangents.values():
+                ct._memory.zero_version = -1
+            raise
         for index, ct in self.cotangents.items():
             if given[index] is not ct:
                 Copy(ct, given[index]).execute()

@@ -154,6 +154,10 @@ class _Run:
         before = _processor_time()
         tape.backward(grads=self._weighed(arrays, weights))
         self.seconds = max(self.seconds, _processor_time() - before)
+        known = [name for name in self.active if arrays[name].grad._memory.is_zero]
+        for name in known:
+            if any(part.any() for part in _fields(arrays[name].grad.numpy())):
+                raise _WrongError("wrong gradient", f"the gradient of {name} is taken for zero, and is not")
         return self.gather({name: arrays[name].grad.numpy() for name in self.active}, self.active)
 
     def replayed_gradient(self, weights: np.ndarray) -> np.ndarray:
