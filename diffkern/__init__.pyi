@@ -2278,7 +2278,7 @@ def add(a: Any, b: Any) -> Any:
 
     Parameters
     ----------
-    a, b : number, vector or matrix
+    a, b : number, vector, matrix or quaternion
 
     Returns
     -------
@@ -2302,7 +2302,7 @@ def sub(a: Any, b: Any) -> Any:
 
     Parameters
     ----------
-    a, b : number, vector or matrix
+    a, b : number, vector, matrix or quaternion
 
     Returns
     -------
@@ -2326,7 +2326,7 @@ def neg(x: Any) -> Any:
 
     Parameters
     ----------
-    x : number, vector or matrix
+    x : number, vector, matrix or quaternion
 
     Returns
     -------
@@ -2350,7 +2350,7 @@ def mul(a: Any, b: Any) -> Any:
 
     Parameters
     ----------
-    a, b : float or int
+    a, b : float or int, or vectors, matrices and quaternions, as ``a * b`` takes them
 
     Returns
     -------
@@ -2373,7 +2373,7 @@ def div(a: Any, b: Any) -> Any:
 
     Parameters
     ----------
-    a, b : float
+    a, b : float, int, or one of the two a vector, matrix or quaternion
 
     Returns
     -------
@@ -2398,7 +2398,7 @@ def floordiv(a: Any, b: Any) -> Any:
 
     Parameters
     ----------
-    a, b : float or int
+    a, b : float or int, or vectors of them
 
     Returns
     -------
@@ -2423,7 +2423,7 @@ def mod(a: Any, b: Any) -> Any:
 
     Parameters
     ----------
-    a, b : float or int
+    a, b : float or int, or vectors of them
 
     Returns
     -------
@@ -2444,11 +2444,11 @@ def mod(a: Any, b: Any) -> Any:
 def abs(x: Any) -> Any:
     """abs(x)
 
-    Absolute value; of a vector, of each component.
+    Absolute value; of a vector or matrix, of each component.
 
     Parameters
     ----------
-    x : number or vector
+    x : number, vector or matrix
 
     Returns
     -------
@@ -2474,7 +2474,7 @@ def min(*a: Any) -> Any:
 
     Parameters
     ----------
-    a, b, ... : number or vector
+    a, b, ... : number, vector or matrix
 
     Returns
     -------
@@ -2500,7 +2500,7 @@ def max(*a: Any) -> Any:
 
     Parameters
     ----------
-    a, b, ... : number or vector
+    a, b, ... : number, vector or matrix
 
     Returns
     -------
@@ -3326,7 +3326,7 @@ def bit_and(a: Any, b: Any) -> Any:
 
     Parameters
     ----------
-    a, b : int or bool
+    a, b : int or bool, or vectors or matrices of them
 
     Returns
     -------
@@ -3349,7 +3349,7 @@ def bit_or(a: Any, b: Any) -> Any:
 
     Parameters
     ----------
-    a, b : int or bool
+    a, b : int or bool, or vectors or matrices of them
 
     Returns
     -------
@@ -3372,7 +3372,7 @@ def bit_xor(a: Any, b: Any) -> Any:
 
     Parameters
     ----------
-    a, b : int or bool
+    a, b : int or bool, or vectors or matrices of them
 
     Returns
     -------
@@ -3418,7 +3418,7 @@ def invert(x: Any) -> Any:
 
     Parameters
     ----------
-    x : int
+    x : int, or vectors or matrices of them
 
     Returns
     -------
@@ -3441,7 +3441,7 @@ def lshift(a: Any, b: Any) -> Any:
 
     Parameters
     ----------
-    a, b : int
+    a, b : int, or vectors or matrices of them
 
     Returns
     -------
@@ -3464,7 +3464,7 @@ def rshift(a: Any, b: Any) -> Any:
 
     Parameters
     ----------
-    a, b : int
+    a, b : int, or vectors or matrices of them
 
     Returns
     -------
@@ -3483,11 +3483,11 @@ def rshift(a: Any, b: Any) -> Any:
 def isnan(x: Any) -> bool:
     """isnan(x)
 
-    Whether x is not a number.
+    Whether x, or a component, is not a number.
 
     Parameters
     ----------
-    x : float
+    x : float, or a vector, matrix or quaternion
 
     Returns
     -------
@@ -3506,11 +3506,11 @@ def isnan(x: Any) -> bool:
 def isinf(x: Any) -> bool:
     """isinf(x)
 
-    Whether x is infinite.
+    Whether x, or a component, is infinite.
 
     Parameters
     ----------
-    x : float
+    x : float, or a vector, matrix or quaternion
 
     Returns
     -------
@@ -3529,11 +3529,11 @@ def isinf(x: Any) -> bool:
 def isfinite(x: Any) -> bool:
     """isfinite(x)
 
-    Whether x is neither infinite nor not a number.
+    Whether x, or every component, is finite.
 
     Parameters
     ----------
-    x : float
+    x : float, or a vector, matrix or quaternion
 
     Returns
     -------
@@ -3872,7 +3872,7 @@ def sign(x: Any) -> Any:
 
     Parameters
     ----------
-    x : float or int
+    x : float or int, or a vector or matrix
 
     Returns
     -------
@@ -3923,7 +3923,7 @@ def stop_gradient(x: Any) -> Any:
 
     Parameters
     ----------
-    x : number, vector, matrix or struct
+    x : number, vector, matrix, quaternion or struct
 
     Returns
     -------
@@ -4073,7 +4073,7 @@ def pos(x: Any) -> Any:
 
     Parameters
     ----------
-    x : number, vector or matrix
+    x : number, vector, matrix or quaternion
 
     Returns
     -------
@@ -4097,7 +4097,7 @@ def clamp(x: Any, low: Any, high: Any) -> Any:
 
     Parameters
     ----------
-    x, low, high : float or int
+    x, low, high : float or int, or vectors or matrices
 
     Returns
     -------
@@ -4175,7 +4175,7 @@ def where(cond: Any, value_if_true: Any, value_if_false: Any) -> Any:
     Parameters
     ----------
     cond : bool
-    value_if_true, value_if_false : number, vector, matrix or struct
+    value_if_true, value_if_false : number, vector, matrix, quaternion or struct
 
     Returns
     -------
@@ -4202,7 +4202,7 @@ def select(cond: Any, value_if_false: Any, value_if_true: Any) -> Any:
     Parameters
     ----------
     cond : bool
-    value_if_false, value_if_true : number, vector, matrix or struct
+    value_if_false, value_if_true : number, vector, matrix, quaternion or struct
 
     Returns
     -------

@@ -44,30 +44,42 @@ def run(name: str, program: Program) -> dict[str, object] | None:
 
 
 def keep(name: str, program: Program, file: Path) -> None:
-    """Write the figure and the part of it that is the thumbnail."""
+    """Write the figure and its thumbnail."""
     with Image.open(file) as opened:
         if program.animated:
             opened.seek(opened.n_frames - 1)
             (GALLERY / file.name).write_bytes(file.read_bytes())
         image = opened.convert("RGB")
-    left, top, right, bottom = program.part
-    part = image.crop((int(left * image.width), int(top * image.height), int(right * image.width),
-                       int(bottom * image.height)))  # fmt: skip
+    image.thumbnail((WIDTH, 10 * WIDTH), Image.Resampling.LANCZOS)
+    image.save(GALLERY / f"{name}.jpg", quality=82, optimize=True)
+    thumbnail(name, program)
+
+
+def thumbnail(name: str, program: Program) -> None:
+    """Cut out of a figure the part that is its thumbnail."""
+    with Image.open(GALLERY / f"{name}.jpg") as image:
+        left, top, right, bottom = program.part
+        box = (left * image.width, top * image.height, right * image.width, bottom * image.height)
+        part = image.crop(tuple(map(int, box)))
     part.thumbnail(THUMBNAIL, Image.Resampling.LANCZOS)
     paper = Image.new("RGB", THUMBNAIL, "white")
     paper.paste(part, ((THUMBNAIL[0] - part.width) // 2, (THUMBNAIL[1] - part.height) // 2))
     paper.save(GALLERY / f"{name}_thumbnail.jpg", quality=80, optimize=True)
-    image.thumbnail((WIDTH, 10 * WIDTH), Image.Resampling.LANCZOS)
-    image.save(GALLERY / f"{name}.jpg", quality=80, optimize=True)
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run programs; returns how many failed, at most 1."""
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="programs to run; all if there is none")
-    names = parser.parse_args(arguments).names or list(PROGRAMS)
+    parser.add_argument("--thumbnails", action="store_true", help="run nothing: cut the thumbnails out of the figures")
+    options = parser.parse_args(arguments)
+    names = options.names or list(PROGRAMS)
     if unknown := [name for name in names if name not in PROGRAMS]:
         parser.error(f"no program of the gallery: {', '.join(unknown)}; there are {', '.join(PROGRAMS)}")
+    if options.thumbnails:
+        for name in names:
+            thumbnail(name, PROGRAMS[name])
+        return 0
     failed, file = [], GALLERY / "results.json"
     for name in names:
         print(f"--- {name}", flush=True)

@@ -26,7 +26,7 @@ _SIZES = {"": 1, "b": 1, "k": 1e3, "kb": 1e3, "m": 1e6, "mb": 1e6, "g": 1e9, "gb
 
 def add_cache_command(commands: Any) -> None:
     """Add ``cache`` to the commands of the parser."""
-    parser = commands.add_parser("cache", help="show the artifact cache, or look after it")
+    parser = commands.add_parser("cache", help="show, copy or clear the cache of compiled kernels")
     actions = parser.add_subparsers(required=True, metavar="ACTION")
 
     def action(name: str, text: str, run: Any) -> argparse.ArgumentParser:
@@ -38,10 +38,10 @@ def add_cache_command(commands: Any) -> None:
     action("list", "one line for each artifact", _list)
     why = action("why", "what went into a key, or why two keys differ", _why)
     why.add_argument("keys", nargs="+", metavar="KEY", help="the first digits of one key or of two")
-    action("clear", "remove all artifacts", _clear)
+    action("clear", "remove all compiled kernels", _clear)
     less = action("prune", "remove what was not used for long, or what is too much", _prune)
-    less.add_argument("--size", metavar="SIZE", help="how much may stay, as in 500MB")
-    less.add_argument("--age", metavar="AGE", help="how long ago its last use may be, as in 30d (s, m, h, d, w)")
+    less.add_argument("--size", metavar="SIZE", help="how much to keep, as in 500MB; what was used last stays")
+    less.add_argument("--age", metavar="AGE", help="remove what was last used longer ago, as in 30d (s, m, h, d, w)")
     out = action("export", "copy the artifacts to a directory that can be shipped and loaded with dk.load", _export)
     out.add_argument("directory", metavar="DIR", type=Path)
     take = action("import", "copy the artifacts of such a directory into the cache", _import)
@@ -102,7 +102,7 @@ def _clear(_: argparse.Namespace) -> None:
     directory = _directory()
     count, _size = remove(artifacts(directory))
     sweep(directory, 0.0)
-    print(f"removed {count} artifacts from {directory}")
+    print(f"removed {_counted(count)} from {directory}")
 
 
 def _prune(options: argparse.Namespace) -> None:
@@ -112,7 +112,7 @@ def _prune(options: argparse.Namespace) -> None:
     age = None if options.age is None else _number(options.age, _AGES, "age", "30d")
     directory = _directory()
     count, removed = prune(directory, size, age)
-    print(f"removed {count} artifacts ({removed / 1e6:.1f} MB) from {directory}")
+    print(f"removed {_counted(count)} ({removed / 1e6:.1f} MB) from {directory}")
 
 
 def _export(options: argparse.Namespace) -> None:
@@ -136,9 +136,13 @@ def _import(options: argparse.Namespace) -> None:
     print(_copied(*copy_artifacts(options.directory, destination), directory))
 
 
+def _counted(count: int) -> str:
+    return "1 artifact" if count == 1 else f"{count} artifacts"
+
+
 def _copied(copied: int, damaged: int, where: Path) -> str:
     left_out = f"; left out {damaged} that are damaged" if damaged else ""
-    return f"copied {copied} artifacts to {where}{left_out}"
+    return f"copied {_counted(copied)} to {where}{left_out}"
 
 
 def _number(text: str, units: dict[str, float] | dict[str, int], what: str, example: str) -> float:

@@ -27,7 +27,9 @@ def add_compile_command(commands: Any) -> None:
         metavar="TARGET[,TARGET…]",
         help="processors: native (the default), x86-64-v2, x86-64-v3, x86-64-v4, aarch64; GPUs: sm_80, sm_90 and so on",
     )
-    parser.add_argument("--out", required=True, metavar="DIR", type=Path, help="where to; made if it does not exist")
+    parser.add_argument(
+        "--out", required=True, metavar="DIR", type=Path, help="the directory to write, made if it does not exist"
+    )
     parser.add_argument(
         "--kernel", action="append", default=[], metavar="NAME", help="only this kernel; can be repeated"
     )

@@ -25,7 +25,9 @@ def add_export_command(commands: Any) -> None:
     parser.add_argument(
         "--active", metavar="NAME[,NAME…]", help="parameters to differentiate for, instead of all that have gradients"
     )
-    parser.add_argument("-o", "--out", metavar="MODULE.py", type=Path, help="where to; standard output by default")
+    parser.add_argument(
+        "-o", "--out", metavar="MODULE.py", type=Path, help="the file to write; standard output by default"
+    )
     parser.set_defaults(run=_export)
 
 

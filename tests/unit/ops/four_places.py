@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import docs_output
 import numpy as np
+import reference
 import typing_stub
 from support.simulated import Simulated
 
 import diffkern as dk
 from diffkern.compilation import Compilation
+from diffkern.lang.intrinsics import INTRINSICS
 from diffkern.lower.cuda_plan import finalize_updates
 from diffkern.testing import gradcheck
 from diffkern.testing.gradcheck import Vjp
@@ -56,7 +57,7 @@ def main() -> None:
     for adjoint in (False, True):
         assert ".entry" in dk.compile(single, target="sm_90", adjoint=adjoint).ptx
     assert "A cotangent is reversed." in dk.flip.__doc__
-    assert ".. py:function:: diffkern.flip(v)" in docs_output.builtins()
+    assert ".. py:function:: flip(v)" in "\n".join(reference.entry(INTRINSICS["flip"]))
     assert "def flip(" in typing_stub.stub()
 
 

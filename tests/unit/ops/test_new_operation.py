@@ -50,7 +50,7 @@ def test_four_places_are_enough(tmp_path: Path) -> None:
         "TABLE: Final[Mapping[str, tuple[int | None, Handler]]] = {\n",
         "    " + recipe('"flip":'),
     )
-    where = os.pathsep.join(map(str, (tmp_path, ROOT / "tests", ROOT / "tools")))
+    where = os.pathsep.join(map(str, (tmp_path, ROOT / "tests", ROOT / "tools", ROOT / "docs" / "_ext")))
     done = subprocess.run(
         [sys.executable, str(Path(__file__).parent / "four_places.py")],
         env={**os.environ, "PYTHONPATH": where, "NUMBA_ENABLE_CUDASIM": "1", "DIFFKERN_CACHE_DIR": str(tmp_path)},

@@ -52,7 +52,7 @@ def _wrong(copy: Path, checks: Sequence[str], *, with_rule: bool) -> dict[str, s
         path = copy / "diffkern/ad/rules/scalar.py"
         _insert(path, rules, f"\n{_recipe('def _exp10')}\n{rules}")
         _insert(path, line, f'{line}    "exp10": _exp10,\n')
-    where = os.pathsep.join(map(str, (copy, ROOT / "tests", ROOT / "tools")))
+    where = os.pathsep.join(map(str, (copy, ROOT / "tests", ROOT / "tools", ROOT / "docs" / "_ext")))
     done = subprocess.run(
         [sys.executable, str(Path(__file__).parent / "one_row.py"), str(copy / "wrong.json"), *checks],
         env={**os.environ, "PYTHONPATH": where, "NUMBA_ENABLE_CUDASIM": "1", "DIFFKERN_CACHE_DIR": str(copy)},
