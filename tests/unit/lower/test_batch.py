@@ -187,7 +187,10 @@ def test_a_batch_is_what_its_examples_are(name):
     found = launched(launch.kernel, launch.dims, stacked(every, differ))
     for k in differ:
         for b in range(B):
-            np.testing.assert_array_equal(found[k][b], single[b][k])
+            if name == "tiles of threads":  # its blocks add to one element, in the order in which they come
+                np.testing.assert_array_max_ulp(found[k][b], single[b][k], maxulp=4)
+            else:
+                np.testing.assert_array_equal(found[k][b], single[b][k])
 
 
 def gradients(kernel, dims, given, values):
