@@ -73,6 +73,8 @@ class TapeRecording(TapeMemory):
         active = self._active(launch)
         if active:
             self._feed(launch)
+        else:
+            self._leave(launch)
         if active and launch.grid.n:
             check_aliases(launch.kernel, launch, {})
             step = self._step(launch, active, bool(pointed))
@@ -243,6 +245,8 @@ class TapeRecording(TapeMemory):
         active = self._active(launch)
         if active:
             self._feed(launch)
+        else:
+            self._leave(launch)
         for index in active:
             if (held := launch.arrays[index]) is not None:
                 self._varied.add(held._memory)
@@ -325,6 +329,13 @@ class TapeRecording(TapeMemory):
                 if is_fed:
                     fed.add(held._memory)
                 elif self._is_fed(held) and self._leaves_some(launch, index):
+                    self._kept.add(held._memory)
+
+    def _leave(self, launch: PackedLaunch) -> None:
+        """Note what is left of arrays of structs of which a launch writes fields without derivatives alone."""
+        for index in launch.executable.writes:
+            for held in self._held(launch, index):
+                if held._memory in self._owners and self._is_fed(held) and self._leaves_some(launch, index):
                     self._kept.add(held._memory)
 
     def _feed_by_overwrite(self, goal: array) -> None:

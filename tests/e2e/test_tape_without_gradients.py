@@ -114,6 +114,25 @@ def test_fields_that_are_left_are_a_result():
     assert bodies.grad.numpy()["mass"].tolist() == [1.0, 1.0]
 
 
+@dk.struct
+class Marked:
+    mark: dk.int32
+    value: float
+
+
+@dk.kernel
+def set_marks(marked: dk.array(dtype=Marked)):
+    marked[dk.tid()].mark = 3
+
+
+def test_fields_beside_an_integer_field_are_a_result():
+    marked = dk.zeros(2, dtype=Marked, requires_grad=True)
+    with dk.Tape() as tape:
+        set_marks[2](marked)
+    tape.backward(grads={marked: np.ones(2, marked.numpy().dtype)})
+    assert marked.grad.numpy()["value"].tolist() == [1.0, 1.0]
+
+
 def test_an_array_that_is_copied_into_itself_is_a_result():
     x = dk.array([1.0, 2.0, 3.0, 4.0, 5.0], requires_grad=True)
     with dk.Tape() as tape:
