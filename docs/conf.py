@@ -32,6 +32,17 @@ copybutton_prompt_is_regexp = True
 
 html_theme = "furo"
 html_static_path = ["_static"]
+templates_path = ["_templates"]
+html_sidebars = {
+    "**": [
+        "sidebar/brand.html",
+        "sidebar/versions.html",  # of tools/docs_versions.py; empty in a build of one version
+        "sidebar/search.html",
+        "sidebar/scroll-start.html",
+        "sidebar/navigation.html",
+        "sidebar/scroll-end.html",
+    ]
+}
 html_css_files = ["pages.css"]
 html_title = f"diffkern {__version__}"
 # A search for a function's name finds the function first.

@@ -202,13 +202,14 @@ time, and prints
 
 
 def notebook(name: str) -> dict:
-    """A program as a notebook: its text, a cell for each function and class, a run, the figure."""
+    """A program as a notebook: its text, what it imports, a cell for each function and class, a run, the figure."""
     source = (EXAMPLES / f"{name}.py").read_text(encoding="utf-8")
     lines, tree = source.splitlines(), ast.parse(source)
     cells, start = [("markdown", f"# {PROGRAMS[name].title}\n\n{ast.get_docstring(tree)}")], 0
     figure = f"{name}.gif" if PROGRAMS[name].animated else f"{name}.png"
     first = next(k for k, node in enumerate(tree.body) if isinstance(node, ast.Import | ast.ImportFrom))
     start = tree.body[first].lineno - 1
+    cells += [("code", f"%%writefile {p.name}\n{p.read_text(encoding='utf-8')}") for p in _other_programs(tree)]
     for node in tree.body[first:]:
         if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.If):
             begins = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))]) - 1
@@ -222,6 +223,12 @@ def notebook(name: str) -> dict:
         "nbformat": 4,
         "nbformat_minor": 5,
     }
+
+
+def _other_programs(tree: ast.Module) -> list[Path]:
+    """The programs that a program imports."""
+    names = [alias.name for node in tree.body if isinstance(node, ast.Import) for alias in node.names]
+    return [path for name in names if (path := EXAMPLES / f"{name}.py").is_file()]
 
 
 def _cell(k: int, kind: str, text: str) -> dict:

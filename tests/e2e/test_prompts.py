@@ -59,3 +59,35 @@ def test_at_the_prompt_of_ipython(tmp_path, cells):
     )
     done = run(program)
     assert "values [2. 2. 2.]" in done.stdout, done.stderr
+
+
+TERMINAL = """
+import os, pty, re, select, sys, time
+
+pid, terminal = pty.fork()
+if pid == 0:
+    os.environ.update(TERM="xterm")
+    os.execv(sys.executable, [sys.executable, "-q"])
+shown, lines, end = b"", sys.stdin.read().splitlines() + ["exit()"], time.monotonic() + 150.0
+while time.monotonic() < end:
+    if select.select([terminal], [], [], 0.5)[0]:
+        try:
+            shown += os.read(terminal, 65536)
+        except OSError:  # it has left
+            break
+    elif lines and re.search(rb"(>>>|[.][.][.]) [^\\r\\n]*$", shown):  # it is quiet, and waits for a line
+        os.write(terminal, lines.pop(0).encode() + b"\\r")
+print(re.sub(rb"\\x1b\\[[0-9;?]*[a-zA-Z]|\\x1b[=>]", b"", shown).decode())
+"""
+
+
+@pytest.mark.skipif(not KEPT or sys.platform == "win32", reason="the prompt with an editor came with Python 3.13")
+def test_at_the_prompt_with_an_editor():
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHON_BASIC_REPL"}
+    # It indents as the line before, and takes an empty line as the end of a block.
+    typed = KERNEL.strip().replace("    x[i] =", "x[i] =").replace("]\n\n", "]\n\n\n")
+    done = subprocess.run(
+        [sys.executable, "-c", TERMINAL], input=typed, capture_output=True, text=True, timeout=180, check=False,
+        env=environment,
+    )  # fmt: skip
+    assert "values [2. 2. 2.]" in done.stdout, done.stdout + done.stderr

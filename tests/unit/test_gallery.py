@@ -5,10 +5,13 @@ from __future__ import annotations
 import ast
 import importlib.util
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from conftest import require
 
 ROOT = Path(__file__).parents[2]
 GALLERY = ROOT / "docs" / "gallery"
@@ -59,27 +62,55 @@ def test_a_notebook_has_all_of_its_program(gallery, pages):
         book = json.loads(path.read_text(encoding="utf-8"))
         assert book["nbformat"] == 4
         assert book["cells"][0]["cell_type"] == "markdown"
-        code = ["".join(cell["source"]) for cell in book["cells"] if cell["cell_type"] == "code"]
+        written, code = split([cell for cell in book["cells"] if cell["cell_type"] == "code"])
+        for name, text in written.items():
+            assert text == (ROOT / "examples" / name).read_text(encoding="utf-8").rstrip("\n")
         program = ast.parse((ROOT / "examples" / f"{path.stem}.py").read_text(encoding="utf-8"))
         *found, run = ast.parse("\n".join(code[:-1])).body
         wanted = program.body[1:-1]  # without the docstring, and without what runs it
         assert [ast.dump(node) for node in found] == [ast.dump(node) for node in wanted], path.stem
         assert ast.unparse(run).startswith("main(['--out', ")
         assert code[0].startswith("from __future__")
+        imported = {node.names[0].name for node in program.body if isinstance(node, ast.Import)}
+        assert {Path(name).stem for name in written} == imported & set(gallery.PROGRAMS)
 
 
-def test_a_notebook_runs(pages, tmp_path, monkeypatch, capsys):
-    pytest.importorskip("matplotlib")
-    book = json.loads((pages / "tile_nbody.ipynb").read_text(encoding="utf-8"))
-    cells = ["".join(cell["source"]) for cell in book["cells"] if cell["cell_type"] == "code"][:-1]
-    cells[-1] = cells[-1].replace("[", '["--bodies", "20", "--steps", "2", ')
-    monkeypatch.chdir(tmp_path)
-    program = tmp_path / "cells.py"  # kernels are read from a file, as a notebook's are from what it keeps of them
-    program.write_text("\n".join(cells), encoding="utf-8")
-    spec = importlib.util.spec_from_file_location("cells", program)
-    monkeypatch.setitem(sys.modules, "cells", module := importlib.util.module_from_spec(spec))
-    spec.loader.exec_module(module)
-    assert (tmp_path / "tile_nbody.png").is_file()
+def split(cells):
+    """What the cells of a notebook write to files, by name, and the other cells."""
+    code = ["".join(cell["source"]) for cell in cells]
+    written = [cell.removeprefix("%%writefile ").partition("\n") for cell in code if cell.startswith("%%writefile ")]
+    return {name: text for name, _, text in written}, [cell for cell in code if not cell.startswith("%%")]
+
+
+SHELL = """
+import json, sys
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+for cell in json.load(sys.stdin):
+    shell.run_cell(cell, store_history=True).raise_error()
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("tile_nbody", ["--bodies", "20", "--steps", "2"]),
+        pytest.param("flood_torch", ["--quick"], marks=pytest.mark.slow),
+    ],
+)
+def test_a_notebook_runs(pages, tmp_path, name, options):
+    for needed in ("matplotlib", "IPython", *(["torch"] if name == "flood_torch" else [])):
+        require(needed)
+    book = json.loads((pages / f"{name}.ipynb").read_text(encoding="utf-8"))
+    *cells, run, figure = ["".join(cell["source"]) for cell in book["cells"] if cell["cell_type"] == "code"]
+    run = run.replace("[", f"[*{options!r}, ")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "agg"}
+    done = subprocess.run(
+        [sys.executable, "-c", SHELL], input=json.dumps([*cells, run, figure]), cwd=tmp_path, env=environment,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / f"{name}.png").is_file()
 
 
 def test_tool_names_what_fails(gallery, monkeypatch, capsys):
