@@ -349,6 +349,8 @@ class Manifest:
         Number of uniform addresses that are accumulated to.
     updates
         Whether its threads update elements atomically, on the CPU: it can be told that they need not.
+    joinable
+        Of an adjoint: whether a program can do the launch and the adjoint in one go.
     log
         What a log of the atomic updates of a kernel would be like; of an adjoint, only if it reads one.
     turn
@@ -382,6 +384,7 @@ class Manifest:
     updates: bool = False
     gpu: GpuResources | None = None
     checks: Checks | None = None
+    joinable: bool = False
     log: Log | None = None
     turn: Turn | None = None
     outputs: tuple[Output, ...] = ()

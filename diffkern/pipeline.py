@@ -25,6 +25,7 @@ from diffkern.ad.adjoint import Swept
 from diffkern.ad.derivative import Derivative
 from diffkern.ad.forward import with_tangents
 from diffkern.ad.inner import FuncDerivatives
+from diffkern.ad.joint import joined
 from diffkern.ad.overwritten import Overwritten, Reading, overwritten_values
 from diffkern.ad.reverse import reverse
 from diffkern.analysis.blocks import check_adjoint
@@ -113,7 +114,8 @@ def differentiate(
 
     ``slots`` is how many states a loop keeps, instead of as many as fit into memory.
     """
-    return finish(_sweep(fn, active, variant, slots), variant, context)
+    swept = _sweep(fn, active, variant, slots)
+    return finish(swept, variant, context, fn if variant.joint else None)
 
 
 def _sweep(
@@ -126,11 +128,16 @@ def _sweep(
     return reverse(fn, chosen, budget, partial(run, passes.NORMALISE_MAP), logged or {}).tidied()
 
 
-def finish(swept: Swept, variant: Variant = FORWARD, context: Context | None = None) -> Derivative:
-    """The adjoint that a reverse sweep has led to."""
+def finish(
+    swept: Swept, variant: Variant = FORWARD, context: Context | None = None, primal: Function | None = None
+) -> Derivative:
+    """The adjoint that a reverse sweep has led to; joined with the prepared primal, if that is given."""
     target, context = target_named(variant.target, variant.compiler), context or Context(verify=variant.is_debug)
     adjoint = swept.adjoint()
     run(passes.CLEAN, context.done("reverse", ADJOINT, adjoint.fn), context)
+    if primal is not None:
+        adjoint = joined(primal, adjoint)
+        run(passes.JOIN, context.done("join", ADJOINT, adjoint.fn), context)
     check_adjoint(adjoint.fn, target.shared_bytes)
     conflicts = analyse_conflicts(adjoint.fn, adjoint.buffers)
     context.done("conflicts", PROGRAM, adjoint.fn)

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from diffkern import abi
 from diffkern.ad.adjoint import Adjoint
+from diffkern.ad.joint import can_join
 from diffkern.analysis.blocks import is_simt
 from diffkern.analysis.cost import thread_cost
 from diffkern.analysis.coverage import added_once, overwritten_whole
@@ -140,6 +141,7 @@ def adjoint_manifest(
         steering=tuple(k for k, p in enumerate(primal.params) if p in steers),
         races=adjoint.races,
         blockwise=is_simt(fn),
+        joinable=log is None and can_join(primal, adjoint),
         log=log,
     )
 
