@@ -356,8 +356,7 @@ class Kernel(Inspected, ByPath, KnownToNumba):
             found = self._known(generation, generation.adjoints, key, threads)
             if found is None:
                 types = self._checked_types(keys)
-                changes = {"active": active, "accumulate": accumulate, "merged": merged, "joint": joint}
-                variant = replace(generation.variant, **changes)
+                variant = replace(generation.variant, active=active, accumulate=accumulate, merged=merged, joint=joint)
                 found = self._load(generation, variant, keys, threads, types)
                 self._keep(generation, generation.adjoints, key, threads, found)
             return found

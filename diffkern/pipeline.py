@@ -21,15 +21,16 @@ from functools import partial
 from itertools import accumulate
 
 from diffkern import passes
-from diffkern.ad.adjoint import Swept
+from diffkern.ad.adjoint import Adjoint, Swept
 from diffkern.ad.derivative import Derivative
 from diffkern.ad.forward import with_tangents
 from diffkern.ad.inner import FuncDerivatives
-from diffkern.ad.joint import joined
+from diffkern.ad.joint import can_join, joined
 from diffkern.ad.overwritten import Overwritten, Reading, overwritten_values
 from diffkern.ad.reverse import reverse
 from diffkern.analysis.blocks import check_adjoint
 from diffkern.analysis.conflicts import analyse_conflicts
+from diffkern.analysis.cost import thread_cost
 from diffkern.analysis.pointed import check_not_pointed
 from diffkern.frontend.derived import set_differentiators
 from diffkern.frontend.lowering import lower
@@ -142,6 +143,18 @@ def finish(
     conflicts = analyse_conflicts(adjoint.fn, adjoint.buffers)
     context.done("conflicts", PROGRAM, adjoint.fn)
     return Derivative(adjoint, tuple(conflicts))
+
+
+def joint_work(primal: Function, adjoint: Adjoint) -> float | None:
+    """The work of a program that does what a prepared function and its adjoint do, as a part of the work of the two.
+
+    None if there can be no such program.
+    """
+    if not can_join(primal, adjoint):
+        return None
+    apart = thread_cost(primal) + thread_cost(adjoint.fn)
+    copied = replace(adjoint, fn=clone_function(adjoint.fn))
+    return thread_cost(run(passes.JOIN, joined(primal, copied).fn)) / apart
 
 
 _ONE_CALL, _MAP, _CLEAN = (partial(run, p) for p in (passes.ONE_CALL, passes.NORMALISE_MAP, passes.CLEAN))

@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 from diffkern import abi
 from diffkern.ad.adjoint import Adjoint
-from diffkern.ad.joint import can_join
 from diffkern.analysis.blocks import is_simt
 from diffkern.analysis.cost import thread_cost
 from diffkern.analysis.coverage import added_once, overwritten_whole
@@ -108,6 +107,7 @@ def adjoint_manifest(
     adjoint: Adjoint,
     conflicts: Sequence[Conflict],
     log: Log | None,
+    joint: float | None = None,
 ) -> Manifest:
     """The facts of an adjoint program; there is a conflict for each cotangent."""
     arguments, own, steers = _arguments(types), len(primal.params), steering(primal)
@@ -141,7 +141,7 @@ def adjoint_manifest(
         steering=tuple(k for k, p in enumerate(primal.params) if p in steers),
         races=adjoint.races,
         blockwise=is_simt(fn),
-        joinable=log is None and can_join(primal, adjoint),
+        joint=joint,
         log=log,
     )
 

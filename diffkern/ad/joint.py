@@ -13,7 +13,7 @@ from diffkern.analysis.blocks import is_simt
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner, clone_function
 from diffkern.ir.nodes import Function, walk
-from diffkern.ir.types import Tile
+from diffkern.ir.types import Array, Tile
 from diffkern.ir.views import Access
 from diffkern.ops.memory import ACCUMULATES, ATOMICS, LOADS, WRITES
 from diffkern.opt.reports import without_reports
@@ -38,7 +38,7 @@ def can_join(fn: Function, adjoint: Adjoint) -> bool:
     used = {v for op in ops for v in op.operands} | {v for op in ops for r in op.regions for v in r.yields}
     if any(op.name in ATOMICS and not used.isdisjoint(op.results) for op in ops):
         return False
-    if any(v not in fn.params or v.type.outer for v in written):  # type: ignore[attr-defined]
+    if any(not isinstance(v.type, Array) or v.type.outer or v not in fn.params for v in written):
         return False
     return written.isdisjoint(read) and written.isdisjoint(fn.params[k] for k in adjoint.final)
 

@@ -157,7 +157,7 @@ def _only_sums(loop: For) -> bool:
     stacks = {r for op in walk(loop.body) if op.name == "stack_new" for r in op.results}
     for op in walk(loop.body):
         effect = lookup(op.name).effect
-        if effect in _ON_STACKS and op.operands[0] not in stacks:
+        if effect in _ON_STACKS and not stacks.issuperset(op.operands[:1]):
             return False
         if effect in _ORDERED and op.name not in ACCUMULATES:
             return False

@@ -149,14 +149,19 @@ def _program_of_both(adjoint: AdjointLaunch, launched: Steps, swept: Steps) -> E
     """Return a program that does a launch and its adjoint, if there is one and it is less work than the two."""
     launch, executable, active = adjoint.launch, adjoint.executable, frozenset(adjoint.cotangents)
     own = launch.executable
-    if not executable.manifest.joinable or len(launched) != 1 or len(swept) != 1 or launch.merged or adjoint.contents:
+    work = executable.manifest.joint
+    if work is None or work > _LESS_WORK or launch.merged or adjoint.contents or own.manifest.reports:
         return None
-    if own.manifest.reports or executable.manifest.checks is not None or launched[0].copied is not None:
+    if len(launched) != 1 or len(swept) != 1:
+        return None  # nothing to run
+    step = launched[0]
+    if not isinstance(step, Step) or step.copied is not None:
         return None
     if launch.adjoint(active) is not executable:
         return None  # with atomic additions
     program = launch.adjoint(active, joint=True)
-    return program if program.cost < _LESS_WORK * (own.cost + executable.cost) else None
+    # Threads that have to run one after the other cost nothing; joined, they may be fewer in a register.
+    return program if 0.0 < program.cost < own.cost + executable.cost else None
 
 
 def _as_run_by(program: Executable, form: Steps) -> Steps:
@@ -164,8 +169,8 @@ def _as_run_by(program: Executable, form: Steps) -> Steps:
     step = form[0]
     assert isinstance(step, Step)
     # The argument block is the same one: parameters may be changed in it.
-    sums = (step.count * program.sites, program.finish, step.count) if program.sites else (0, 0, 0)
-    partials, finish, chunks = sums
+    count = -(-step.n // step.chunk)
+    partials, finish, chunks = (count * program.sites, program.finish, count) if program.sites else (0, 0, 0)
     return [
         step._replace(
             function=program.address, partials=partials, finish=finish, chunks=chunks, code=program.code,

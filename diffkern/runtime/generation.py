@@ -37,8 +37,8 @@ class Generation:
     programs : dict
         Forward programs by the keys of the argument types.
     adjoints : dict
-        Adjoint programs by those keys, active parameters, the way of accumulating, what is one array, and whether they do
-        the launch too.
+        Adjoint programs by those keys, active parameters, the way of accumulating, what is one array, and whether they
+        do the launch too.
     logged : dict
         Forward programs with a log, by those keys and what they do with it.
     sized : dict

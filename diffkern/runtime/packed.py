@@ -198,14 +198,10 @@ class PackedLaunch(Operation):
         found = self.generation.programs.get(keys) if block_dim is None else None
         return found or self.kernel.forward(keys, block_dim, self.generation)
 
-    def adjoint(
-        self, active: frozenset[int], accumulate: Accumulate = "plain", joint: bool = False
-    ) -> Executable:
+    def adjoint(self, active: frozenset[int], accumulate: Accumulate = "plain", joint: bool = False) -> Executable:
         """Return the adjoint of the program that it runs; with `joint` one that does the launch too."""
         merged = tuple(self.merged.items())
-        return self.kernel.adjoint(
-            self.keys, active, accumulate, self.blocks.block_dim, self.generation, merged, joint
-        )
+        return self.kernel.adjoint(self.keys, active, accumulate, self.blocks.block_dim, self.generation, merged, joint)
 
     @property
     def merged(self) -> Mapping[int, int]:

@@ -80,11 +80,6 @@ class Step(NamedTuple):
     updates: bool = False
     copied: words[int] | None = None
 
-    @property
-    def count(self) -> int:
-        """The number of chunks."""
-        return -(-self.n // self.chunk)
-
     def row(self) -> tuple[int, ...]:
         """Return its words."""
         place = self.function, address_of(self.block) + self.updates, len(self.block)
