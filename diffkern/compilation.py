@@ -32,7 +32,7 @@ from diffkern.ops.tile import of_block
 from diffkern.opt.reference import values_by_reference
 from diffkern.options import FORWARD, Variant
 from diffkern.passes import FINITE
-from diffkern.pipeline import differentiate, finalize, finish, joint_work, log_values, lower_kernel, optimise, prepare
+from diffkern.pipeline import differentiate, finalize, finish, log_values, lower_kernel, optimise, prepare
 from diffkern.printing.python import to_python
 from diffkern.program import Program, adjoint_manifest, checks, forward_manifest, outputs
 from diffkern.targets import target_named
@@ -91,7 +91,6 @@ class Compilation:
         self._lowered = lowered
         self._target = target_named(variant.target, variant.compiler)
         self._context = context or Context(verify=variant.is_debug)
-        self._prepared: Function | None = None
         self.log: Log | None = None
 
     @functools.cached_property
@@ -138,17 +137,8 @@ class Compilation:
         return finish(swept, self.variant, self._context)
 
     def _differentiated(self, fn: Function) -> Derivative:
-        self._prepared = prepare(fn, self._context)
-        return differentiate(self._prepared, self.variant.active or (), self.variant, self._slots, self._context)
-
-    def _joint_work(self) -> float | None:
-        """What of the work a program would have left that does the launch as well, where sequences may ask for it."""
-        variant = self.variant
-        usual = not (variant.is_debug or variant.deterministic or self._target.simt)
-        asked = usual and variant.accumulate == "plain"
-        if not asked or self._prepared is None or self.log is not None:
-            return None
-        return joint_work(self._prepared, self.adjoint.adjoint)
+        prepared = prepare(fn, self._context)
+        return differentiate(prepared, self.variant.active or (), self.variant, self._slots, self._context)
 
     @functools.cached_property
     def adjoint(self) -> Derivative:
@@ -187,8 +177,9 @@ class Compilation:
             manifest = forward_manifest(fn, self.types, self.forward, self.variant.is_debug, log, turn)
         else:
             manifest = adjoint_manifest(
-                fn, self.types, self.primal, self.adjoint.adjoint, self.adjoint.conflicts, self.log, self._joint_work()
+                fn, self.types, self.primal, self.adjoint.adjoint, self.adjoint.conflicts, self.log
             )
+            manifest = replace(manifest, joint=self.adjoint.joint if self.log is None else None)
         checking = self._checking
         compiled = self._target.compile(fn, symbol, self._settings(obtain, checking))
         manifest = replace(

@@ -116,7 +116,7 @@ def differentiate(
     ``slots`` is how many states a loop keeps, instead of as many as fit into memory.
     """
     swept = _sweep(fn, active, variant, slots)
-    return finish(swept, variant, context, fn if variant.joint else None)
+    return finish(swept, variant, context, fn)
 
 
 def _sweep(
@@ -132,20 +132,30 @@ def _sweep(
 def finish(
     swept: Swept, variant: Variant = FORWARD, context: Context | None = None, primal: Function | None = None
 ) -> Derivative:
-    """The adjoint that a reverse sweep has led to; joined with the prepared primal, if that is given."""
+    """The adjoint that a reverse sweep has led to, joined with the prepared ``primal`` if the variant says so."""
     target, context = target_named(variant.target, variant.compiler), context or Context(verify=variant.is_debug)
     adjoint = swept.adjoint()
     run(passes.CLEAN, context.done("reverse", ADJOINT, adjoint.fn), context)
-    if primal is not None:
+    work = None
+    if primal is not None and variant.joint:
         adjoint = joined(primal, adjoint)
         run(passes.JOIN, context.done("join", ADJOINT, adjoint.fn), context)
+    elif primal is not None and _may_be_joined(variant):
+        work = _joint_work(primal, adjoint)
     check_adjoint(adjoint.fn, target.shared_bytes)
     conflicts = analyse_conflicts(adjoint.fn, adjoint.buffers)
     context.done("conflicts", PROGRAM, adjoint.fn)
-    return Derivative(adjoint, tuple(conflicts))
+    return Derivative(adjoint, tuple(conflicts), work)
 
 
-def joint_work(primal: Function, adjoint: Adjoint) -> float | None:
+def _may_be_joined(variant: Variant) -> bool:
+    """Whether sequences may ask for a program that does the launch as well as the adjoint."""
+    if variant.is_debug or variant.deterministic or variant.accumulate != "plain":
+        return False
+    return not target_named(variant.target, variant.compiler).simt
+
+
+def _joint_work(primal: Function, adjoint: Adjoint) -> float | None:
     """The work of a program that does what a prepared function and its adjoint do, as a part of the work of the two.
 
     None if there can be no such program.

@@ -107,7 +107,6 @@ def adjoint_manifest(
     adjoint: Adjoint,
     conflicts: Sequence[Conflict],
     log: Log | None,
-    joint: float | None = None,
 ) -> Manifest:
     """The facts of an adjoint program; there is a conflict for each cotangent."""
     arguments, own, steers = _arguments(types), len(primal.params), steering(primal)
@@ -141,7 +140,6 @@ def adjoint_manifest(
         steering=tuple(k for k, p in enumerate(primal.params) if p in steers),
         races=adjoint.races,
         blockwise=is_simt(fn),
-        joint=joint,
         log=log,
     )
 
