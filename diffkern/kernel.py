@@ -175,9 +175,11 @@ class Kernel(Inspected, ByPath, KnownToNumba):
 
     def _nearest(self, name: str) -> bool | None:
         """Return an option of the kernel, else of its module, else of ``dk.config``."""
-        for option in (getattr(self.options, name), module_option(self.module_name, name)):
-            if option is not None:
-                return bool(option)
+        option = getattr(self.options, name)
+        if option is None:
+            option = module_option(self.module_name, name)
+        if option is not None:
+            return bool(option)
         found: bool | None = getattr(config, name)
         return found
 
