@@ -29,7 +29,6 @@ class Flood(torch.nn.Module):
         self.knots = torch.nn.Parameter(torch.full(knots, float(np.log(flood.GUESS))))
         self.spread = dk.torch_function(flood.spread, launch_dims=ground.shape)
         self.flow = dk.torch_function(flood.flow, num_outputs=2)
-        self.ration = dk.torch_function(flood.ration)
         self.advance = dk.torch_function(flood.advance)
 
     def rain(self) -> torch.Tensor:
@@ -39,7 +38,7 @@ class Flood(torch.nn.Module):
         h = qx = qy = torch.zeros_like(self.ground)
         for _ in range(self.steps):
             qx, qy = self.flow(self.ground, h, qx, qy)
-            h = self.advance(h, qx, qy, self.ration(h, qx, qy), rain)
+            h = self.advance(h, qx, qy, rain)
         return h
 
 
@@ -84,7 +83,7 @@ def main(argv: list[str] | None = None) -> int:
     torch.set_num_threads(1)  # the kernels have all cores; what PyTorch does in between is too small to share out
     ground = cbook.get_sample_data("jacksboro_fault_dem.npz")["elevation"].astype(np.float32)
     ground, steps = (ground[:96, :112].copy(), 40) if options.quick else (ground, 100)
-    model, rain = Flood(torch.from_numpy(ground), steps), flood.storm(ground.shape)
+    model, rain = Flood(torch.from_numpy(ground), steps), flood.secret_rain(ground.shape)
     with torch.no_grad():
         seen = model(torch.from_numpy((flood.MM_PER_HOUR * rain).astype(np.float32)))
     print(f"Flood: {ground.shape[0]} x {ground.shape[1]} cells, {steps} steps ({time.perf_counter() - began:.1f} s)")
@@ -92,12 +91,11 @@ def main(argv: list[str] | None = None) -> int:
     print(f"Gradient check: largest error {100.0 * error:.2f} % of the norm; {'good' if error < 0.01 else 'BAD'}")
     losses = train(model, seen, iterations=18)
     found = model.rain().detach().numpy() / flood.MM_PER_HOUR
-    flood.draw(ground, seen.numpy(), rain, found, losses).savefig(options.out, dpi=110)
-    print(f"Loss: {losses[0]:.1e} at the start, {losses[-1]:.1e} at the end, {losses[0] / losses[-1]:.0f} times less")
+    flood.draw(options.out, ground, seen.numpy(), rain, found, losses)
     print(
         f"Rain: off by {np.abs(flood.GUESS - rain).mean():.1f} mm/h at the start, {np.abs(found - rain).mean():.1f} now"
     )
-    print(f"Figure: {options.out} ({time.perf_counter() - began:.0f} s in all)")
+    print(f"Loss: {losses[0]:.1e} -> {losses[-1]:.1e} in {time.perf_counter() - began:.0f} s; figure: {options.out}")
     return 0 if error < 0.01 and losses[0] >= 50.0 * losses[-1] else 1
 
 

@@ -139,10 +139,9 @@ def main(arguments: list[str] | None = None) -> tuple[float, float]:
     found, history = invert(survey, dk.array(measured), options.rounds)
     draw(options.out, survey, found, measured, history)
     off, guess = (float(np.sqrt(((c - survey.truth)[6:] ** 2).mean())) for c in (found, survey.layers))
-    less = history[0] / history[-1]
-    print(f"misfit {less:.0f} times less, speed off by {1e3 * off:.0f} m/s, the guess by {1e3 * guess:.0f} m/s")
-    print(f"figure: {options.out}")
-    return less, off / guess
+    print(f"misfit {history[0]:.2e} -> {history[-1]:.2e}; figure: {options.out}")
+    print(f"speed off by {1e3 * off:.0f} m/s, the guess by {1e3 * guess:.0f} m/s")
+    return history[0] / history[-1], off / guess
 
 
 if __name__ == "__main__":

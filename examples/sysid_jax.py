@@ -2,7 +2,7 @@
 
 In: the terrain and the kernels of ``flood.py``. A rain that is then kept secret falls for a while, and gauges in the
 valleys write down the depth of water at every step. Out: the rain, found again from these records alone by Adam on the
-gradient through the whole simulation: a ``lax.scan`` over three kernels, jitted, with ``jax.checkpoint`` so that only
+gradient through the whole simulation: a ``lax.scan`` over two kernels, jitted, with ``jax.checkpoint`` so that only
 the depths and flows of each step are kept; a gradient check; a figure.
 
 Run it with ``pip install "diffkern[jax,plot]" optax``.
@@ -23,7 +23,6 @@ from matplotlib import cbook, figure
 import diffkern as dk
 
 flow = dk.jax_kernel(flood.flow, num_outputs=2)
-ration = dk.jax_kernel(flood.ration)
 advance = dk.jax_kernel(flood.advance)
 spread = dk.jax_kernel(flood.spread)
 
@@ -35,8 +34,7 @@ def simulate(ground: jax.Array, rain: jax.Array, gauges: jax.Array, steps: int) 
     def step(state, _):
         h, qx, qy = state
         qx, qy = flow(ground, h, qx, qy)
-        (share,) = ration(h, qx, qy)
-        (h,) = advance(h, qx, qy, share, rain)
+        (h,) = advance(h, qx, qy, rain)
         return (h, qx, qy), h[gauges[:, 0], gauges[:, 1]]
 
     dry = jnp.zeros_like(ground)
@@ -84,7 +82,7 @@ def main(argv: list[str] | None = None) -> int:
     ground = cbook.get_sample_data("jacksboro_fault_dem.npz")["elevation"].astype(np.float32)
     rows, columns, steps, iterations = (60, 72, 40, 40) if options.quick else (144, 168, 80, 80)
     ground = jnp.asarray(ground[:rows, :columns])
-    secret = flood.storm(ground.shape).astype(np.float32)
+    secret = flood.secret_rain(ground.shape).astype(np.float32)
     places = np.random.default_rng(0).integers(2, np.array(ground.shape) - 2, (ground.size // 40, 2))
     gauges = jnp.asarray(places, jnp.int32)
 
@@ -117,10 +115,9 @@ def main(argv: list[str] | None = None) -> int:
     simulated, _ = run(flood.MM_PER_HOUR * found)
     page = draw(np.asarray(ground), secret, found, places, np.asarray(records), np.asarray(simulated), losses)
     page.savefig(options.out, dpi=110)
-    print(f"Loss: {losses[0]:.1e} at the start, {losses[-1]:.1e} at the end, {losses[0] / losses[-1]:.0f} times less")
     before, now = np.abs(flood.GUESS - secret).mean(), np.abs(found - secret).mean()
     print(f"Rain: off by {before:.1f} mm/h at the start, {now:.1f} now")
-    print(f"Figure: {options.out} ({time.perf_counter() - began:.0f} s in all)")
+    print(f"Loss: {losses[0]:.1e} -> {losses[-1]:.1e} in {time.perf_counter() - began:.0f} s; figure: {options.out}")
     return 0 if error < 0.01 and losses[0] > 20 * losses[-1] else 1
 
 

@@ -36,6 +36,7 @@ def test_systems_are_solved() -> None:
     assert gradient < 1e-5
 
 
-def test_energy_is_kept(tmp_path: Path) -> None:
+def test_energy_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--bodies", "150", "--steps", "50", "--out", str(tmp_path / "cluster.png")]
     assert example("tile_nbody").main(arguments) < 1e-4
+    assert "gradcheck of accelerate: 20 elements" in capsys.readouterr().out

@@ -38,6 +38,7 @@ def test_there_are_results_and_figures_of_at_least_sixteen_programs(gallery):
     for name, result in results.items():
         assert (ROOT / "examples" / f"{name}.py").is_file()
         assert result["printed"]
+        assert any("gradcheck" in line or "Gradient" in line for line in result["printed"]), name
         assert result["processor_seconds"] > 0
         assert (GALLERY / f"{name}.jpg").stat().st_size < 250_000
 
