@@ -175,9 +175,11 @@ class Kernel(Inspected, ByPath, KnownToNumba):
 
     def _nearest(self, name: str) -> bool | None:
         """Return an option of the kernel, else of its module, else of ``dk.config``."""
-        for option in (getattr(self.options, name), module_option(self.module_name, name)):
-            if option is not None:
-                return bool(option)
+        option = getattr(self.options, name)
+        if option is None:
+            option = module_option(self.module_name, name)
+        if option is not None:
+            return bool(option)
         found: bool | None = getattr(config, name)
         return found
 
@@ -332,10 +334,12 @@ class Kernel(Inspected, ByPath, KnownToNumba):
         block_dim: int | None = None,
         of: Generation | None = None,
         merged: Merged = (),
+        joint: bool = False,
     ) -> Executable:
         """Return the adjoint program for argument types and active parameters, built if need be; as ``forward``.
 
-        ``merged`` are parameters that are given the array of another one, each with that one.
+        ``merged`` are parameters that are given the array of another one, each with that one. With ``joint`` it does
+        the launch as well, which the manifest of the one without has to allow.
         """
         if not self.enable_backward:
             own = self.options.enable_backward is not None
@@ -345,7 +349,7 @@ class Kernel(Inspected, ByPath, KnownToNumba):
                 f"kernel {self.name!r} is not differentiated: {why}",
                 remedy="leave that option out, or launch it with record_tape=False",
             )
-        key = (keys, active, accumulate, merged)
+        key = (keys, active, accumulate, merged, joint)
         generation, threads = of or self._current, block_dim or self.block_dim
         found = self._known(generation, generation.adjoints, key, threads)
         if found is not None:
@@ -354,7 +358,7 @@ class Kernel(Inspected, ByPath, KnownToNumba):
             found = self._known(generation, generation.adjoints, key, threads)
             if found is None:
                 types = self._checked_types(keys)
-                variant = replace(generation.variant, active=active, accumulate=accumulate, merged=merged)
+                variant = replace(generation.variant, active=active, accumulate=accumulate, merged=merged, joint=joint)
                 found = self._load(generation, variant, keys, threads, types)
                 self._keep(generation, generation.adjoints, key, threads, found)
             return found

@@ -349,6 +349,9 @@ class Manifest:
         Number of uniform addresses that are accumulated to.
     updates
         Whether its threads update elements atomically, on the CPU: it can be told that they need not.
+    joint
+        Of an adjoint: the work of a program that does the launch as well, as a part of the work of the two; None if
+        there is no such program.
     log
         What a log of the atomic updates of a kernel would be like; of an adjoint, only if it reads one.
     turn
@@ -382,6 +385,7 @@ class Manifest:
     updates: bool = False
     gpu: GpuResources | None = None
     checks: Checks | None = None
+    joint: float | None = None
     log: Log | None = None
     turn: Turn | None = None
     outputs: tuple[Output, ...] = ()

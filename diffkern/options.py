@@ -286,6 +286,8 @@ class Variant:
         What was made of the kernel, one after the other: forward mode, and how it takes tangents; an axis of examples.
     deterministic
         Whether its results are the same to the last bit from run to run.
+    joint
+        Of an adjoint: whether its threads first do what the threads of the launch do.
     """
 
     options: KernelOptions = KernelOptions()
@@ -304,6 +306,7 @@ class Variant:
     layers: tuple[Along | Batch, ...] = ()
     merged: tuple[tuple[int, int], ...] = ()
     deterministic: bool = False
+    joint: bool = False
 
     def __post_init__(self) -> None:
         if self.block_dim is None:
@@ -329,6 +332,8 @@ class Variant:
             said["log"] = self.log
         if self.merged:
             said["merged"] = self.merged
+        if self.joint:
+            said["joint"] = True
         if self.log_for is not None:
             said["log_for"] = sorted(self.log_for)
         told = {name: value for name, value in said.items() if value != usual.get(name)}

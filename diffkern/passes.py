@@ -20,9 +20,11 @@ from diffkern.opt.cse import eliminate_common
 from diffkern.opt.dce import eliminate
 from diffkern.opt.finite import watch_numbers
 from diffkern.opt.fold import fold
+from diffkern.opt.fuse import fuse_loops
 from diffkern.opt.hoist import hoist_integers
 from diffkern.opt.promote import promote
 from diffkern.opt.ranges import clear_wraps
+from diffkern.opt.reciprocals import share_reciprocals
 from diffkern.opt.rules import remove_rules
 from diffkern.opt.sink import guard_singular, sink_into_branches
 from diffkern.opt.unroll import unroll
@@ -67,4 +69,8 @@ CLEAN = (
     Pass("fold", ADJOINT, ADJOINT, fold),
     Pass("cse-loads", ADJOINT, ADJOINT, partial(eliminate_common, loads=True)),
     Pass("dce", ADJOINT, ADJOINT, eliminate),
+    Pass("reciprocals", ADJOINT, ADJOINT, share_reciprocals),
 )
+SHARE = CLEAN[:-1]
+JOIN = (*SHARE, Pass("fuse", ADJOINT, ADJOINT, fuse_loops), *SHARE)
+"""Of a primal and its adjoint in one program."""

@@ -21,14 +21,16 @@ from functools import partial
 from itertools import accumulate
 
 from diffkern import passes
-from diffkern.ad.adjoint import Swept
+from diffkern.ad.adjoint import Adjoint, Swept
 from diffkern.ad.derivative import Derivative
 from diffkern.ad.forward import with_tangents
 from diffkern.ad.inner import FuncDerivatives
+from diffkern.ad.joint import can_join, joined
 from diffkern.ad.overwritten import Overwritten, Reading, overwritten_values
 from diffkern.ad.reverse import reverse
 from diffkern.analysis.blocks import check_adjoint
 from diffkern.analysis.conflicts import analyse_conflicts
+from diffkern.analysis.cost import thread_cost
 from diffkern.analysis.pointed import check_not_pointed
 from diffkern.frontend.derived import set_differentiators
 from diffkern.frontend.lowering import lower
@@ -113,7 +115,8 @@ def differentiate(
 
     ``slots`` is how many states a loop keeps, instead of as many as fit into memory.
     """
-    return finish(_sweep(fn, active, variant, slots), variant, context)
+    swept = _sweep(fn, active, variant, slots)
+    return finish(swept, variant, context, fn)
 
 
 def _sweep(
@@ -126,15 +129,42 @@ def _sweep(
     return reverse(fn, chosen, budget, partial(run, passes.NORMALISE_MAP), logged or {}).tidied()
 
 
-def finish(swept: Swept, variant: Variant = FORWARD, context: Context | None = None) -> Derivative:
-    """The adjoint that a reverse sweep has led to."""
+def finish(
+    swept: Swept, variant: Variant = FORWARD, context: Context | None = None, primal: Function | None = None
+) -> Derivative:
+    """The adjoint that a reverse sweep has led to, joined with the prepared ``primal`` if the variant says so."""
     target, context = target_named(variant.target, variant.compiler), context or Context(verify=variant.is_debug)
     adjoint = swept.adjoint()
     run(passes.CLEAN, context.done("reverse", ADJOINT, adjoint.fn), context)
+    work = None
+    if primal is not None and variant.joint:
+        adjoint = joined(primal, adjoint)
+        run(passes.JOIN, context.done("join", ADJOINT, adjoint.fn), context)
+    elif primal is not None and _may_be_joined(variant):
+        work = _joint_work(primal, adjoint)
     check_adjoint(adjoint.fn, target.shared_bytes)
     conflicts = analyse_conflicts(adjoint.fn, adjoint.buffers)
     context.done("conflicts", PROGRAM, adjoint.fn)
-    return Derivative(adjoint, tuple(conflicts))
+    return Derivative(adjoint, tuple(conflicts), work)
+
+
+def _may_be_joined(variant: Variant) -> bool:
+    """Whether sequences may ask for a program that does the launch as well as the adjoint."""
+    if variant.is_debug or variant.deterministic or variant.accumulate != "plain":
+        return False
+    return not target_named(variant.target, variant.compiler).simt
+
+
+def _joint_work(primal: Function, adjoint: Adjoint) -> float | None:
+    """The work of a program that does what a prepared function and its adjoint do, as a part of the work of the two.
+
+    None if there can be no such program.
+    """
+    if not can_join(primal, adjoint):
+        return None
+    apart = thread_cost(primal) + thread_cost(adjoint.fn)
+    copied = replace(adjoint, fn=clone_function(adjoint.fn))
+    return thread_cost(run(passes.JOIN, joined(primal, copied).fn)) / apart
 
 
 _ONE_CALL, _MAP, _CLEAN = (partial(run, p) for p in (passes.ONE_CALL, passes.NORMALISE_MAP, passes.CLEAN))

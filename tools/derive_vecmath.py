@@ -137,6 +137,7 @@ def fits() -> list[Fit]:
     log = root(lambda s: (2 * mp.atanh(s) - 2 * s) / s**3)
     power = root(lambda s: two_over_ln2 * (mp.atanh(s) - s - s**3 / 3) / s**5)
     sinh = root(lambda x: (mp.sinh(x) - x) / x**3)
+    tanh = root(lambda x: (mp.tanh(x) - x) / x**3)
     tanh_n = root(lambda x: (mp.sinh(x) - x * mp.cosh(x)) / x**3)
     tanh_d = root(lambda x: (mp.cosh(x) - 1) / x**2)
     atan = root(lambda t: (mp.atan(t) - t) / t**3)
@@ -160,8 +161,9 @@ def fits() -> list[Fit]:
         ("LOG", "(2 atanh(s)-2s)/s^3 in z=s^2", log, by_z, mpf(0), log_z, (-60, -34, -31)),
         ("POW", "2/ln2 (atanh(s)-s-s^3/3)/s^5 in z=s^2", power, lambda z: z * z, mpf(0), log_z, (-72, None, None)),
         ("SINH", "(sinh(x)-x)/x^3 in z=x^2", sinh, by_z, mpf(0), mpf(1), (-58, -32, None)),
-        ("TANH_N", "(sinh(x)-x cosh(x))/x^3 in z=x^2", tanh_n, by_z, mpf(0), mpf("0.37"), (-59, -33, None)),
-        ("TANH_D", "(cosh(x)-1)/z in z=x^2", tanh_d, by_z, mpf(0), mpf("0.37"), (-58, -33, None)),
+        ("TANH_N", "(sinh(x)-x cosh(x))/x^3 in z=x^2", tanh_n, by_z, mpf(0), mpf("0.37"), (-59, None, None)),
+        ("TANH_D", "(cosh(x)-1)/z in z=x^2", tanh_d, by_z, mpf(0), mpf("0.37"), (-58, None, None)),
+        ("TANH", "(tanh(x)-x)/x^3 in z=x^2", tanh, by_z, mpf(0), mpf("0.37"), (None, None, -26)),
         ("ATAN", "(atan(t)-t)/t^3 in z=t^2", atan, by_z, mpf(0), atan_z, (-58, -32, None)),
         ("ASIN", "(asin(x)-x)/x^3 in z=x^2", asin, by_z, mpf(0), mpf("0.2501"), (-58, -32, None)),
         ("CBRT", "cbrt(m)", mp.cbrt, lambda m: 1 / mp.cbrt(m), mpf("0.7071"), mpf("1.4143"), (-14, None, None)),

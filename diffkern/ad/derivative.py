@@ -13,10 +13,22 @@ __all__ = ["Derivative"]
 
 @dataclass(frozen=True)
 class Derivative:
-    """An adjoint with the analysis of its accumulations (one entry per cotangent)."""
+    """An adjoint with the analysis of its accumulations.
+
+    Attributes
+    ----------
+    adjoint
+        The adjoint.
+    conflicts
+        How threads race, one entry per cotangent.
+    joint
+        The work of a program that does the launch as well, as a part of the work of the two; None if there is no such
+        program.
+    """
 
     adjoint: Adjoint
     conflicts: tuple[Conflict, ...]
+    joint: float | None = None
 
     @property
     def fn(self) -> Function:

@@ -498,7 +498,10 @@ class _Reverse:
         memory = self.memory.loop(op) if self.memory is not None and has_barrier(op) else None
         chain = [k for k, p in enumerate(shape.params) if self.activity.active(p)]
         outside = [v for v in free_values(body) if self.activity.active(v)]
-        entry = [seeds[k] or b.zero(shape.params[k].type) for k in chain] + [b.zero(v.type) for v in outside]
+        entry = [seeds[k] or b.zero(shape.params[k].type) for k in chain]
+        for v in outside:  # the trips add to the tile there is: to add one of their own costs what the whole tile does
+            known = cts.take(v) if isinstance(v.type, Tile) else None
+            entry.append(known or b.zero(v.type))
         names = [ct_name(shape.params[k]) for k in chain] + [ct_name(v) for v in outside]
         for k, (r, seed) in enumerate(zip(op.results, seeds, strict=True)):
             if seed is not None and k not in chain:

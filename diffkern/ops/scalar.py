@@ -458,7 +458,7 @@ ROWS: Final = (
     ),
     _of_floats(
         "rsqrt", "One over the square root.", lambda x: 1.0 / math.sqrt(x), twin=lambda x: type(x)(1) / np.sqrt(x),
-        library=Library(libdevice="rsqrt"), cost=10.0, elementary=True, partials=("-0.5*r/x",), singular=AT_ZERO,
+        library=Library(libdevice="rsqrt"), cost=10.0, elementary=True, partials=("-0.5*r*r*r",), singular=AT_ZERO,
         kinks=INFINITE_AT_ZERO,
     ),
     function(

@@ -74,9 +74,9 @@ class AdjointLaunch(Operation):
         self.saved = saved or {}
         self.contents = contents or {}
         self.executable = launch.adjoint(frozenset(cotangents)) if executable is None else executable
-        missing = [self.executable.name_of(i) for i in self.executable.derivative.before if i not in self.saved]
+        missing = [i for i in self.executable.derivative.before if i not in self.saved]
         if missing:
-            names = ", ".join(repr(name) for name in missing)
+            names = ", ".join(repr(self.executable.name_of(i)) for i in missing)
             raise LaunchError(
                 f"kernel {kernel.name!r}: the adjoint needs what {names} held before the kernel overwrote it",
                 remedy="launch the kernel under a dk.Tape, which keeps a copy, or write to another array",
@@ -118,14 +118,10 @@ class AdjointLaunch(Operation):
     def _consumed(self) -> list[array]:
         """Return the cotangents that are zero afterwards: those of arrays that the launch overwrote as a whole."""
         launch, cotangents = self.launch, self.cotangents
-        params, dims = launch.executable.manifest.params, launch.dims
-        found = [
-            ct
-            for k in launch.executable.writes
-            if params[k].whole == len(dims) and (ct := cotangents.get(k)) is not None
-        ]
-        if not found or self.in_elements or launch.merged:
+        if not launch.executable.whole or self.in_elements or launch.merged:
             return []
+        dims = launch.dims
+        found = [cotangents[k] for k, axes in launch.executable.whole if axes == len(dims) and k in cotangents]
         whole = [ct for ct in found if ct.shape == dims and ct._data.nbytes == ct._memory.nbytes]
         return [ct for ct in whole if [other._memory for other in cotangents.values()].count(ct._memory) == 1]
 
@@ -143,7 +139,7 @@ class AdjointLaunch(Operation):
     def _copies(self, cotangents: Mapping[int, array]) -> bool:
         """Whether a cotangent has to be contiguous and is not."""
         wanted = self.executable.contiguous_cotangents
-        return any(i in wanted and ct._type.layout == "A" for i, ct in cotangents.items())
+        return bool(wanted) and any(i in wanted and ct._type.layout == "A" for i, ct in cotangents.items())
 
     def reads(self) -> list[array]:
         """Return the arrays that are read."""
@@ -168,7 +164,7 @@ class AdjointLaunch(Operation):
     def execute(self) -> None:
         """Run the adjoint once."""
         given = self.cotangents
-        if any(ct._type.layout == "A" for ct in given.values()):
+        if self._copies(given):
             wanted = self.executable.contiguous_cotangents
             given = {index: _contiguous(ct) if index in wanted else ct for index, ct in given.items()}
         try:
@@ -177,9 +173,10 @@ class AdjointLaunch(Operation):
             for ct in self.cotangents.values():
                 ct._memory.zero_version = -1
             raise
-        for index, ct in self.cotangents.items():
-            if given[index] is not ct:
-                Copy(ct, given[index]).execute()
+        if given is not self.cotangents:
+            for index, ct in self.cotangents.items():
+                if given[index] is not ct:
+                    Copy(ct, given[index]).execute()
 
     def _chosen(self, shared: bool) -> Sweep:
         """Decide how to run."""
@@ -187,11 +184,15 @@ class AdjointLaunch(Operation):
         for ct in cotangents.values():
             if ct._type.layout == "A" and 0 in ct.strides and ct.size > 1:
                 shared = True
-        shapes = {index: ct.shape for index, ct in cotangents.items()}
-        sizes = {index: ct._data.size for index, ct in cotangents.items()}
-        active = frozenset(cotangents)
+        shapes = tuple([ct.shape for ct in cotangents.values()])
         return choose(
-            self.executable, lambda: launch.adjoint(active, "atomic"), launch.dims, shapes, sizes, shared, launch.blocks
+            self.executable,
+            lambda: launch.adjoint(frozenset(cotangents), "atomic"),
+            launch.dims,
+            shapes,
+            lambda: {index: ct._data.size for index, ct in cotangents.items()},
+            shared,
+            launch.blocks,
         )
 
     def _pack(self, cotangents: Mapping[int, array], own: Mapping[int, bytes] = NOTHING) -> bytes:
@@ -243,6 +244,8 @@ def _check_log(launch: PackedLaunch, adjoint: Executable) -> None:
 def _check_elements(launch: PackedLaunch, cotangents: Mapping[int, array]) -> None:
     """Refuse an adjoint that would leave out gradients of arrays in elements."""
     executable = launch.executable
+    if not executable.manifest.pointing:
+        return
     lost = [k for k in executable.manifest.pointing if k in executable.uses and k not in cotangents]
     for held in held_in(executable, launch.arrays, lost):
         if held.requires_grad:
@@ -263,7 +266,24 @@ def match_cotangents(
         *_padded(kernel, "adj_inputs", adj_inputs, "inputs", n_inputs),
         *_padded(kernel, "adj_outputs", adj_outputs, "outputs", n_outputs),
     )
+    if len(launch.arrays) == len(given) == len(launch.keys):  # no structs
+        for held, value in zip(launch.arrays, given, strict=True):
+            if value is not None and not (type(value) is array and _is_usual(launch, held, value)):
+                break
+        else:
+            return list(given)
     return [None if v is None else cotangent(launch, i, v) for i, v in enumerate(spread(launch, given))]
+
+
+def _is_usual(launch: PackedLaunch, held: array | None, given: array) -> bool:
+    """Whether a gradient is one about which nothing could be said."""
+    return (
+        held is not None
+        and held._smooth
+        and held._is_like(given)
+        and given._writable
+        and given._memory.device is launch.device
+    )
 
 
 def with_own(launch: PackedLaunch, given: Sequence[array | None]) -> dict[int, array]:
@@ -415,10 +435,8 @@ def _of_field(launch: PackedLaunch, leaf: Leaf, value: Any) -> array | None:
 def cotangent(launch: PackedLaunch, index: int, given: Any) -> array:
     """Check one gradient against the argument it belongs to."""
     held = launch.arrays[index]
-    if isinstance(given, array) and held is not None and held._smooth and held._is_like(given):
-        value: array = given
-        if value._writable and value._memory.device is launch.device:
-            return value  # nothing of what follows has anything to say
+    if isinstance(given, array) and _is_usual(launch, held, given):
+        return given
     leaf = launch.leaves[index]
     where = f"kernel {launch.kernel.name!r}, parameter {leaf.name!r}"
     t = leaf.type
@@ -426,7 +444,7 @@ def cotangent(launch: PackedLaunch, index: int, given: Any) -> array:
         raise LaunchError(f"{where}: an argument of type {t} has no gradient", remedy="pass None in its place")
     element: Element = t.dtype if isinstance(t, Array) else value_type(t)  # type: ignore[arg-type]
     if isinstance(given, array):
-        value = given
+        value: array = given
     elif isinstance(given, np.ndarray) or hasattr(given, "__cuda_array_interface__"):
         try:
             value = _given(given, element)

@@ -1,9 +1,10 @@
-"""Fills of a sequence that nothing sees are left out.
+"""What a sequence does twice, or in vain, is left out when it is replayed.
 
-In: the operations of a sequence on the CPU, with their native forms. Out: the forms that run. A fill is left out if
-what touches its array next overwrites it: another fill, a copy, a launch. So is a fill with zero in front of an adjoint
-that adds once to each element: that adjoint stores instead. The operations stay as they are recorded, for all who look
-at them, cut the sequence or run it another way.
+In: the operations of a sequence on the CPU, with their native forms. Out: the forms that run. A launch is left out if
+its adjoint can do it in passing, which runs what the launch computes anyway. A fill is left out if what touches its
+array next overwrites it: another fill, a copy, a launch. So is a fill with zero in front of an adjoint that adds once
+to each element: that adjoint stores instead. The operations stay as they are recorded, for all who look at them, cut
+the sequence or run it another way.
 """
 
 from __future__ import annotations
@@ -20,9 +21,14 @@ from diffkern.runtime.memory import Memory
 from diffkern.runtime.native.replay import Step, Steps
 from diffkern.runtime.operation import Assign, Copy, Operation
 from diffkern.runtime.packed import PackedLaunch
+from diffkern.runtime.program import Executable
 
 __all__ = ["folded"]
 
+_LESS_WORK = 0.95
+"""A program for a launch and its adjoint is taken if it does less than so much of the work of the two."""
+_MOST_WAITING = 32
+"""Launches that are looked at again with each operation behind them."""
 _WORK_PER_BYTE = 6.0
 """An adjoint that does more than so much work for each byte that it would not have to read is not compiled again."""
 
@@ -40,6 +46,7 @@ def folded(operations: Sequence[Operation], forms: Sequence[Steps]) -> list[Step
     made = list(forms)
     if any(_looks_elsewhere(operation) for operation in operations):
         return made
+    joint = _joint(operations, made)
     seen = _Next(operations)
     cleared: dict[int, dict[int, array]] = defaultdict(dict)
     for index, operation in enumerate(operations):
@@ -56,7 +63,7 @@ def folded(operations: Sequence[Operation], forms: Sequence[Steps]) -> list[Step
     for index, fills in cleared.items():
         adjoint = operations[index]
         assert isinstance(adjoint, AdjointLaunch)
-        found = _storing(adjoint, forms[index], fills)
+        found = _storing(adjoint, made[index], fills, joint.get(index))
         if found is not None:
             made[index], spared = found
             for k in spared:
@@ -105,8 +112,80 @@ def _is_same(one: array, other: array) -> bool:
     return one._range == other._range and one._type.layout == other._type.layout == "C"
 
 
-def _storing(adjoint: AdjointLaunch, form: Steps, cleared: Mapping[int, array]) -> tuple[Steps, list[int]] | None:
-    """Return the form of an adjoint that stores, and which fills are not needed then; None if there is none."""
+def _joint(operations: Sequence[Operation], forms: list[Steps]) -> dict[int, Executable]:
+    """Let adjoints do their launches; return by adjoint the program, where that has taken the place of another one."""
+    found: dict[int, Executable] = {}
+    waiting: dict[PackedLaunch, int] = {}  # launches that may still be put off, with their places
+    for index, operation in enumerate(operations):
+        if isinstance(operation, AdjointLaunch) and (first := waiting.pop(operation.launch, None)) is not None:
+            program = _program_of_both(operation, forms[first], forms[index])
+            if program is not None:
+                found[index] = program
+                forms[index] = _as_run_by(program, forms[index])
+                forms[first] = []
+        for launch in [launch for launch in waiting if not _may_change_places(launch, operation)]:
+            del waiting[launch]
+        if isinstance(operation, PackedLaunch) and operation.log is None:
+            waiting[operation] = index
+            if len(waiting) > _MOST_WAITING:
+                del waiting[next(iter(waiting))]
+    return found
+
+
+def _may_change_places(launch: PackedLaunch, following: Operation) -> bool:
+    """Whether a launch may as well come behind what follows it."""
+    reads, writes = list(launch.reads()), list(launch.writes())
+    others = list(following.writes())
+    return not (_meet(writes, [*following.reads(), *others]) or _meet(reads, others))
+
+
+def _meet(some: Sequence[array], others: Sequence[array]) -> bool:
+    """Whether the memory of arrays of both kinds may overlap."""
+    ranges = [a._range for a in others]
+    return any(low < end and begin < high for low, high in (a._range for a in some) for begin, end in ranges)
+
+
+def _program_of_both(adjoint: AdjointLaunch, launched: Steps, swept: Steps) -> Executable | None:
+    """Return a program that does a launch and its adjoint, if there is one and it is less work than the two."""
+    launch, executable, active = adjoint.launch, adjoint.executable, frozenset(adjoint.cotangents)
+    own = launch.executable
+    work = executable.manifest.joint
+    if work is None or work > _LESS_WORK or launch.merged or adjoint.contents or own.manifest.reports:
+        return None
+    if len(launched) != 1 or len(swept) != 1:
+        return None  # nothing to run
+    step = launched[0]
+    if not isinstance(step, Step) or step.copied is not None:
+        return None
+    if launch.adjoint(active) is not executable:
+        return None  # with atomic additions
+    program = launch.adjoint(active, joint=True)
+    # Threads that have to run one after the other cost nothing; joined, they may be fewer in a register.
+    return program if 0.0 < program.cost < own.cost + executable.cost else None
+
+
+def _as_run_by(program: Executable, form: Steps) -> Steps:
+    """Return the form of an adjoint for another program with the same parameters."""
+    step = form[0]
+    assert isinstance(step, Step)
+    # The argument block is the same one: parameters may be changed in it.
+    count = -(-step.n // step.chunk)
+    partials, finish, chunks = (count * program.sites, program.finish, count) if program.sites else (0, 0, 0)
+    return [
+        step._replace(
+            function=program.address, partials=partials, finish=finish, chunks=chunks, code=program.code,
+            updates=program.updates,
+        )
+    ]  # fmt: skip
+
+
+def _storing(
+    adjoint: AdjointLaunch, form: Steps, cleared: Mapping[int, array], joint: Executable | None
+) -> tuple[Steps, list[int]] | None:
+    """Return the form of an adjoint that stores, and which fills are not needed then; None if there is none.
+
+    `joint` is its program, if that does the launch too.
+    """
     executable, cotangents, dims = adjoint.executable, adjoint.cotangents, adjoint.launch.dims
     active, params = frozenset(cotangents), executable.manifest.params
     if len(form) != 1 or adjoint.launch.adjoint(active) is not executable:
@@ -124,10 +203,5 @@ def _storing(adjoint: AdjointLaunch, form: Steps, cleared: Mapping[int, array]) 
         if fill is None or ct.shape != dims or not is_alone:
             return None
         spared.append(fill)
-    program, step = adjoint.launch.adjoint(active, "stored"), form[0]
-    assert isinstance(step, Step)
-    if program.sites != executable.sites:
-        return None
-    # The argument block is the same one: parameters may be changed in it.
-    finish = program.finish if step.finish else 0
-    return [step._replace(function=program.address, finish=finish, code=program.code, updates=program.updates)], spared
+    program = adjoint.launch.adjoint(active, "stored", joint is not None)
+    return _as_run_by(program, form), spared

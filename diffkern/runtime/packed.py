@@ -112,9 +112,10 @@ class Launchable(Protocol):
         block_dim: int | None = None,
         of: Generation | None = None,
         merged: Merged = (),
+        joint: bool = False,
     ) -> Executable:
         """Return the adjoint program for argument types and active parameters, built if need be; `merged` are
-        parameters that are given the array of another one, each with that one."""
+        parameters that are given the array of another one, each with that one; with `joint` it does the launch too."""
         ...
 
 
@@ -197,10 +198,10 @@ class PackedLaunch(Operation):
         found = self.generation.programs.get(keys) if block_dim is None else None
         return found or self.kernel.forward(keys, block_dim, self.generation)
 
-    def adjoint(self, active: frozenset[int], accumulate: Accumulate = "plain") -> Executable:
-        """Return the adjoint of the program that it runs."""
+    def adjoint(self, active: frozenset[int], accumulate: Accumulate = "plain", joint: bool = False) -> Executable:
+        """Return the adjoint of the program that it runs; with `joint` one that does the launch too."""
         merged = tuple(self.merged.items())
-        return self.kernel.adjoint(self.keys, active, accumulate, self.blocks.block_dim, self.generation, merged)
+        return self.kernel.adjoint(self.keys, active, accumulate, self.blocks.block_dim, self.generation, merged, joint)
 
     @property
     def merged(self) -> Mapping[int, int]:

@@ -18,7 +18,7 @@ __all__ = [
 
 MAX_CHUNKS = 256
 MAX_GROUPS = 256
-_MANY_GROUPS = 32  # of what costs little, at most so many, or four for each processor
+_MANY_GROUPS = 32  # of what costs next to nothing, so many; of what costs little, four for each processor
 _BEHIND = 8  # an atomic update takes about so many times as long as a plain one
 COST_UNIT = 64
 """Costs are integers of which so many are one operation."""
@@ -194,13 +194,16 @@ def partition(
 def _groups(c: Arithmetic, work: Any, copied: Any, cores: Any) -> Any:
     """Return how many copies the work is worth, 1 if none."""
     groups: Any = 1
-    most = c.max(c.mul(cores, 4), _MANY_GROUPS)
+    for_each = c.mul(cores, 4)
     size = 2
     while size <= MAX_GROUPS:
         # Clearing and adding up the copies may cost an eighth of the work; two groups may cost a quarter. Where each
-        # has a processor of its own, half of the work: all of them share it.
+        # has a processor of its own, half of the work: all of them share it. Groups beyond four for each processor
+        # spread uneven work a little better, and may cost a 64th.
         price = c.mul(copied, size * 2 * COST_UNIT)
-        cheap = c.all(c.compare("<=", c.mul(price, 4 if size == 2 else 8), work), c.compare(">=", most, size))
+        cheap = c.all(c.compare("<=", c.mul(price, 4 if size == 2 else 8), work), c.compare(">=", for_each, size))
+        if size <= _MANY_GROUPS:
+            cheap = c.any(cheap, c.compare("<=", c.mul(price, 64), work))
         shared = c.all(c.compare("<=", c.mul(price, 2), work), c.compare(">", cores, 2), c.compare(">=", cores, size))
         groups = c.choose(c.any(cheap, shared), size, groups)
         size *= 2

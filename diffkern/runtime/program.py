@@ -69,6 +69,8 @@ class Executable:
         Parameters whose elements are stored or updated, and read.
     uses : tuple of int
         Those of both kinds.
+    whole : tuple of (int, int)
+        Those that a launch over their shape overwrites as a whole, each with its number of axes.
     by_id : bool
         Whether it looks at objects of the host by their ids.
     writes_elements : bool
@@ -96,8 +98,8 @@ class Executable:
     __slots__ = (
         "__weakref__", "_added", "_block_offset", "_derivative", "_grouped", "_sizes", "address", "block_dim",
         "blockwise", "by_id", "code", "contiguous_cotangents", "cost", "device", "extents", "finish", "grids",
-        "is_in_place", "layout", "manifest", "races", "reads", "sites", "sweeps", "updates", "uses", "writes",
-        "writes_elements",
+        "is_in_place", "layout", "manifest", "races", "reads", "sites", "sweeps", "updates", "uses", "whole",
+        "writes", "writes_elements",
     )  # fmt: skip
 
     def __init__(self, address: int, finish: int, manifest: Manifest, code: Code | None = None) -> None:
@@ -120,6 +122,7 @@ class Executable:
         self.writes = manifest.writes
         self.writes_elements = not set(manifest.pointing).isdisjoint(self.writes)
         self.uses = tuple(sorted({*self.reads, *self.writes}))
+        self.whole = tuple((k, axes) for k in self.writes if (axes := manifest.params[k].whole) is not None)
         self.is_in_place = not set(self.reads).isdisjoint(self.writes)
         self.grids: dict[Any, Grid] = {}
         self.layout = Layout(manifest)

@@ -94,8 +94,8 @@ def choose(
     plain: Executable,
     atomic: Callable[[], Executable],
     dims: tuple[int, ...],
-    shapes: Mapping[int, tuple[int, ...]],
-    sizes: Mapping[int, int],
+    shapes: tuple[tuple[int, ...], ...],
+    sizes: Callable[[], Mapping[int, int]],
     shared: bool = False,
     blocks: Blocks = USUAL,
 ) -> Sweep:
@@ -110,8 +110,10 @@ def choose(
         Returns the one with atomics.
     dims : tuple of int
         The launch's dimensions.
-    shapes, sizes : mapping
-        Of each cotangent, by parameter, the shape and the number of scalars.
+    shapes : tuple of tuple
+        The shape of each cotangent.
+    sizes : callable
+        Returns the number of scalars of each, by parameter.
     shared : bool, optional
         Whether cotangents share memory, or one of them several times the same element.
     blocks : Blocks, optional
@@ -129,10 +131,10 @@ def choose(
     if plain.blockwise:
         chosen = atomic() if shared else plain
         return _sweep(chosen, Plan(chosen.cut(dims, blocks)), blocks)
-    key = (dims, shared, (*shapes.values(),))
+    key = (dims, shared, shapes)
     found = plain.sweeps.get(key)
     if found is None:
-        plan = derivative.schedule(dims, plain.cost, sizes, shared)
+        plan = derivative.schedule(dims, plain.cost, sizes(), shared)
         chosen = plain if plan is not None else atomic()
         found = _sweep(chosen, plan or Plan(cut(dims, chosen.cost)), blocks)
         plain.remember(key, found)

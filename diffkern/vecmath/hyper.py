@@ -1,7 +1,8 @@
 """sinh, cosh, tanh, asinh, acosh, atanh.
 
-Small arguments: polynomials of the entire functions sinh and cosh.  Others: e^x halved, from the parts of exp, so that
-the results next to overflow are right.  The inverse functions are log1p of an expression that does not cancel.
+Small arguments: polynomials of the entire functions sinh and cosh, or of tanh.  Others: e^x halved, from the parts of
+exp, so that the results next to overflow are right.  The inverse functions are log1p of an expression that does not
+cancel.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from diffkern.vecmath.emitter import (
     Double,
     Value,
     clamp,
+    exp2_integer,
     fast_two_sum,
     in_float64,
     polynomial,
@@ -44,16 +46,35 @@ def _cosh(x: Value, short: bool) -> Value:
     return half + (low + 0.25 / half)
 
 
-def _tanh(x: Value, short: bool) -> Value:
+def tanh(x: Value) -> Value:
+    """Hyperbolic tangent."""
     size = clamp(abs(x), 0.0, 20.0)
     z = size * size
-    # tanh x = x + (sinh x - x cosh x) / cosh x: the second term is small and cannot cancel.
-    numerator = polynomial(z, c.TANH_N_S if short else c.TANH_N_D)
-    denominator = z.mad(polynomial(z, c.TANH_D_S if short else c.TANH_D_D), 1.0)
-    near = size + (size * z) * numerator / denominator
-    half, low = _half_exp(size + size, short)
-    far = 1.0 - 1.0 / (half + (low + 0.5))
+    near = _tanh_near_f(size, z) if x.kind == "f32" else _tanh_near_d(size, z)
+    far = _tanh_far_f(size) if x.kind == "f32" else _tanh_far_d(size)
     return (size < 0.6).select(near, far).copysign(x)
+
+
+def _tanh_near_f(size: Value, z: Value) -> Value:
+    return (z * polynomial(z, c.TANH_F)).mad(size, size)
+
+
+def _tanh_near_d(size: Value, z: Value) -> Value:
+    # tanh x = x + (sinh x - x cosh x) / cosh x: the second term is small and cannot cancel.
+    denominator = z.mad(polynomial(z, c.TANH_D_D), 1.0)
+    return size + (size * z) * polynomial(z, c.TANH_N_D) / denominator
+
+
+def _tanh_far_f(size: Value) -> Value:
+    # 1 - 1 / (e^2x / 2 + 1/2), whose quotient is below 1/2: its error weighs half of that of the result at most.
+    parts = exp_parts(size + size)
+    half = exp2_integer(parts.n - 1.0)
+    return 1.0 - 1.0 / parts.p.mad(half, half + 0.5)
+
+
+def _tanh_far_d(size: Value) -> Value:
+    half, low = _half_exp(size + size, short=False)
+    return 1.0 - 1.0 / (half + (low + 0.5))
 
 
 def _asinh(x: Value, short: bool) -> Value:
@@ -101,7 +122,6 @@ def _atanh(x: Value, short: bool) -> Value:
 
 sinh = in_float64(_sinh)
 cosh = in_float64(_cosh)
-tanh = in_float64(_tanh)
 asinh = in_float64(_asinh)
 acosh = in_float64(_acosh)
 atanh = in_float64(_atanh)

@@ -38,6 +38,23 @@ def recurrence_in_own_array(x: f2, y: f1):
     y[i] = a[5] * a[-2]
 
 
+@case(3, x=signed(3, 5), w=signed(3, 5), y=zeros(3))
+def read_in_nested_loops(x: f2, w: f2, y: f1):
+    i = dk.tid()
+    a = dk.zeros(5, dtype=float)
+    for j in range(5):
+        a[j] = x[i, j] * x[i, j]
+    s = a[1]
+    for j in range(5):
+        t = w[i, j] * a[j]
+        for k in range(j):
+            t += w[i, k] * a[k] * a[4 - k]
+        for k in range(j % 2, 5):
+            t -= a[k] * w[i, k]
+        s += t * t
+    y[i] = s * a[0]
+
+
 @dk.func
 def push(a: f1, k: int, v: float):
     if v > 1.0:

@@ -64,8 +64,8 @@ class CopiesModule(FrameModule):
         target, source, size, item = made.args
         with c.either(c.compare("==", item, 4)) as (single, double):
             for context, kind, width in ((single, FLOAT, 4), (double, DOUBLE, 8)):
-                with context, c.loop(size, 0, width) as at:
-                    c.add_number(c.add(target, at), c.add(source, at), kind, width)
+                with context:
+                    c.add_numbers(target, source, kind, width, c.div(size, width))
         c.b.ret_void()
         return made
 

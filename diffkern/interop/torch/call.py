@@ -323,12 +323,14 @@ class Backward:
             self._dtypes[k], inner = result_type(element)
             self._shapes[k] = (*shape, *inner)
             self._tails[k] = tail_of(as_array(self._zeros(k), element)._packed)
-        sizes = {k: int(np.prod(self._shapes[k], dtype=np.int64)) for k in shapes}
 
         def atomic() -> Executable:
             return forward.adjoint(active, "atomic")
 
-        self._sweep = choose(self._plain, atomic, forward.dims, shapes, sizes)
+        def sizes() -> dict[int, int]:
+            return {k: int(np.prod(self._shapes[k], dtype=np.int64)) for k in shapes}
+
+        self._sweep = choose(self._plain, atomic, forward.dims, tuple(shapes.values()), sizes)
         self._places = returned
 
     def perform(self, operations: Sequence[Operation]) -> None:

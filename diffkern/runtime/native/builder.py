@@ -23,6 +23,8 @@ VOID = ir.VoidType()
 FLOAT, DOUBLE = ir.FloatType(), ir.DoubleType()
 _TYPES = {"v": VOID, "p": PTR, "w": I64, "i": I32, "f": FLOAT, "d": DOUBLE, "b": I1, "c": I8}
 
+_TOGETHER = 32  # numbers that are added at once, in a few registers: code that is not optimised has but this
+
 Word: TypeAlias = Any
 """An llvmlite value of type ``i64``."""
 
@@ -175,11 +177,20 @@ class Code:
         """Add to a word that no other thread changes meanwhile."""
         self.store(self.add(self.load(base), change), base)
 
-    def add_number(self, to: Word, source: Word, kind: Any, size: int) -> None:
-        """Add the floating-point number at one place to that at another."""
+    def add_numbers(self, to: Word, source: Word, kind: Any, size: int, count: Word) -> None:
+        """Add so many numbers of a kind to those at another place: vectors of them, and what is left one by one."""
+        whole = self.b.and_(self.word(count), self.word(-_TOGETHER))
+        with self.loop(whole, 0, _TOGETHER) as k:
+            self._add(self.add(to, self.mul(k, size)), self.add(source, self.mul(k, size)), kind, size, _TOGETHER)
+        with self.loop(count, whole) as k:
+            self._add(self.add(to, self.mul(k, size)), self.add(source, self.mul(k, size)), kind, size, 1)
+
+    def _add(self, to: Word, source: Word, kind: Any, size: int, count: int) -> None:
+        held = kind if count == 1 else ir.VectorType(kind, count)
         place = self.pointer(to)
-        x, y = (self.b.load(p, typ=kind, align=size) for p in (place, self.pointer(source)))
-        self.b.store(self.b.fadd(x, y), place, align=size)
+        x, y = (self.b.load(p, typ=held, align=size) for p in (place, self.pointer(source)))
+        plus = self.b.fadd if kind in (FLOAT, DOUBLE) else self.b.add
+        self.b.store(plus(x, y), place, align=size)
 
     def copy(self, to: Word, source: Word, count: Word | int, overlapping: bool = False) -> None:
         self.invoke(f"llvm.mem{'move' if overlapping else 'cpy'}.p0.p0.i64", to, source, count, 0)

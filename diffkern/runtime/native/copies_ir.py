@@ -11,8 +11,6 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from llvmlite import ir
-
 from diffkern.runtime.native.builder import DOUBLE, FLOAT, I32, I64, VOID, Code, Module, Word
 
 __all__ = ["ENTRY_WORDS", "add_copied_runs"]
@@ -23,8 +21,7 @@ ENTRY_WORDS = 4
 _OFFSET, _AXES, _KIND, _COMPONENTS = range(0, 32, 8)
 _KINDS = ((FLOAT, 4, "f32"), (DOUBLE, 8, "f64"), (I32, 4, "i32"), (I64, 8, "i64"))
 _LINE = 64
-_LANES = 8  # elements that are added at once: a power of 2
-_SUMMED = 4096  # elements in a chunk of the sums
+_SUMMED = 4096  # elements in a chunk of the sums: they stay in the cache next to the processor
 
 
 def add_copied_runs(m: Module) -> None:
@@ -109,24 +106,17 @@ def _add_up(c: Code, copied: Word, lengths: Any, block: Word, first: Word, strid
 
 
 def _sum(m: Module, kind: Any, size: int, name: str) -> None:
-    """``sum({target, first copy, distance, copies}, low, high)``: add the copies of some elements, then them."""
+    """``sum({target, first copy, distance, copies}, low, high)``: add the copies of some elements, then them.
+
+    They are added into the first copy, one copy after the other: so each is read from one end to the other, as
+    processors read ahead, and the first stays in the cache.
+    """
     made, c = m.function(f"dk_sum_{name}", VOID, [I64] * 3)
     block, low, high = made.args
-    whole = c.sub(high, c.b.and_(c.sub(high, low), c.word(_LANES - 1)))
-    with c.loop(whole, low, _LANES) as k:
-        _sum_here(c, block, k, ir.VectorType(kind, _LANES), size)
-    with c.loop(high, whole) as k:
-        _sum_here(c, block, k, kind, size)
-    c.b.ret_void()
-
-
-def _sum_here(c: Code, block: Word, k: Word, kind: Any, size: int) -> None:
     target, first, distance, copies = c.loads(block, 4)
-    plus = c.b.fadd if kind in (FLOAT, DOUBLE) or getattr(kind, "element", None) in (FLOAT, DOUBLE) else c.b.add
-    at = c.variable(c.add(first, c.mul(k, size)))
-    total = c.variable(c.b.load(c.pointer(at.get()), typ=kind, align=size))
-    with c.loop(copies, 1):
-        at.set(c.add(at.get(), distance))
-        total.set(plus(total.get(), c.b.load(c.pointer(at.get()), typ=kind, align=size)))
-    place = c.pointer(c.add(target, c.mul(k, size)))
-    c.b.store(plus(c.b.load(place, typ=kind, align=size), total.get()), place, align=size)
+    start, count = c.mul(low, size), c.sub(high, low)
+    total = c.add(first, start)
+    with c.loop(copies, 1) as k:
+        c.add_numbers(total, c.add(total, c.mul(k, distance)), kind, size, count)
+    c.add_numbers(c.add(target, start), total, kind, size, count)
+    c.b.ret_void()

@@ -244,8 +244,8 @@ def _add(m: Module, name: str, kind: Any, size: int) -> None:
     made, c = m.function(name, VOID, [I64] * 3, is_exported=True)
     block, low, high = made.args
     target, source = c.loads(block, 2)
-    with c.loop(high, low) as k:
-        c.add_number(c.add(target, c.mul(k, size)), c.add(source, c.mul(k, size)), kind, size)
+    to, start = (c.add(place, c.mul(low, size)) for place in (target, source))
+    c.add_numbers(to, start, kind, size, c.sub(high, low))
     c.b.ret_void()
 
 

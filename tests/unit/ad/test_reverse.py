@@ -49,6 +49,26 @@ def line_of(function: Kernel, text: str) -> int:
 # -- what an adjoint needs ---------------------------------------------------------------------------------------------
 
 
+def test_nested_loops_add_to_one_array_of_cotangents() -> None:
+    """A loop that had an array of its own would have to add it to the one around, element by element."""
+
+    def form(x: dk.array2d[dk.float64], y: dk.array[dk.float64]):
+        i = dk.tid()
+        a = dk.zeros(12, dtype=dk.float64)
+        for j in range(12):
+            a[j] = x[i, j]
+        s = dk.float64(0.0)
+        for j in range(12):
+            for k in range(j):
+                s += a[j] * a[k]
+        y[i] = s
+
+    fn = pipeline.prepare(pipeline.lower_kernel(form, (D2, D1)))
+    names = [op.name for op in walk(pipeline.differentiate(fn, (0, 1)).fn.body)]
+    assert "tile_add_at" in names
+    assert "tile_map" not in names
+
+
 def test_overwritten_inputs_are_saved_only_if_they_are_needed() -> None:
     def square(x, y):
         i = dk.tid()

@@ -1,4 +1,4 @@
-"""Fills that a sequence leaves out, and those that it must not leave out: replays are what the launches are."""
+"""Fills and launches that a sequence leaves out, and those that it must not: replays are what the launches are."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import diffkern as dk
+from diffkern.runtime import schedule
 from diffkern.runtime import sequence as sequences
 
 N = 50
@@ -53,9 +54,11 @@ def given(seed: int, n: int = N) -> dk.array:
     return dk.array(np.random.default_rng(seed).normal(size=n).astype(np.float32), requires_grad=True)
 
 
-def left_out(sequence: dk.Sequence) -> int:
-    """How many operations of a sequence have nothing to do."""
-    return sum(form is not None and not len(form) for form in sequence._program.forms)
+def left_out(sequence: dk.Sequence, kind: str = "memory") -> int:
+    """How many operations of a sequence have nothing to do: fills and copies, or launches."""
+    program = sequence._program
+    pairs = zip(program.items, program.forms, strict=True)
+    return sum(item.operation.kind == kind and form is not None and not len(form) for item, form in pairs)
 
 
 def replayed(arrays, actions, expected_left_out, monkeypatch):
@@ -282,3 +285,159 @@ def test_debug_programs_are_as_they_are(monkeypatch):
     first = x.grad.numpy().copy()
     sequence.replay()
     np.testing.assert_array_equal(x.grad.numpy(), first)
+
+
+# -- launches that their adjoints do in passing ------------------------------------------------------------------------
+
+
+@dk.kernel
+def waves(x: A, z: A):
+    i = dk.tid()
+    z[i] = dk.sin(x[i]) * dk.exp(-x[i] * x[i])
+
+
+@dk.kernel
+def energy(x: A, total: A):
+    i = dk.tid()
+    dk.atomic_add(total, 0, dk.exp(x[i]) * dk.sin(x[i]))
+
+
+@dk.kernel
+def told(x: A, z: A):
+    i = dk.tid()
+    z[i] = dk.sin(x[i]) * dk.exp(-x[i] * x[i])
+    if i == 0:
+        print(z[i])
+
+
+def launched(sequence: dk.Sequence) -> bool:
+    """Whether all launches of a sequence run by themselves."""
+    return left_out(sequence, "launch") == 0
+
+
+def of_waves(between=lambda x, z, other: None, kernel=waves, n=N):
+    """What records a launch, something, and the adjoint."""
+
+    def actions(x, z, other):
+        with dk.Tape() as tape:
+            kernel[n](x, z)
+        between(x, z, other)
+        tape.zero()
+        backward(tape, z)
+
+    return actions
+
+
+def both_ways(actions, is_launched, monkeypatch, fills=None, size=N):
+    """Compare replays as :func:`replayed` does, and say whether the launches had to run by themselves."""
+    arrays = lambda: [given(1), given(2, size), given(3)]  # noqa: E731
+    with dk.record() as sequence:
+        actions(*arrays())
+    assert launched(sequence) == is_launched
+    replayed(arrays, actions, left_out(sequence) if fills is None else fills, monkeypatch)
+
+
+def test_an_adjoint_does_its_launch(monkeypatch):
+    both_ways(of_waves(), False, monkeypatch, fills=1)
+
+
+def test_sums_of_a_launch_in_its_adjoint(monkeypatch):
+    def actions(x, total, other):
+        total.zero_()
+        with dk.Tape() as tape:
+            energy[N](x, total)
+        tape.zero()
+        backward(tape, total)
+
+    both_ways(actions, False, monkeypatch, size=1)
+
+
+def test_many_chunks(monkeypatch):
+    monkeypatch.setattr(schedule, "_CHUNK_WORK", 100.0)
+    both_ways(of_waves(), False, monkeypatch)
+    test_sums_of_a_launch_in_its_adjoint(monkeypatch)
+
+
+def test_what_has_nothing_to_do_with_it_may_come_between(monkeypatch):
+    both_ways(of_waves(lambda x, z, other: other.fill_(2.0)), False, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        lambda x, z, other: dk.copy(other, z),
+        lambda x, z, other: dk.copy(other[:10], z[40:]),
+        lambda x, z, other: z.fill_(1.0),
+        lambda x, z, other: waves[N](z, other),
+    ],
+)
+def test_what_needs_the_launch_or_overwrites_its_results(between, monkeypatch):
+    both_ways(of_waves(between), True, monkeypatch)
+
+
+def test_memory_that_two_arrays_share():
+    numbers = np.zeros(N + 5, np.float32)
+    x, z, other = given(1), dk.array(numbers[:N], copy=False), dk.array(numbers[N - 1 :], copy=False)
+    z.requires_grad = True
+    with dk.record() as sequence:
+        with dk.Tape() as tape:
+            waves[N](x, z)
+        tape.zero()
+        other.fill_(0.25)  # its first element is the last one of z
+        backward(tape, z)
+    assert launched(sequence)
+    sequence.replay()
+    assert z.numpy()[-1] == 0.25 != z.numpy()[0]
+
+
+def test_the_second_adjoint_of_a_launch_is_plain(monkeypatch):
+    def actions(x, z, other):
+        with dk.Tape() as tape:
+            waves[N](x, z)
+        tape.zero()
+        backward(tape, z)
+        backward(tape, z, seed=10)
+
+    both_ways(actions, False, monkeypatch)
+
+
+def test_of_a_chain_the_last_is_joined(monkeypatch):
+    def actions(x, z, other):
+        with dk.Tape() as tape:
+            waves[N](x, z)
+            waves[N](z, other)
+        tape.zero()
+        backward(tape, other)
+
+    arrays = lambda: [given(1), given(2), given(3)]  # noqa: E731
+    with dk.record() as sequence:
+        actions(*arrays())
+    assert left_out(sequence, "launch") == 1
+    replayed(arrays, actions, left_out(sequence), monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [dk.kernel(waves.func, mode="debug"), dk.kernel(waves.func, deterministic=True), told],
+    ids=["debug", "deterministic", "print"],
+)
+def test_launches_that_run_by_themselves(kernel, monkeypatch, capfd):
+    both_ways(of_waves(kernel=kernel), True, monkeypatch)
+
+
+def test_values_that_are_changed(monkeypatch):
+    x, y, z = (given(k) for k in range(3))
+    with dk.record() as sequence:
+        with dk.Tape() as tape:
+            product[N](x, y, 1.5, z)
+        tape.zero()
+        backward(tape, z)
+    assert not launched(sequence)
+    sequence.set_param("a", 0.25)
+    sequence.replay()
+    np.testing.assert_allclose(z.numpy(), np.sin(0.25 * x.numpy()) * y.numpy(), rtol=1e-5)
+    forward, times = sequence[:3], sequence.replay(timed=True)
+    z.zero_()
+    forward.replay()  # the part has no adjoint
+    np.testing.assert_allclose(z.numpy(), np.sin(0.25 * x.numpy()) * y.numpy(), rtol=1e-5)
+    assert times is None

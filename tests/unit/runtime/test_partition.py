@@ -68,9 +68,17 @@ def test_large_launches_keep_all_processors_busy(cores, cost, copied):
 
 
 def test_many_processors_have_a_copy_each_where_it_pays():
-    assert [busy(2_000_000, 1000, 1_000_000, cores)[0].groups for cores in (2, 16, 64)] == [32, 64, 64]
-    assert [busy(2_000_000, 100, 300_000, cores)[0].groups for cores in (2, 16, 64)] == [32, 32, 64]
+    assert [busy(2_000_000, 1000, 1_000_000, cores)[0].groups for cores in (2, 16, 64)] == [8, 64, 64]
+    assert [busy(2_000_000, 100, 300_000, cores)[0].groups for cores in (2, 16, 64)] == [8, 32, 64]
     assert busy(2_000_000, 1000, 100, 64)[0].groups > 200
+
+
+def test_few_processors_have_many_copies_where_they_cost_next_to_nothing():
+    work = 2_000_000 * 1000
+    for copied in (100, 100_000, 400_000, 500_000, 1_000_000, 10_000_000):
+        groups = busy(2_000_000, 1000, copied, 2)[0].groups
+        assert groups <= 8 or copied * groups * 2 <= work / 64, copied
+    assert busy(2_000_000, 1000, 100, 2)[0].groups == 32
 
 
 @pytest.mark.parametrize(("n", "chunks"), [(99, 1), (9_990, 1), (10_001, 5), (100_000, 50)])

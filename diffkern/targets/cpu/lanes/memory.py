@@ -68,24 +68,39 @@ def load(b: LaneBuilder, t: Element, places: Places, mask: Any) -> list[Any]:
 
 
 def _load_run(b: LaneBuilder, s: Scalar, count: int, places: Places, mask: Any) -> list[Any]:
-    held, plain = memory_type(s), b.plain
-    whole = ir.VectorType(held, b.lanes * count)
-    nothing = ir.Constant(whole, ir.Undefined)
-    if mask is None:
-        loaded = places.tag(plain.load(places.pointer, typ=whole, align=s.itemsize))
-    else:
-        args = [places.pointer, i32(s.itemsize), _repeated(b, mask, count), zeros(whole)]
-        loaded = places.tag(b.intrinsic(f"llvm.masked.load.{_name(held, b.lanes * count)}.p0", whole, args))
+    """The components of neighbours, loaded in parts whose lengths are powers of two, and shuffled.
+
+    Of a vector with another length LLVM makes single numbers where it lives on in another block.
+    """
+    plain, total = b.plain, b.lanes * count
+    first = 1 << total.bit_length() - 1
+    loaded = _load_part(b, s, count, places, mask, range(first))
     if count == 1:
         return [loaded]
-    return [plain.shuffle_vector(loaded, nothing, _chosen(range(k, b.lanes * count, count))) for k in range(count)]
+    rest = ir.Constant(loaded.type, ir.Undefined)
+    if first < total:
+        part = _load_part(b, s, count, places, mask, range(first, total))
+        rest = plain.shuffle_vector(part, part, _chosen([k % (total - first) for k in range(first)]))
+    return [plain.shuffle_vector(loaded, rest, _chosen(range(k, total, count))) for k in range(count)]
 
 
-def _repeated(b: LaneBuilder, mask: Any, count: int) -> Any:
-    """A mask with each lane as often as its element has components."""
+def _load_part(b: LaneBuilder, s: Scalar, count: int, places: Places, mask: Any, part: range) -> Any:
+    """Some of the numbers of neighbours; `count` is how many an element has."""
+    plain, held, pointer = b.plain, memory_type(s), places.pointer
+    t = ir.VectorType(held, len(part))
+    if part.start:
+        pointer = plain.gep(pointer, [i64(part.start)], inbounds=True, source_etype=held)
+    if mask is None:
+        return places.tag(plain.load(pointer, typ=t, align=s.itemsize))
+    args = [pointer, i32(s.itemsize), _repeated(b, mask, count, part), zeros(t)]
+    return places.tag(b.intrinsic(f"llvm.masked.load.{_name(held, len(part))}.p0", t, args))
+
+
+def _repeated(b: LaneBuilder, mask: Any, count: int, part: range) -> Any:
+    """For some of the numbers of neighbours whether their lane is on."""
     if count == 1:
         return mask
-    return b.plain.shuffle_vector(mask, mask, _chosen([lane for lane in range(b.lanes) for _ in range(count)]))
+    return b.plain.shuffle_vector(mask, mask, _chosen([k // count for k in part]))
 
 
 def _chosen(places: Sequence[int]) -> Any:
@@ -130,7 +145,7 @@ def _store_run(b: LaneBuilder, s: Scalar, places: Places, raw: Sequence[Any], ma
     if mask is None:
         places.tag(b.plain.store(whole, places.pointer, align=s.itemsize))
         return
-    args = [whole, places.pointer, i32(s.itemsize), _repeated(b, mask, count)]
+    args = [whole, places.pointer, i32(s.itemsize), _repeated(b, mask, count, range(b.lanes * count))]
     places.tag(b.intrinsic(f"llvm.masked.store.{_name(memory_type(s), b.lanes * count)}.p0", VOID, args))
 
 

@@ -1,0 +1,204 @@
+"""A loop and one that goes over the same trips backwards become one loop, in place.
+
+In: a function whose parameters do not overlap, such as a primal with its adjoint behind it. Where the second loop only
+sums, and its sums do not need what the first one computes, it may as well go forwards with it: what both compute from
+one trip is then computed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from diffkern.ir.builder import Builder
+from diffkern.ir.clone import free_values, substitute
+from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.views import Access, For
+from diffkern.ops.memory import ACCESSES, ACCUMULATES, LOADS, WRITES
+from diffkern.ops.row import Effect
+from diffkern.ops.table import lookup
+
+__all__ = ["fuse_loops"]
+
+_ON_STACKS = frozenset({Effect.STACK_WRITE})
+_ORDERED = frozenset({Effect.WRITE, Effect.ATOMIC, Effect.BARRIER, Effect.REPORT})
+
+
+def fuse_loops(fn: Function) -> Function:
+    """Make one loop of each pair that goes over the same trips, the second one backwards and for sums alone."""
+    _region(fn.body, _Known(fn))
+    return fn
+
+
+class _Known:
+    """What is known of values: the constants, and what the others come from."""
+
+    def __init__(self, fn: Function) -> None:
+        self.source = {r: op for op in walk(fn.body) for r in op.results}
+
+    def constant(self, v: Value) -> float | None:
+        op = self.source.get(v)
+        return op.attrs["value"] if op is not None and op.name == "const" else None
+
+    def is_constant(self, v: Value, number: int) -> bool:
+        return self.constant(v) == number
+
+    def operands(self, v: Value, name: str) -> tuple[Value, ...]:
+        """The operands of the op of this name that a value comes from; none if it comes from another one."""
+        op = self.source.get(v)
+        return op.operands if op is not None and op.name == name else ()
+
+
+@dataclass(frozen=True)
+class _Touched:
+    """Arrays that are read and written."""
+
+    read: frozenset[Value]
+    written: frozenset[Value]
+
+    @classmethod
+    def by(cls, ops: Iterable[Op]) -> _Touched:
+        found = [op for op in _all(ops) if op.name in ACCESSES]
+        written = frozenset(Access(op).array for op in found if op.name in WRITES)
+        return cls(frozenset(Access(op).array for op in found) - written, written)
+
+    def commutes_with(self, other: _Touched) -> bool:
+        return self.written.isdisjoint(other.read | other.written) and other.written.isdisjoint(self.read)
+
+
+def _all(ops: Iterable[Op]) -> Iterator[Op]:
+    for op in ops:
+        yield op
+        for sub in op.regions:
+            yield from walk(sub)
+
+
+def _region(region: Region, known: _Known) -> None:
+    while any(_fuse(region, k, known) for k in range(len(region.ops))):
+        pass
+    for op in region.ops:
+        for sub in op.regions:
+            _region(sub, known)
+
+
+def _fuse(region: Region, k: int, known: _Known) -> bool:
+    """Fuse the loop at a place with the first one behind it that goes with it; return whether there is one."""
+    first = region.ops[k]
+    if first.name != "for" or any(lookup(op.name).effect in _ON_STACKS for op in walk(For(first).body)):
+        return False
+    for n in range(k + 1, len(region.ops)):
+        second = region.ops[n]
+        if second.name != "for" or not _goes_back(For(first), For(second), known):
+            continue
+        later = _needing(first, region.ops[k + 1 : n])
+        if not _depends(second, {r for op in (first, *later) for r in op.results}) and _only_sums(For(second)):
+            others = [op for op in region.ops[k + 1 : n] if op not in later]
+            if _may_move(first, later, others, second):
+                region.ops[k : n + 1] = [*others, *_fused(For(first), For(second), known), *later]
+                return True
+    return False
+
+
+def _goes_back(one: For, other: For, known: _Known) -> bool:
+    """Whether a loop counts down to 0, over as many trips as another one makes upwards."""
+    if not (known.is_constant(one.step, 1) and known.is_constant(other.step, -1)):
+        return False
+    if not known.is_constant(other.stop, -1) or one.index.type != other.index.type:
+        return False
+    start, stop = known.constant(one.start), known.constant(one.stop)
+    last = known.constant(other.start)
+    if last is not None:
+        return start is not None and stop is not None and last + 1 == max(stop - start, 0)
+    trips = known.operands(other.start, "sub")
+    if not trips or not known.is_constant(trips[1], 1):
+        return False
+    larger = known.operands(trips[0], "max")
+    if not larger or not known.is_constant(larger[1], 0):
+        return False
+    return larger[0] is one.stop if start == 0 else known.operands(larger[0], "sub") == (one.stop, one.start)
+
+
+def _needing(op: Op, ops: Iterable[Op]) -> list[Op]:
+    """Return those of the ops that need the results of one in front of them, or of each other."""
+    values, found = set(op.results), []
+    for other in ops:
+        if _depends(other, values):
+            found.append(other)
+            values.update(other.results)
+    return found
+
+
+def _depends(op: Op, values: set[Value]) -> bool:
+    return not values.isdisjoint(op.operands) or any(not values.isdisjoint(free_values(r)) for r in op.regions)
+
+
+def _only_sums(loop: For) -> bool:
+    """Whether the trips of a loop may be made in any order, but for how sums are rounded."""
+    uses: dict[Value, int] = {}
+    for v in (v for op in walk(loop.body) for v in (*op.operands, *(y for r in op.regions for y in r.yields))):
+        uses[v] = uses.get(v, 0) + 1
+    for v in loop.yields:
+        uses[v] = uses.get(v, 0) + 1
+    source = {r: op for op in loop.body.ops for r in op.results}
+    for _, carried, after, _ in loop.chains:
+        if after is carried:
+            continue  # it is what it was before the loop
+        while after is not carried:
+            op = source.get(after)
+            if op is None or op.name not in ("add", "sub") or uses[after] != 1:
+                return False
+            before = [v for v in _augends(op) if _leads_to(v, carried, source)]
+            if len(before) != 1:
+                return False
+            after = before[0]
+        if uses[carried] != 1:
+            return False
+    touched = _Touched.by(loop.body.ops)
+    stacks = {r for op in walk(loop.body) if op.name == "stack_new" for r in op.results}
+    for op in walk(loop.body):
+        effect = lookup(op.name).effect
+        if effect in _ON_STACKS and not stacks.issuperset(op.operands[:1]):
+            return False
+        if effect in _ORDERED and op.name not in ACCUMULATES:
+            return False
+    return touched.written.isdisjoint(Access(op).array for op in walk(loop.body) if op.name in LOADS)
+
+
+def _leads_to(v: Value, carried: Value, source: dict[Value, Op]) -> bool:
+    """Whether a value is a carried one to which something may have been added."""
+    op = source.get(v)
+    return v is carried or (op is not None and any(_leads_to(x, carried, source) for x in _augends(op)))
+
+
+def _augends(op: Op) -> tuple[Value, ...]:
+    """The operands of a sum or difference that it may be said to add something to; else none."""
+    return op.operands if op.name == "add" else op.operands[:1] if op.name == "sub" else ()
+
+
+def _may_move(first: Op, later: list[Op], others: list[Op], second: Op) -> bool:
+    """Whether the first loop may come behind the others, and what needs it behind the second one too."""
+    one, two = _Touched.by((first,)), _Touched.by((second,))
+    moved, left = _Touched.by(later), _Touched.by(others)
+    if any(lookup(op.name).effect in (Effect.BARRIER, Effect.REPORT) for op in _all((first, *later, *others))):
+        return False
+    apart = ((one, two), (one, left), (moved, left), (moved, two))
+    return all(a.commutes_with(b) for a, b in apart)
+
+
+def _fused(first: For, second: For, known: _Known) -> list[Op]:
+    """Return a loop that does both, with what has to stand in front of it."""
+    b, body = Builder(), Region((first.index, *first.carried, *second.carried))
+    with b.into(body), b.at(second.op.loc):
+        body.ops.extend(first.body.ops)
+        place = first.index if known.is_constant(first.start, 0) else b.sub(first.index, first.start)
+        body.ops.extend(second.body.ops)
+    body.yields = (*first.yields, *second.yields)
+    mapping = {second.index: place}
+    if place is not first.index:  # where the index is made of the number of the trip again
+        for op in second.body.ops:
+            if op.name == "add" and set(op.operands) == {first.start, second.index}:
+                mapping[op.result] = first.index
+    substitute(body, mapping)
+    operands = (*first.bounds, *first.init, *second.init)
+    op = first.op
+    return [Op("for", operands, (*op.results, *second.op.results), op.attrs, (body,), op.loc)]

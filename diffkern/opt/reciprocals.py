@@ -1,0 +1,76 @@
+"""Several divisions of an adjoint by one square root become products with its reciprocal, in place.
+
+The rules of derivatives divide by the same length again and again, and a quotient takes as long as four products and
+more. Of a root the reciprocal neither overflows nor loses digits, which of other numbers it may. Values change by a
+unit in the last place, so this is for adjoints: what a kernel computes itself is rounded as it is written.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from diffkern.ir.builder import Builder
+from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.types import Mat, Scalar, Vec
+
+__all__ = ["share_reciprocals"]
+
+_ROOTS = ("sqrt", "length")
+
+
+def share_reciprocals(fn: Function) -> Function:
+    """Divide once by each square root."""
+    source = {r: op for op in walk(fn.body) for r in op.results}
+    quotients: dict[Value, list[Op]] = defaultdict(list)
+    for op in walk(fn.body):
+        if op.name in ("div", "unscale"):
+            root = _root(op.operands[1], source)
+            if root is not None and isinstance(root.type, Scalar) and root.type.bits >= 32:
+                quotients[root].append(op)
+    shared = {r: Value(r.type, "inverse") for r, ops in quotients.items() if sum(map(_divisions, ops)) > 1}
+    if shared:
+        _region(fn.body, shared, source)
+    return fn
+
+
+def _divisions(op: Op) -> int:
+    t = op.result.type
+    return t.size if isinstance(t, (Vec, Mat)) else 1
+
+
+def _root(divisor: Value, source: dict[Value, Op]) -> Value | None:
+    """The root that a number to divide by is, except where it is zero and a one stands for it."""
+    op = source.get(divisor)
+    if op is not None and op.name == "select" and _is_one(op.operands[1], source):
+        test, root = source.get(op.operands[0]), op.operands[2]
+        if test is not None and test.name == "eq" and test.operands[0] is root:
+            op = source.get(root)
+    return op.result if op is not None and op.name in _ROOTS else None
+
+
+def _is_one(v: Value, source: dict[Value, Op]) -> bool:
+    op = source.get(v)
+    return op is not None and op.name == "const" and op.attrs["value"] == 1.0
+
+
+def _region(region: Region, shared: dict[Value, Value], source: dict[Value, Op]) -> None:
+    """Take the reciprocals of the roots that are in ``shared``, and those of divisors that are made of them."""
+    b = Builder()
+    for op in region.ops:
+        for sub in op.regions:
+            _region(sub, shared, source)
+        with b.at(op.loc):
+            root = _root(op.operands[1], source) if op.name in ("div", "unscale") else None
+            if root in shared:
+                divisor, inverse = op.operands[1], shared[root]
+                if divisor is not root:
+                    test, one, _ = source[divisor].operands
+                    inverse = b.select(test, one, inverse)
+                op.name, op.operands = "mul" if op.name == "div" else "scale", (op.operands[0], inverse)
+            b.region.ops.append(op)
+            if op.results and op.results[0] in shared:
+                t = op.result.type
+                assert isinstance(t, Scalar)
+                b.div(b.const(1.0, t), op.result)
+                b.region.ops[-1].results = (shared[op.result],)
+    region.ops[:] = b.region.ops

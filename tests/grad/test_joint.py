@@ -1,0 +1,84 @@
+"""The corpus in replayed sequences: a launch and its adjoint as one program do what the two do one after the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import diffkern as dk
+from diffkern.ir.types import Array, Type, is_differentiable
+from diffkern.runtime import folding
+from diffkern.runtime import sequence as sequences
+from diffkern.runtime.adjoint import AdjointLaunch
+from diffkern.runtime.array import wrap
+from diffkern.testing.gradcheck import Vjp
+
+from .build import lower, values
+from .corpus import CASES
+
+NAMES = [name for name in sorted(CASES) if not CASES[name].options and name != "loops.long_contraction"]
+USUAL = {"loops", "functions"}
+"""Modules whose cases are always run; the others with ``--full``."""
+
+
+def _argument(t: Type, value: Any) -> Any:
+    if not isinstance(t, Array):
+        return value
+    made = wrap(value.copy(), t.dtype)
+    made.requires_grad = is_differentiable(t)
+    return made
+
+
+def _recorded(case: Any, vjp: Vjp, point: list[Any], weights: dict[int, Any]) -> tuple[dk.Sequence, list[Any]]:
+    """A sequence that launches the case and goes backwards, and its arguments."""
+    arguments = [_argument(t, a) for t, a in zip(vjp.types, point, strict=True)]
+    kernel = dk.kernel(case.function)
+    with dk.record() as sequence:
+        with dk.Tape() as tape:
+            dk.launch(kernel, dim=case.dim, inputs=arguments)
+        tape.zero()
+        tape.backward(grads={arguments[i]: w.astype(arguments[i].grad.numpy().dtype) for i, w in weights.items()})
+    return sequence, arguments
+
+
+def _replayed(sequence: dk.Sequence, arguments: list[Any], point: list[Any]) -> list[np.ndarray]:
+    """What arrays and gradients hold after two replays from the same numbers; the second finds other gradients."""
+    for k in range(2):
+        for a, value in zip(arguments, point, strict=True):
+            if isinstance(a, dk.array):
+                a.numpy()[...] = value.reshape(a.numpy().shape)
+                if a.requires_grad and k == 0:
+                    a.grad.fill_(0.5)
+        sequence.replay()
+    held = [a for a in arguments if isinstance(a, dk.array)]
+    return [a.numpy().copy() for a in held] + [a.grad.numpy().copy() for a in held if a.requires_grad]
+
+
+def _is_joinable(sequence: dk.Sequence) -> bool:
+    operations = [item.operation for item in sequence._program.items]
+    return any(isinstance(op, AdjointLaunch) and op.executable.manifest.joint is not None for op in operations)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n.partition(".")[0] in USUAL else pytest.mark.full) for n in NAMES]
+)
+def test_one_program_does_what_two_do(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = CASES[name]
+    vjp = Vjp(lower(case))
+    point = vjp.arguments(values(case))
+    weights = vjp.weights(point, np.random.default_rng(3))
+    monkeypatch.setattr(folding, "_LESS_WORK", np.inf)
+    sequence, arguments = _recorded(case, vjp, point, weights)
+    if not _is_joinable(sequence):
+        pytest.skip("its threads read what others write, or it works on tiles")
+    launch = [item.operation.kind for item in sequence._program.items].index("launch")
+    if sequence._program.forms[launch]:
+        pytest.skip("one program for both would be more work")
+    found = _replayed(sequence, arguments, point)
+    monkeypatch.setattr(sequences, "folded", lambda operations, forms: forms)
+    expected = _replayed(*_recorded(case, vjp, point, weights), point)
+    for a, b in zip(found, expected, strict=True):
+        size = np.max(np.abs(b), initial=0.0, where=np.isfinite(b)) if b.dtype.kind == "f" else 0.0
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6 * size)
