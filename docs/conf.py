@@ -63,6 +63,6 @@ nitpick_ignore_regex = [
     ("py:class", r"[a-z_]+( [a-z_]+)*"),
     ("py:class", r'.*["{}…].*|built-in'),
     # Modules that are not public, and variables for types: what is public of them stands under its public name.
-    ("py:.*", r"diffkern\.(build|ir|lang|options|runtime|testing\.comparison|cuda\.(devices|streams))(\.\w+)+"),
+    ("py:.*", r"diffkern\.(build|ir|lang|options|runtime|testing\.comparison)(\.\w+)+"),
     ("py:class", r"_\w+|CudaDevice|Path|Dialect|Generation|JaxCallable|JaxKernel|Plan|TorchFunction"),
 ]

@@ -135,7 +135,7 @@ class OnDevice:
         ----------
         ary : numpy.ndarray, optional
             Where to; it must have the same shape and type. A new array by default.
-        stream : Stream, optional
+        stream : diffkern.cuda.streams.Stream, optional
             On which stream; the default one by default. Where it is another, a copy into `ary` runs beside the program
             if that is page-locked: synchronize before you look at it.
 
@@ -226,7 +226,7 @@ def to_device(obj: Any, stream: Any = 0, copy: bool = True, to: DeviceArray | No
     ----------
     obj : array_like
         The array. One that is on the device already is returned as it is.
-    stream : Stream, optional
+    stream : diffkern.cuda.streams.Stream, optional
         On which stream.
     copy : bool, optional
         Whether to copy the elements, or to allocate only.

@@ -188,7 +188,7 @@ class Context:
         self.synchronize()
 
     def defer_cleanup(self) -> Any:
-        """Return a context manager; see :func:`diffkern.cuda.devices.defer_cleanup`."""
+        """Return a context manager; see :func:`diffkern.cuda.defer_cleanup`."""
         return defer_cleanup()
 
     def __getattr__(self, name: str) -> Any:

@@ -179,7 +179,7 @@ class CudaKernel(Kernel):
         ----------
         blocks, threads : int or tuple of int
             Blocks of the grid and threads of a block, along x, y and z.
-        stream : Stream, optional
+        stream : diffkern.cuda.streams.Stream, optional
             Where to run; the current stream by default.
         sharedmem : int, optional
             Bytes of dynamic shared memory.

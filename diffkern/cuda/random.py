@@ -111,7 +111,7 @@ def create_xoroshiro128p_states(n: int, seed: int, subsequence_start: int = 0, s
         A number of 64 bits.
     subsequence_start : int, optional
         By how many times 2**64 steps the first generator is ahead of the seed's.
-    stream : Stream, optional
+    stream : diffkern.cuda.streams.Stream, optional
         On which stream they are copied to the device.
     """
     states = device_array(n, Xoroshiro128p, stream=stream)

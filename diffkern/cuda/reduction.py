@@ -52,7 +52,7 @@ class Reduce:
             Where to write the result, into its first element.
         init : optional
             What the reduction begins with, 0 by default.
-        stream : Stream, optional
+        stream : diffkern.cuda.streams.Stream, optional
             On which stream.
 
         Returns

@@ -42,7 +42,7 @@ def compare_devices(
         The launch's dimensions.
     args : sequence
         Arguments: numbers, vectors and arrays (no structs that hold arrays).
-    device : str or Device
+    device : str or diffkern.Device
         The device.
     rtol : float
         How far a value may be off, relative to the largest of its array.

@@ -107,7 +107,7 @@ def gradcheck(
         Elements to compare one by one; a random choice of them if there are more.
     seed : int, optional
         Of the random projections, directions and choices.
-    device : str or Device, optional
+    device : str or diffkern.Device, optional
         A GPU on which the kernel and its gradient are run as well: they have to agree with the CPU's within `rtol32`.
     block_dim : int, optional
         Threads of a block, which counts where they work together; what the kernel says by default.

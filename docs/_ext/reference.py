@@ -1,8 +1,8 @@
 """Directives that write the reference: built-in functions, types, constants and settings, each from its own table.
 
 ``builtin-functions`` takes a family and gives a table of its functions, then an entry for each. ``builtin-families`` is
-the overview. ``scalar-types``, ``composite-types``, ``constants``, ``settings`` and ``command-line`` take nothing. All
-of them write reStructuredText, so that what they define is in the index and the search like all else.
+the overview. ``cuda-language``, ``scalar-types``, ``composite-types``, ``constants``, ``settings`` and ``command-line``
+take nothing. All of them write reStructuredText, so that what they define is in the index and the search like all else.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any
 from sphinx.util.docutils import SphinxDirective
 
 from diffkern.cli.command import make_parser
+from diffkern.cuda.types import TYPES
 from diffkern.lang import COMPOSITES, SCALARS, public_names
 from diffkern.lang.intrinsics import INTRINSICS, Intrinsic
 from diffkern.lang.library import COMPLEX, Composed
+from diffkern.lang.numba_cuda import LANGUAGE, Special
 from diffkern.lang.reference import PRELUDE, Family
 from diffkern.runtime.config import SETTINGS
 
@@ -141,6 +143,29 @@ class Functions(Written):
             yield from entry(function)
 
 
+class CudaLanguage(Written):
+    """``cuda-language``: the names of ``diffkern.cuda`` that kernels know, and the types."""
+
+    def lines(self) -> Iterator[str]:
+        for name, found in LANGUAGE.items():
+            members = {f"{name}.{key}": value for key, value in vars(found).items()} if isinstance(found, type) else {}
+            for inside, value in (members or {name: found}).items():
+                if isinstance(value, Intrinsic):
+                    yield from (f".. py:function:: {inside}({value.signature})", "   :module: diffkern.cuda", "")
+                    yield from (f"   {value.summary}", "")
+            if members and not any(isinstance(value, Intrinsic) for value in members.values()):
+                yield from (f".. py:data:: {name}", "   :module: diffkern.cuda", "", "   With ``x``, ``y``, ``z``.", "")
+            elif isinstance(found, Special):
+                yield from (f".. py:data:: {name}", "   :module: diffkern.cuda", "")
+        of_type: dict[Any, list[str]] = {}
+        for name, dtype in TYPES.items():
+            of_type.setdefault(dtype, []).append(name)
+        for dtype, names in of_type.items():
+            first = ".. py:data:: "
+            yield from (f"{first if k == 0 else ' ' * len(first)}{name}" for k, name in enumerate(names))
+            yield from ("   :module: diffkern.cuda", "", f"   The type ``{dtype}``.", "")
+
+
 class Families(Written):
     """``builtin-families``: all functions, by family."""
 
@@ -249,6 +274,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     """Add the directives."""
     app.add_directive("builtin-functions", Functions)
     app.add_directive("builtin-families", Families)
+    app.add_directive("cuda-language", CudaLanguage)
     app.add_directive("scalar-types", Scalars)
     app.add_directive("composite-types", Composites)
     app.add_directive("constants", Constants)

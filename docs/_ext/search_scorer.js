@@ -1,4 +1,5 @@
-// Scores of Sphinx's search: an object of exactly this name comes before pages that only contain the word.
+// Scores of Sphinx's search: an object of exactly this name comes before pages that only contain the word, and a name of
+// diffkern before that of a dialect. Words that a reader may look for are index entries of the pages.
 var Scorer = {
   objNameMatch: 200,
   objPartialMatch: 6,
@@ -8,4 +9,6 @@ var Scorer = {
   partialTitle: 7,
   term: 5,
   partialTerm: 2,
+  score: ([page, title, anchor, description, score]) =>
+    page === "reference/cuda" && anchor.startsWith("#diffkern.cuda.") ? score - 3 : score,
 };

@@ -1,4 +1,4 @@
-// Print what Sphinx's search finds first in built pages: node search.js DIRECTORY QUERY...
+// Print page and anchor, as JSON, of what Sphinx's search finds first in built pages: node search.js DIRECTORY QUERY...
 "use strict";
 const fs = require("fs");
 const vm = require("vm");
@@ -23,6 +23,6 @@ for (const query of queries) {
   context.query = query;
   const found = vm.runInContext("Search._performSearch(...Search._parseQuery(query))", context);
   // The page shows the results from the last to the first.
-  const [page, title, anchor] = found.at(-1);
-  console.log(`${query} ${page} ${title} ${anchor}`);
+  const [page, , anchor] = found.at(-1);
+  console.log(JSON.stringify([page, anchor]));
 }

