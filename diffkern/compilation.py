@@ -189,6 +189,7 @@ class Compilation:
             updates=compiled.updates,
             added=compiled.added if is_forward and not self.variant.deterministic else (),
             cost=manifest.cost / compiled.faster,
+            together=compiled.together,
             gpu=compiled.gpu,
             outputs=outputs(compiled.outputs),
             target=self.variant.target,

@@ -323,6 +323,9 @@ class Manifest:
         Rough operations of one thread; 0 where its threads have to run one after the other.
     params
         The parameters in the order of the argument block.
+    together
+        How many threads run in vector registers, on the CPU: as long as there are so many, then as many as the next
+        number says. Empty where they run one by one.
     reads, writes
         Parameters of the kernel that it reads and writes.
     updated
@@ -367,6 +370,7 @@ class Manifest:
     tid_arity: int
     cost: float
     params: tuple[Parameter, ...]
+    together: tuple[int, ...] = ()
     reads: tuple[int, ...] = ()
     writes: tuple[int, ...] = ()
     updated: tuple[int, ...] = ()

@@ -75,11 +75,16 @@ class DerivativePlan:
         return Conflicts(tuple(sorted(general)), tuple(reach), all(c.private for c in general.values()))
 
     def schedule(
-        self, dims: tuple[int, ...], cost: float, sizes: Mapping[int, int], all_general: bool = False
+        self,
+        dims: tuple[int, ...],
+        cost: float,
+        together: tuple[int, ...],
+        sizes: Mapping[int, int],
+        all_general: bool = False,
     ) -> Plan | None:
         """Return how to run a launch that accumulates plainly, or None if it has to be one with atomics.
 
         `sizes` are the scalars in each cotangent, by parameter; `all_general` is as for :meth:`conflicts`.
         """
         conflicts = self.conflicts(dims, all_general)
-        return plan_adjoint(dims, cost, conflicts, {k: sizes[k] for k in conflicts.general})
+        return plan_adjoint(dims, cost, together, conflicts, {k: sizes[k] for k in conflicts.general})

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 __all__ = [
-    "COST_UNIT", "INTEGERS", "MAX_CHUNKS", "MAX_GROUPS", "Arithmetic", "Partition", "chunk_of", "distance_of",
+    "COST_UNIT", "INTEGERS", "MAX_CHUNKS", "MAX_GROUPS", "Arithmetic", "Grain", "Partition", "chunk_of", "distance_of",
     "partition",
 ]  # fmt: skip
 
@@ -24,6 +24,7 @@ COST_UNIT = 64
 """Costs are integers of which so many are one operation."""
 _FEWEST = 5  # launches that are not worth so many chunks are one: waking a thread costs more
 _ROUNDING = 64  # chunks begin on cache lines of the elements they write
+_ENOUGH = 32  # chunks that keep most machines busy: where there are so many, their threads fill several registers
 
 
 class Arithmetic(Protocol):
@@ -71,6 +72,24 @@ class _Integers:
 INTEGERS: Arithmetic = _Integers()
 
 
+class Grain(NamedTuple):
+    """How many threads of a program make a chunk, as numbers of an arithmetic.
+
+    Attributes
+    ----------
+    worthwhile
+        As many as are worth handing over.
+    lanes
+        As many as run in a vector register, a divisor of 64; fewer of them run one by one. 1 where all do.
+    group
+        As many as run in several registers side by side, a divisor of 64.
+    """
+
+    worthwhile: Any
+    lanes: Any = 1
+    group: Any = 1
+
+
 class Partition(NamedTuple):
     """What is decided, as numbers of an arithmetic.
 
@@ -92,7 +111,7 @@ class Partition(NamedTuple):
     is_atomic: Any
 
 
-def chunk_of(c: Arithmetic, n: Any, worthwhile: Any, at_least: Any) -> Any:
+def chunk_of(c: Arithmetic, n: Any, grain: Grain, at_least: Any) -> Any:
     """Return the length of a chunk: all threads where there is little to do.
 
     Parameters
@@ -101,16 +120,22 @@ def chunk_of(c: Arithmetic, n: Any, worthwhile: Any, at_least: Any) -> Any:
         What the numbers are of.
     n
         Number of threads.
-    worthwhile
-        Threads that are worth a chunk.
+    grain
+        Threads that make a chunk.
     at_least
         Shortest chunk that is allowed, at least 1.
     """
-    chunk = c.max(c.max(c.ceil_div(n, MAX_CHUNKS), worthwhile), at_least)
+    chunk = c.max(c.max(c.ceil_div(n, MAX_CHUNKS), grain.worthwhile), at_least)
     rounded = c.mul(c.ceil_div(chunk, _ROUNDING), _ROUNDING)
-    chunk = c.choose(c.compare(">", chunk, _ROUNDING), rounded, chunk)
-    chunk = c.choose(c.compare("<", c.ceil_div(n, _FEWEST), worthwhile), c.max(n, at_least), chunk)
+    chunk = c.choose(c.compare(">", chunk, _ROUNDING), rounded, _whole(c, n, grain, chunk))
+    chunk = c.choose(c.compare("<", c.ceil_div(n, _FEWEST), grain.worthwhile), c.max(n, at_least), chunk)
     return c.max(c.min(chunk, c.max(n, at_least)), 1)
+
+
+def _whole(c: Arithmetic, n: Any, grain: Grain, chunk: Any) -> Any:
+    """The next length of whole registers, of several side by side where there are many threads."""
+    together = c.choose(c.compare(">=", n, c.mul(grain.group, _ENOUGH)), grain.group, grain.lanes)
+    return c.mul(c.ceil_div(chunk, together), together)
 
 
 def distance_of(c: Arithmetic, dims: Sequence[Any], reach: Sequence[Any]) -> Any:
@@ -128,7 +153,7 @@ def distance_of(c: Arithmetic, dims: Sequence[Any], reach: Sequence[Any]) -> Any
 def partition(
     c: Arithmetic,
     n: Any,
-    worthwhile: Any,
+    grain: Grain,
     work: Any,
     distance: Any,
     general: Any,
@@ -145,8 +170,8 @@ def partition(
         What the numbers are of.
     n
         Number of threads, at least 1.
-    worthwhile
-        Threads that are worth a chunk.
+    grain
+        Threads that make a chunk.
     work
         Operations of all threads, in units of :data:`COST_UNIT`.
     distance
@@ -162,18 +187,18 @@ def partition(
     cores
         Processors that the process may use.
     """
-    plain = chunk_of(c, n, worthwhile, 1)
+    plain = chunk_of(c, n, grain, 1)
     chunks = c.ceil_div(n, plain)
     several, anywhere = c.compare(">", chunks, 1), c.compare("!=", general, 0)
     is_spare, near = c.compare("!=", spare, 0), c.compare(">", distance, 0)
     # Fewer than four chunks in two colours leave nothing to do side by side.
-    coloured = chunk_of(c, n, worthwhile, c.add(distance, 1))
+    coloured = chunk_of(c, n, grain, c.add(distance, 1))
     is_idle = c.all(c.compare("<", c.ceil_div(n, coloured), 4), c.compare(">=", chunks, 4), is_spare)
     groups = c.min(_groups(c, work, copied, cores), chunks)
     # Few groups leave most of many processors idle, which do more in the meantime, even atomically.
     keeps_busy = c.any(c.compare("==", spare, 0), c.compare("<=", c.min(cores, chunks), c.mul(groups, _BEHIND)))
     is_copied = c.all(c.compare(">=", groups, 2), c.compare("!=", copyable, 0), keeps_busy)
-    own = c.max(c.ceil_div(n, groups), c.add(distance, 1))
+    own = _whole(c, n, grain, c.max(c.ceil_div(n, groups), c.add(distance, 1)))
     chunk = c.choose(
         anywhere,
         c.choose(is_copied, own, c.choose(is_spare, plain, n)),

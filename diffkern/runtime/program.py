@@ -98,7 +98,7 @@ class Executable:
     __slots__ = (
         "__weakref__", "_added", "_block_offset", "_derivative", "_grouped", "_sizes", "address", "block_dim",
         "blockwise", "by_id", "code", "contiguous_cotangents", "cost", "device", "extents", "finish", "grids",
-        "is_in_place", "layout", "manifest", "races", "reads", "sites", "sweeps", "updates", "uses", "whole",
+        "is_in_place", "layout", "manifest", "races", "reads", "sites", "sweeps", "together", "updates", "uses", "whole",
         "writes", "writes_elements",
     )  # fmt: skip
 
@@ -110,6 +110,7 @@ class Executable:
         self.manifest = manifest
         self.sites = manifest.sites
         self.cost = manifest.cost
+        self.together = manifest.together
         self.blockwise = manifest.blockwise
         self.updates = manifest.updates
         self._added: words[int] | None = None
@@ -212,7 +213,7 @@ class Executable:
             If it is not whole blocks.
         """
         if not self.blockwise:
-            return cut(dims, self.cost)
+            return cut(dims, self.cost, self.together)
         block_dim = blocks.block_dim or self.block_dim
         return cut_blocks(dims, self.manifest.tid_arity, block_dim, self.cost)
 
@@ -288,7 +289,7 @@ class Executable:
         if key not in self._grouped:
             if len(self._grouped) >= _CACHED_DIMS:
                 self._grouped.clear()
-            found = cut_groups(grid.dims, self.cost, total)
+            found = cut_groups(grid.dims, self.cost, self.together, total)
             self._grouped[key] = None if found is None else self.grid_of(found)
         return self._grouped[key]
 

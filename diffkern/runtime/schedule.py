@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 from diffkern.runtime.extents import several, whole_number
 from diffkern.runtime.native.processors import processors
-from diffkern.runtime.partition import COST_UNIT, INTEGERS, chunk_of, distance_of, partition
+from diffkern.runtime.partition import COST_UNIT, INTEGERS, Grain, chunk_of, distance_of, partition
 
 __all__ = [
-    "USUAL", "Blocks", "Conflicts", "Cut", "Plan", "check_whole_blocks", "chunk_work", "cost_units", "cut",
-    "cut_blocks", "cut_groups", "normalize_dim", "plan_adjoint",
+    "USUAL", "Blocks", "Conflicts", "Cut", "Plan", "check_whole_blocks", "cost_units", "cut",
+    "cut_blocks", "cut_groups", "grain_of", "normalize_dim", "plan_adjoint",
 ]  # fmt: skip
 
 MAX_BLOCK_DIM = 1024
@@ -126,14 +126,21 @@ def normalize_dim(dim: Any) -> tuple[int, ...]:
     return dims
 
 
-def chunk_work(cost: float) -> int:
-    """Return how many threads of a program are worth a chunk; more than there are where all have to be in one."""
-    if not cost:
-        return _ALL
-    return int(_CHUNK_WORK / max(cost, 1.0))
+def grain_of(cost: float, together: tuple[int, ...] = ()) -> Grain:
+    """Return how many threads of a program make a chunk; more than there are where all have to be in one.
+
+    Parameters
+    ----------
+    cost : float
+        Rough operations of one thread.
+    together : tuple of int, optional
+        How many threads run in vector registers, more of them first.
+    """
+    worthwhile = int(_CHUNK_WORK / max(cost, 1.0)) if cost else _ALL
+    return Grain(worthwhile, together[-1], together[0]) if together else Grain(worthwhile)
 
 
-def cut(dims: tuple[int, ...], cost: float, at_least: int = 1) -> Cut:
+def cut(dims: tuple[int, ...], cost: float, together: tuple[int, ...] = (), at_least: int = 1) -> Cut:
     """Return the chunks of a launch.
 
     Parameters
@@ -142,6 +149,8 @@ def cut(dims: tuple[int, ...], cost: float, at_least: int = 1) -> Cut:
         The launch's dimensions.
     cost : float
         Rough operations of one thread.
+    together : tuple of int, optional
+        How many threads run in vector registers, more of them first.
     at_least : int, optional
         Shortest chunk that is allowed.
     """
@@ -149,7 +158,7 @@ def cut(dims: tuple[int, ...], cost: float, at_least: int = 1) -> Cut:
     for extent in dims:
         n *= extent
     padded = (*dims, 1, 1, 1)[:4]
-    chunk = chunk_of(INTEGERS, n, chunk_work(cost), max(at_least, 1))
+    chunk = chunk_of(INTEGERS, n, grain_of(cost, together), max(at_least, 1))
     return Cut((padded[0], padded[1], padded[2], padded[3]), n, chunk)
 
 
@@ -158,7 +167,7 @@ def cost_units(cost: float) -> int:
     return round(max(cost, 1.0) * COST_UNIT)
 
 
-def cut_groups(dims: tuple[int, ...], cost: float, copied: int) -> Cut | None:
+def cut_groups(dims: tuple[int, ...], cost: float, together: tuple[int, ...], copied: int) -> Cut | None:
     """Return the chunks of a launch whose threads add to elements anywhere, each with copies; None if these do not pay.
 
     Parameters
@@ -167,15 +176,16 @@ def cut_groups(dims: tuple[int, ...], cost: float, copied: int) -> Cut | None:
         The launch's dimensions.
     cost : float
         Rough operations of one thread.
+    together : tuple of int
+        How many threads run in vector registers, more of them first.
     copied : int
         Scalars that a chunk has copies of.
     """
-    plain = cut(dims, cost)
+    plain = cut(dims, cost, together)
     if not plain.n:
         return None
-    how = partition(
-        INTEGERS, plain.n, chunk_work(cost), plain.n * cost_units(cost), 0, 1, copied, 1, spare=1, cores=processors()
-    )
+    grain, work = grain_of(cost, together), plain.n * cost_units(cost)
+    how = partition(INTEGERS, plain.n, grain, work, 0, 1, copied, 1, spare=1, cores=processors())
     return Cut(plain.dims, plain.n, how.chunk) if how.groups else None
 
 
@@ -217,6 +227,7 @@ def cut_blocks(dims: tuple[int, ...], arity: int, block_dim: int, cost: float) -
 def plan_adjoint(
     dims: tuple[int, ...],
     cost: float,
+    together: tuple[int, ...],
     conflicts: Conflicts,
     elements: Mapping[int, int],
 ) -> Plan | None:
@@ -228,18 +239,20 @@ def plan_adjoint(
         The launch's dimensions.
     cost : float
         Rough operations of one thread.
+    together : tuple of int
+        How many threads run in vector registers, more of them first.
     conflicts : Conflicts
         Where threads collide.
     elements : mapping of int to int
         Scalars in each cotangent that collides anywhere.
     """
-    plain = cut(dims, cost)
+    plain = cut(dims, cost, together)
     if not plain.n:
         return Plan(plain)
     how = partition(
         INTEGERS,
         plain.n,
-        chunk_work(cost),
+        grain_of(cost, together),
         plain.n * cost_units(cost),
         distance_of(INTEGERS, dims, conflicts.reach) or 0,
         int(bool(conflicts.general)),

@@ -127,16 +127,16 @@ def choose(
     derivative = plain.derivative
     if plain.device is not CPU:
         chosen = atomic() if shared or any(extent > 1 for extent in dims[derivative.axes :]) else plain
-        return _sweep(chosen, Plan(cut(dims, chosen.cost)), blocks)
+        return _sweep(chosen, Plan(cut(dims, chosen.cost, chosen.together)), blocks)
     if plain.blockwise:
         chosen = atomic() if shared else plain
         return _sweep(chosen, Plan(chosen.cut(dims, blocks)), blocks)
     key = (dims, shared, shapes)
     found = plain.sweeps.get(key)
     if found is None:
-        plan = derivative.schedule(dims, plain.cost, sizes(), shared)
+        plan = derivative.schedule(dims, plain.cost, plain.together, sizes(), shared)
         chosen = plain if plan is not None else atomic()
-        found = _sweep(chosen, plan or Plan(cut(dims, chosen.cost)), blocks)
+        found = _sweep(chosen, plan or Plan(cut(dims, chosen.cost, chosen.together)), blocks)
         plain.remember(key, found)
     return found
 

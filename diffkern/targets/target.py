@@ -124,6 +124,8 @@ class Compiled:
         Parameters that threads add to anywhere, and nothing else, where there are no other atomic updates.
     faster : float
         How many times less work a thread is than by itself, because several run in a vector register.
+    together : tuple of int
+        How many threads run in vector registers, more of them first; empty where they run one by one.
     """
 
     code: bytes
@@ -141,6 +143,7 @@ class Compiled:
     updates: bool = False
     added: tuple[int, ...] = ()
     faster: float = 1.0
+    together: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

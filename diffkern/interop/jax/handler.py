@@ -29,7 +29,7 @@ from diffkern.interop.jax.frame import (
     STRIDE,
 )  # fmt: skip
 from diffkern.runtime.native.builder import I32, I64, VOID, Code, Word
-from diffkern.runtime.partition import MAX_CHUNKS, chunk_of, distance_of, partition
+from diffkern.runtime.partition import MAX_CHUNKS, Grain, chunk_of, distance_of, partition
 
 __all__ = ["CpuModule", "handler_ir"]
 
@@ -141,8 +141,8 @@ class CpuModule(CopiesModule):
     def cut(self, c: Code, context: Word, step: Word, element: Word, dims: Word, n: Word) -> Decision:
         """How a launch runs: decided by :mod:`diffkern.runtime.partition`, as for a launch from Python."""
         plain, atomic = c.add(step, layout.LAUNCH_PLAIN), c.add(step, layout.LAUNCH_ATOMIC)
-        worthwhile = c.load(plain, layout.PROGRAM_CHUNK)
-        decision = Decision(*map(c.variable, (plain, chunk_of(c, n, worthwhile, c.word(1)), 1, 0, 0, 0, 0)))
+        grain = self.grain(c, plain)
+        decision = Decision(*map(c.variable, (plain, chunk_of(c, n, grain, c.word(1)), 1, 0, 0, 0, 0)))
         flags = c.load(step, layout.LAUNCH_FLAGS)
         is_adjoint = c.compare("!=", c.b.and_(flags, c.word(layout.IS_ADJOINT)), 0)
         with c.when(c.all(is_adjoint, c.compare("<", decision.chunk.get(), n))):
@@ -159,22 +159,28 @@ class CpuModule(CopiesModule):
             copied, copyable = self.price(c, context, step, element, decision)
             work = c.mul(n, c.load(step, layout.LAUNCH_COST))
             spare = c.choose(c.compare("!=", c.load(atomic, layout.PROGRAM_FUNCTION), 0), 1, 0)
-            facts = n, worthwhile, work, distance, general, copied
+            facts = work, distance, general, copied
             cores = c.load(plain, layout.PROGRAM_CORES)
-            self.decide(c, decision, plain, atomic, (*facts, copyable, spare, cores))
+            self.decide(c, decision, plain, atomic, n, grain, (*facts, copyable, spare, cores))
             with c.when(c.compare(">", decision.groups.get(), 0)):
                 decision.copies.set(c.invoke("calloc", c.sub(decision.groups.get(), 1), decision.size.get()))
                 with c.when(c.compare("==", decision.copies.get(), 0)):
-                    self.decide(c, decision, plain, atomic, (*facts, c.word(0), spare, cores))
+                    self.decide(c, decision, plain, atomic, n, grain, (*facts, c.word(0), spare, cores))
         return decision
 
-    def decide(self, c: Code, d: Decision, plain: Word, atomic: Word, facts: Sequence[Word]) -> None:
+    def grain(self, c: Code, program: Word) -> Grain:
+        """How many threads of a program make a chunk; there may be no program."""
+        lanes, group = (c.max(c.load(program, at), 1) for at in (layout.PROGRAM_LANES, layout.PROGRAM_GROUP))
+        return Grain(c.load(program, layout.PROGRAM_CHUNK), lanes, group)
+
+    def decide(
+        self, c: Code, d: Decision, plain: Word, atomic: Word, n: Word, grain: Grain, facts: Sequence[Word]
+    ) -> None:
         """Choose program, chunk and colours, and how many groups have copies."""
-        how = partition(c, *facts)
+        how = partition(c, n, grain, *facts)
         is_atomic = c.compare("!=", how.is_atomic, 0)
         d.program.set(c.choose(is_atomic, atomic, plain))
-        n, worthwhile = facts[0], c.load(atomic, layout.PROGRAM_CHUNK)
-        d.chunk.set(c.choose(is_atomic, chunk_of(c, n, worthwhile, c.word(1)), how.chunk))
+        d.chunk.set(c.choose(is_atomic, chunk_of(c, n, self.grain(c, atomic), c.word(1)), how.chunk))
         d.colours.set(how.colours)
         d.groups.set(how.groups)
 

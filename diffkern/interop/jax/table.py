@@ -22,7 +22,7 @@ from diffkern.runtime.block import Layout
 from diffkern.runtime.derivative import DerivativePlan
 from diffkern.runtime.native.processors import processors
 from diffkern.runtime.program import Executable
-from diffkern.runtime.schedule import chunk_work, cost_units
+from diffkern.runtime.schedule import cost_units, grain_of
 
 __all__ = ["Code", "Description", "DeviceCode"]
 
@@ -101,7 +101,7 @@ class Description:
         stamps, texts, sites = self._checks(launch, manifest, fields)
         out = words("q", (layout.LAUNCH, 0, index))
         out.extend(_program(plain))
-        out.extend(_program(programs[launch.atomic]) if launch.atomic else (0,) * 5)
+        out.extend(_program(programs[launch.atomic]) if launch.atomic else (0,) * layout.PROGRAM_WORDS)
         cotangents = _cotangents(launch, manifest, fields) if adjoint and isinstance(plain, Executable) else []
         out.extend((manifest.tid_arity, flags, *reach, len(launch.params), size, texts, sites, len(stamps)))
         out.extend((cost_units(manifest.cost), len(cotangents), 0, _block_of(plain)))
@@ -156,12 +156,13 @@ def _cotangents(launch: Launch, manifest: Manifest, fields: Sequence[Any]) -> li
 def _program(program: Code) -> tuple[int, ...]:
     if isinstance(program, DeviceCode):
         share = 1 if program.manifest.tiled else program.threads
-        return program.kernel, program.blocks, program.shared, program.threads, share
+        facts = program.kernel, program.blocks, program.shared, program.threads, share
+        return (*facts, *(0,) * (layout.PROGRAM_WORDS - len(facts)))
     return (
         program.address,
         program.finish,
         program.sites,
-        chunk_work(program.cost * (_block_of(program) or 1)),
+        *grain_of(program.cost * (_block_of(program) or 1), program.together),
         processors(),
     )
 

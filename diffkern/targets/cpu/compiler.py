@@ -89,6 +89,7 @@ class CpuTarget(Target):
             updates=kernel.updates,
             added=kernel.added,
             faster=kernel.threads.faster if kernel.threads.lanes > 1 else 1.0,
+            together=kernel.threads.groups,
         )
 
     def threads(self, fn: Function, settings: Settings) -> str:

@@ -93,5 +93,5 @@ def test_table_finds_what_was_entered():
 
 def test_words_do_not_overlap():
     starts = [layout.LAUNCH_PLAIN, layout.LAUNCH_ATOMIC, layout.LAUNCH_ARITY]
-    assert [b - a for a, b in itertools.pairwise(starts)] == [40, 40]
+    assert [b - a for a, b in itertools.pairwise(starts)] == [8 * layout.PROGRAM_WORDS] * 2
     assert layout.LAUNCH_REACH + 4 * 8 == layout.LAUNCH_PARAMS

@@ -10,9 +10,9 @@ import pytest
 from diffkern.runtime.native.assemble import _compile
 from diffkern.runtime.native.builder import I64, VOID, Module
 from diffkern.runtime.native.loader import load_object
-from diffkern.runtime.partition import COST_UNIT, INTEGERS, chunk_of, distance_of, partition
+from diffkern.runtime.partition import COST_UNIT, INTEGERS, Grain, chunk_of, distance_of, partition
 
-FACTS = 9
+FACTS = 11
 
 
 def native():
@@ -20,7 +20,8 @@ def native():
     m = Module("test")
     made, c = m.function("test_partition_decide", VOID, [I64] * 4, is_exported=True)
     facts, dims, reach, out = made.args
-    for k, number in enumerate(partition(c, *c.loads(facts, FACTS))):
+    n, worthwhile, lanes, group, *others = c.loads(facts, FACTS)
+    for k, number in enumerate(partition(c, n, Grain(worthwhile, lanes, group), *others)):
         c.store(number, out, 8 * k)
     c.store(distance_of(c, c.loads(dims, 4), c.loads(reach, 4)), out, 32)
     c.b.ret_void()
@@ -39,18 +40,20 @@ def test_native_code_decides_as_python_does():
         general, copyable, spare = (rng.randrange(2) for _ in range(3))
         copied = rng.choice([1, 100, 10**6])
         cores = rng.choice([1, 2, 8, 64])
-        facts = (n, 20_000 // cost, n * cost * COST_UNIT, distance, general, copied, copyable, spare, cores)
-        words = [(ctypes.c_int64 * len(part))(*part) for part in (facts, dims, reach, [0] * 5)]
+        grain = Grain(20_000 // cost, *rng.choice([(1, 1), (4, 4), (4, 16), (16, 64)]))
+        facts = (n * cost * COST_UNIT, distance, general, copied, copyable, spare, cores)
+        words = [(ctypes.c_int64 * len(part))(*part) for part in ((n, *grain, *facts), dims, reach, [0] * 5)]
         decide(*map(ctypes.addressof, words))
-        expected = partition(INTEGERS, *facts)
-        assert tuple(words[3]) == (*expected, distance_of(INTEGERS, dims, reach)), facts
+        expected = partition(INTEGERS, n, grain, *facts)
+        assert expected.groups == 0 or expected.chunk % grain.lanes == 0, (n, grain, facts)
+        assert tuple(words[3]) == (*expected, distance_of(INTEGERS, dims, reach)), (n, grain, facts)
         seen.add((expected.colours, expected.groups > 0, expected.is_atomic))
     assert len(seen) == 5
 
 
 def busy(threads, cost, copied, cores):
     """How an adjoint runs whose threads may race anywhere, and how many processors work on it."""
-    facts = (threads, max(1, 20_000 // cost), threads * cost * COST_UNIT, 0, 1, copied, 1, 1, cores)
+    facts = (threads, Grain(max(1, 20_000 // cost)), threads * cost * COST_UNIT, 0, 1, copied, 1, 1, cores)
     how = partition(INTEGERS, *facts)
     return how, min(cores, -(-threads // how.chunk))
 
@@ -83,5 +86,5 @@ def test_few_processors_have_many_copies_where_they_cost_next_to_nothing():
 
 @pytest.mark.parametrize(("n", "chunks"), [(99, 1), (9_990, 1), (10_001, 5), (100_000, 50)])
 def test_little_work_is_one_chunk(n, chunks):
-    assert abs(-(-n // chunk_of(INTEGERS, n, 2000, 1)) - chunks) <= 1
-    assert (chunk_of(INTEGERS, n, 2000, 1) == n) is (chunks == 1)
+    assert abs(-(-n // chunk_of(INTEGERS, n, Grain(2000), 1)) - chunks) <= 1
+    assert (chunk_of(INTEGERS, n, Grain(2000), 1) == n) is (chunks == 1)

@@ -13,14 +13,15 @@ from diffkern.runtime.partition import MAX_CHUNKS, MAX_GROUPS
 from diffkern.runtime.schedule import Conflicts, cut, normalize_dim, plan_adjoint
 
 
-@given(st.lists(st.integers(0, 3000), min_size=1, max_size=3), st.floats(0.1, 1e6), st.integers(1, 10_000))
-def test_chunks_cover_the_range(dims, cost, at_least):
-    c = cut(tuple(dims), cost, at_least)
+@given(st.lists(st.integers(0, 3000), min_size=1, max_size=3), st.floats(0.1, 1e6), st.sampled_from([(), (4,), (64, 16)]), st.integers(1, 10_000))
+def test_chunks_cover_the_range(dims, cost, together, at_least):
+    c = cut(tuple(dims), cost, together, at_least)
     assert c.chunk >= 1
     assert c.chunks <= MAX_CHUNKS
     assert (c.chunks - 1) * c.chunk < max(c.n, 1)
     assert c.chunks * c.chunk >= c.n
     assert c.chunks <= 1 or c.chunk >= at_least
+    assert c.chunks <= 1 or c.chunk % (together or (1,))[-1] == 0
     assert len(c.dims) == 4
 
 
@@ -28,6 +29,12 @@ def test_a_small_launch_is_one_chunk_and_a_dear_one_is_not():
     assert cut((100,), 10.0).chunks == 1
     assert cut((100,), 1e5).chunks == 100
     assert cut((10**6,), 10.0).chunks > 100
+
+
+def test_chunks_are_whole_registers():
+    assert [cut((n,), 1e5, (16, 4)).chunk for n in (3, 14, 100, 511, 512, 5000)] == [3, 4, 4, 4, 16, 32]
+    assert cut((10**6,), 10.0, (64, 16)).chunk % 64 == 0
+    assert cut((14,), 10.0, (16, 4)).chunks == 1
 
 
 def manifest(arity, **conflicts):
@@ -66,27 +73,27 @@ def test_residuals_of_a_derivative():
 
 def test_neighbours_run_in_two_colours():
     dims = (1000, 1000)
-    plan = plan_adjoint(dims, 50.0, Conflicts((), (2, 2), True), {})
+    plan = plan_adjoint(dims, 50.0, (), Conflicts((), (2, 2), True), {})
     assert plan.colours == 2
     assert plan.cut.chunk > 2 * 1000 + 2
 
 
 def test_a_reach_as_long_as_the_launch_needs_atomics():
-    assert plan_adjoint((1_000_000,), 50.0, Conflicts((), (999_999,), True), {}) is None
+    assert plan_adjoint((1_000_000,), 50.0, (), Conflicts((), (999_999,), True), {}) is None
 
 
 def test_small_buffers_are_copied_and_large_ones_are_not():
     dims, cost = (100_000,), 100.0
     general = Conflicts((1,), (0,), True)
-    plan = plan_adjoint(dims, cost, general, {1: 100})
+    plan = plan_adjoint(dims, cost, (), general, {1: 100})
     assert plan.private == (1,)
     assert 2 <= plan.cut.chunks <= MAX_GROUPS
-    assert plan_adjoint(dims, cost, general, {1: 10**8}) is None
-    assert plan_adjoint(dims, cost, Conflicts((1,), (0,), False), {1: 100}) is None
+    assert plan_adjoint(dims, cost, (), general, {1: 10**8}) is None
+    assert plan_adjoint(dims, cost, (), Conflicts((1,), (0,), False), {1: 100}) is None
 
 
 def test_one_chunk_needs_nothing():
-    assert plan_adjoint((10,), 1.0, Conflicts((0,), (5,), False), {0: 10**9}).private == ()
+    assert plan_adjoint((10,), 1.0, (), Conflicts((0,), (5,), False), {0: 10**9}).private == ()
 
 
 @pytest.mark.parametrize(("dim", "dims"), [(3, (3,)), ((2, 3), (2, 3)), ([4], (4,)), (np.array([4, 5]), (4, 5))])
@@ -96,7 +103,7 @@ def test_dimensions(dim, dims):
 
 @given(st.integers(1, 400), st.integers(1, 400), st.integers(0, 3), st.integers(0, 3), st.floats(1.0, 1e5))
 def test_no_two_chunks_of_a_colour_collide(rows, columns, reach0, reach1, cost):
-    plan = plan_adjoint((rows, columns), cost, Conflicts((), (reach0, reach1), True), {})
+    plan = plan_adjoint((rows, columns), cost, (), Conflicts((), (reach0, reach1), True), {})
     if plan is None or plan.cut.chunks == 1:
         return
     furthest = min(reach0, rows - 1) * columns + min(reach1, columns - 1)

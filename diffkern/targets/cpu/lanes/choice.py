@@ -32,7 +32,7 @@ from diffkern.targets.target import Settings
 
 __all__ = ["Choice", "chosen", "lane_count", "refusal"]
 
-STACK_BYTES = 1024 * 1024
+STACK_BYTES = 32 * 1024 * 1024
 """The most memory for the loop stacks and buffers of all lanes."""
 LARGEST = 2000
 """Operations beyond which lanes are not taken unasked: they are compiled besides the code of one thread."""
