@@ -15,7 +15,7 @@ from diffkern.ir.views import For
 from diffkern.opt.fold import fold
 
 MAX_TRIPS = 8
-MAX_OPS = 192
+MAX_OPS = 320
 
 
 def unroll(fn: Function) -> Function:
