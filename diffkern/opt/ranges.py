@@ -44,11 +44,13 @@ def clear_wraps(fn: Function, *, bounds: bool = False) -> Function:
     With ``bounds`` the bounds of a ``for`` count in its body too: what is counted up to is more than what is counted
     from there.
     """
-    _Ranges(bounds).region(fn.body, Facts())
+    Ranges(bounds).region(fn.body, Facts())
     return fn
 
 
-class _Ranges:
+class Ranges:
+    """Walks through a function with what is known of its integers."""
+
     def __init__(self, bounds: bool = False) -> None:
         self.bounds = bounds
         self.producer: dict[Value, Op] = {}
@@ -114,6 +116,10 @@ class _Ranges:
                 return computed if known is None else max(known, computed)
         return known
 
+    def low(self, v: Value, facts: Facts) -> int | None:
+        """A lower bound of an integer value as it is in its register, None if there is but that of its type."""
+        return self.deep(v, facts, _DEPTH, exact=False)
+
     def high(self, v: Value, facts: Facts, depth: int = 4) -> int:
         """An upper bound of an integer value as it is in its register."""
         assert isinstance(v.type, Scalar)
@@ -129,6 +135,8 @@ class _Ranges:
                 return min(limit, _LAST_THREAD)
             case "min":
                 return min(limit, *(self.high(x, facts, depth - 1) for x in op.operands))
+            case "max":
+                return min(limit, max(self.high(x, facts, depth - 1) for x in op.operands))
             case "mod":
                 divisor = self.constant(op.operands[1])
                 return min(limit, divisor - 1) if divisor is not None and divisor > 0 else limit
@@ -346,6 +354,6 @@ def _keeps_value(op: Op) -> bool:
     return to.bits - (to.kind is Kind.INT) >= source.bits - (source.kind is Kind.INT)
 
 
-class _Probe(_Ranges):
+class _Probe(Ranges):
     def access(self, op: Op, facts: Facts) -> None:
         self.inside(Access(op).index, facts)

@@ -31,6 +31,7 @@ from diffkern.lower.tiles import solve as tile_solve
 from diffkern.lower.tiles.block_lowering import BlockLowering, HasLibrary
 from diffkern.lower.tiles.serial import OPS, has_tiles
 from diffkern.lower.tiles.threads_arrays import lower_arrays_of_threads
+from diffkern.lower.tiles.ordering import read_first
 from diffkern.lower.tiles.uses import uses
 
 __all__ = ["lower_tiles_for_blocks"]
@@ -63,7 +64,7 @@ def lower_tiles_for_blocks(
     threads = threads_of(fn)
     if threads:
         check_threads(fn)
-    low = BlockLowering(uses(fn), OPS, _TOGETHER, library, threads)
+    low = BlockLowering(uses(read_first(fn)), OPS, _TOGETHER, library, threads)
     low.m.one_memory = may_alias
     region = Region()
     with low.b.into(region):

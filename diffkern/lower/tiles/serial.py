@@ -9,6 +9,7 @@ from diffkern.lower.tiles import linear as tile_linear
 from diffkern.lower.tiles import order as tile_order
 from diffkern.lower.tiles import shapes as tile_shapes
 from diffkern.lower.tiles.lowering import Lowering
+from diffkern.lower.tiles.ordering import read_first
 from diffkern.lower.tiles.uses import uses
 
 __all__ = ["OPS", "has_tiles", "lower_tiles"]
@@ -26,7 +27,7 @@ def lower_tiles(fn: Function) -> Function:
     """Make buffers of a function's tiles, in place; return the function."""
     if not has_tiles(fn):
         return fn
-    low = Lowering(uses(fn), OPS)
+    low = Lowering(uses(read_first(fn)), OPS)
     region = Region()
     with low.b.into(region):
         low.region_ops(fn.body)

@@ -22,6 +22,7 @@ from diffkern.lower.pointed import arrays_at_addresses
 from diffkern.lower.tiles.serial import lower_tiles
 from diffkern.manifest import Conflict
 from diffkern.opt.dce import eliminate
+from diffkern.opt.decided import decide
 from diffkern.printing.python import to_python
 from diffkern.targets.cpu import object_code
 from diffkern.targets.cpu.kernel import CpuModule, emit_kernel
@@ -40,6 +41,7 @@ _VECTORS = "vector.body:"
 
 LOWERING = (
     Pass("tiles", PROGRAM, LOOPS, lower_tiles),
+    Pass("decided", LOOPS, LOOPS, decide),
     Pass("blocks", LOOPS, SERIAL, to_blocks),
     Pass("composites", SERIAL, CPU, expand_composites),
     Pass("pointed", CPU, CPU, arrays_at_addresses),

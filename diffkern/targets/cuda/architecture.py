@@ -26,6 +26,7 @@ from diffkern.lower.tiles.block import lower_tiles_for_blocks
 from diffkern.manifest import Conflict, GpuResources
 from diffkern.opt.cse import eliminate_common
 from diffkern.opt.dce import eliminate
+from diffkern.opt.decided import decide
 from diffkern.opt.siblings import hoist_common
 from diffkern.printing.cuda import to_cuda_python
 from diffkern.targets.cuda import toolchain
@@ -73,6 +74,7 @@ class CudaArchitecture(Target):
         tiles = partial(lower_tiles_for_blocks, limit=self.shared_limit, may_alias=settings.may_alias)
         passes = (
             Pass("tiles", PROGRAM, BLOCKS, partial(tiles, library=wanted) if wanted else tiles),
+            Pass("decided", BLOCKS, BLOCKS, decide),
             Pass("composites", BLOCKS, CUDA, expand_composites),
             Pass("pointed", CUDA, CUDA, pointed),
             # A component that is not read would make an atomic operation return its old value, and keep a sum from

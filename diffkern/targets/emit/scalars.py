@@ -150,10 +150,18 @@ def _safe_divisor(e: ScalarEmitter, t: Scalar, y: Any) -> tuple[Any, Any, Any]:
     return b.select(b.or_(zero, minus), constant(t, 1), y), zero, minus
 
 
+def _exponent(y: Any) -> int | None:
+    """The n of a constant integer 2**n; None of any other divisor."""
+    value = y.constant if isinstance(y, ir.Constant) and isinstance(y.type, ir.IntType) else 0
+    return value.bit_length() - 1 if isinstance(value, int) and value > 0 and not value & (value - 1) else None
+
+
 def _floordiv(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
     b, (x, y) = e.builder, args
     if t.is_float:
         return _float_divmod(e, t, x, y)[0]
+    if t.kind is Kind.INT and (n := _exponent(y)) is not None:
+        return b.ashr(x, constant(t, n))
     divisor, zero, minus = _safe_divisor(e, t, y)
     if t.kind is Kind.UINT:
         return b.select(zero, constant(t, 0), b.udiv(x, divisor))
@@ -168,6 +176,8 @@ def _mod(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
     b, (x, y) = e.builder, args
     if t.is_float:
         return _float_divmod(e, t, x, y)[1]
+    if t.kind is Kind.INT and _exponent(y) is not None:
+        return b.and_(x, constant(t, y.constant - 1))
     divisor, zero, minus = _safe_divisor(e, t, y)
     if t.kind is Kind.UINT:
         return b.select(zero, constant(t, 0), b.urem(x, divisor))

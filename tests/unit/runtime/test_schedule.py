@@ -13,7 +13,12 @@ from diffkern.runtime.partition import MAX_CHUNKS, MAX_GROUPS
 from diffkern.runtime.schedule import Conflicts, cut, normalize_dim, plan_adjoint
 
 
-@given(st.lists(st.integers(0, 3000), min_size=1, max_size=3), st.floats(0.1, 1e6), st.sampled_from([(), (4,), (64, 16)]), st.integers(1, 10_000))
+@given(
+    st.lists(st.integers(0, 3000), min_size=1, max_size=3),
+    st.floats(0.1, 1e6),
+    st.sampled_from([(), (4,), (64, 16)]),
+    st.integers(1, 10_000),
+)
 def test_chunks_cover_the_range(dims, cost, together, at_least):
     c = cut(tuple(dims), cost, together, at_least)
     assert c.chunk >= 1

@@ -1,0 +1,39 @@
+"""What is read of a thread's array is read before an element of the array is replaced; in place.
+
+Values of the IR do not change: an element replaced makes another array, which takes the memory of the first if that is
+read no more. Adjoints read an element where it is used, often after it was replaced, and the array would be copied as a
+whole.
+"""
+
+from __future__ import annotations
+
+from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.types import Tile
+
+__all__ = ["read_first"]
+
+_CHANGES = frozenset({"tile_replace", "tile_add_at"})
+
+
+def read_first(fn: Function) -> Function:
+    """Move reads of elements of threads' arrays in front of the first change of the array."""
+    if any(op.name in _CHANGES for op in walk(fn.body)):
+        _region(fn.body)
+    return fn
+
+
+def _region(region: Region) -> None:
+    ordered: list[Op] = []
+    changes: dict[Value, Op] = {}
+    for op in region.ops:
+        for sub in op.regions:
+            _region(sub)
+        array = op.operands[0] if op.operands else None
+        change = changes.get(array) if array is not None and op.name == "tile_extract" else None
+        place = len(ordered) if change is None else ordered.index(change)
+        if any(v in later.results for later in ordered[place:] for v in op.operands):
+            place = len(ordered)
+        ordered.insert(place, op)
+        if op.name in _CHANGES and array is not None and isinstance(array.type, Tile) and array.type.own:
+            changes.setdefault(array, op)
+    region.ops[:] = ordered

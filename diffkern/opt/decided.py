@@ -1,0 +1,48 @@
+"""Comparisons of integers whose outcome is certain; in place.
+
+What is read of a thread's own array, or written to it, is tested against the array's length. LLVM finds out that
+indices which count up stay inside. Those of reversed loops count down from a number that an outer loop counts down as
+well, of which it does not know how large it can be.
+"""
+
+from __future__ import annotations
+
+from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.types import Kind, Scalar
+from diffkern.ops.table import lookup
+from diffkern.opt.fold import fold
+from diffkern.opt.ranges import Facts, Ranges
+
+__all__ = ["decide"]
+
+_ORDERS = frozenset({"lt", "le", "gt", "ge"})
+
+
+def decide(fn: Function) -> Function:
+    """Make constants of comparisons between integers that always hold or never, where a thread has arrays."""
+    if any(op.name == "buffer_new" for op in walk(fn.body)):
+        _Decided().region(fn.body, Facts())
+        fold(fn)
+    return fn
+
+
+class _Decided(Ranges):
+    def op(self, op: Op, facts: Facts) -> int | None:
+        found = super().op(op, facts)
+        if op.name in _ORDERS and all(isinstance(v.type, Scalar) and v.type.kind is Kind.INT for v in op.operands):
+            holds = self.outcome(op.name, op.operands[0], op.operands[1], facts)
+            if holds is not None:
+                op.name, op.attrs, op.operands = "const", {"value": holds, "type": op.result.type}, ()
+        return found
+
+    def outcome(self, name: str, x: Value, y: Value, facts: Facts) -> bool | None:
+        """Whether ``x < y`` and the like hold; None if that is not certain."""
+        if name in ("gt", "ge"):
+            return self.outcome(lookup(name).mirrored, y, x, facts)
+        by = name == "lt"
+        (low_x, low_y) = (self.low(v, facts) for v in (x, y))
+        if low_y is not None and self.high(x, facts) + by <= low_y:
+            return True
+        if low_x is not None and low_x + (not by) > self.high(y, facts):
+            return False
+        return None
