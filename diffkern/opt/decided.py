@@ -43,6 +43,6 @@ class _Decided(Ranges):
         (low_x, low_y) = (self.low(v, facts) for v in (x, y))
         if low_y is not None and self.high(x, facts) + by <= low_y:
             return True
-        if low_x is not None and low_x + (not by) > self.high(y, facts):
+        if low_x is not None and low_x + by > self.high(y, facts):
             return False
         return None

@@ -34,6 +34,8 @@ class Facts(dict[Value, int]):
 
 
 _REFINED = frozenset({"add", "sub", "mul", "min", "max"})
+_EXACT = frozenset({"add", "sub", "mul", "neg"})
+"""What targets compute without wrapping around in an index, so that bounds of a register do not hold."""
 _DEPTH = 6
 _LAST_THREAD = 2**31 - 2  # each extent of a launch is below 2**31
 
@@ -148,10 +150,13 @@ class Ranges:
                 return limit
 
     def high_sum(self, op: Op, facts: Facts, depth: int) -> int:
-        """An upper bound of a sum or difference with a constant, if the other operand is known not to be negative."""
+        """An upper bound of a sum with a constant, or of a difference, of a number that is known not to be negative."""
         x, c = op.operands[0], self.constant(op.operands[1])
-        if c is None or facts.get(x, -1) < 0:
+        if facts.get(x, -1) < 0:
             return 1 << 64
+        if c is None:
+            less = op.name == "sub" and facts.get(op.operands[1], -1) >= 0
+            return self.high(x, facts, depth - 1) if less else 1 << 64
         top = self.high(x, facts, depth - 1) + (c if op.name == "add" else -c)
         return top if top <= self.high_of_type(x) else 1 << 64
 
@@ -208,8 +213,10 @@ class Ranges:
             return max(known) if known else None
         if op.name == "sub":
             c = self.constant(op.operands[1])
-            if a is None or c is None:
+            if a is None:
                 return None
+            if c is None:
+                return self.difference(op, a, b, facts, exact=exact)
             fits = c >= 0 and a - c >= -self.high_of_type(op.result)
             return a - c if exact or fits or self.fits(op, facts) else None
         if a is None or b is None:
@@ -221,6 +228,16 @@ class Ranges:
         if a < 0 or b < 0 or (op.name == "mul" and not exact and not self.fits(op, facts)):
             return None
         return 0
+
+    def difference(self, op: Op, a: int, b: int | None, facts: Facts, *, exact: bool) -> int | None:
+        """A lower bound of a difference, by an upper bound of what is subtracted from what is at least ``a``."""
+        y = op.operands[1]
+        made = self.producer.get(y)
+        top = self.high(y, facts)
+        if top >= self.high_of_type(y) or (exact and made is not None and made.name in _EXACT):
+            return None
+        in_range = b is not None and b >= 0 and a - top >= -self.high_of_type(op.result)
+        return a - top if exact or in_range else None
 
     def fits(self, op: Op, facts: Facts) -> bool:
         """Whether a sum, difference or product cannot exceed the greatest value of its type."""

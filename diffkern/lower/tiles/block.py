@@ -29,9 +29,9 @@ from diffkern.lower.tiles import ranks as tile_ranks
 from diffkern.lower.tiles import reductions as tile_fold
 from diffkern.lower.tiles import solve as tile_solve
 from diffkern.lower.tiles.block_lowering import BlockLowering, HasLibrary
+from diffkern.lower.tiles.ordering import read_first
 from diffkern.lower.tiles.serial import OPS, has_tiles
 from diffkern.lower.tiles.threads_arrays import lower_arrays_of_threads
-from diffkern.lower.tiles.ordering import read_first
 from diffkern.lower.tiles.uses import uses
 
 __all__ = ["lower_tiles_for_blocks"]

@@ -90,6 +90,20 @@ def test_values_that_shrink_in_a_loop_lose_their_bound_in_its_condition_too() ->
     assert flags(f, D1, D1) == [True, False, True, False]
 
 
+def test_differences_from_what_is_bounded_above() -> None:
+    def f(x, y, n):
+        i = dk.tid()
+        s = 0.0
+        for k in range(8):
+            for j in range(k):
+                s += x[7 - k] * x[6 - k] * x[k + 6 - j] * x[k + 5 - j] * x[j * (13 - j) // 2]
+        for k in range(n):
+            s += x[100 - k]
+        y[i] = s
+
+    assert flags(f, D1, D1, INT32) == [False, True, False, True, False, True]
+
+
 def test_casts_keep_bounds_only_if_they_keep_values() -> None:
     def f(x, p, y):
         i = dk.tid()
