@@ -11,11 +11,14 @@ from collections.abc import Iterable
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner
 from diffkern.ir.nodes import Function, Op, Region, Value, count_ops, walk
+from diffkern.ir.types import Tile
 from diffkern.ir.views import For
 from diffkern.opt.fold import fold
 
 MAX_TRIPS = 8
-MAX_OPS = 320
+MAX_OPS = 192
+MAX_OPS_OF_ARRAYS = 320
+"""Where elements of an array of the thread are changed: they become values, and no loop has to keep the array."""
 
 
 def unroll(fn: Function) -> Function:
@@ -27,6 +30,11 @@ def unroll(fn: Function) -> Function:
         changed = bool(u.count)
         fold(fn)
     return fn
+
+
+def _changes_array(op: Op) -> bool:
+    """Whether it changes an element of an array of the thread."""
+    return op.name in ("tile_replace", "tile_add_at") and isinstance(t := op.result.type, Tile) and t.own
 
 
 class _Unroller:
@@ -59,9 +67,10 @@ class _Unroller:
         if op.name != "for" or any(inner.name == "barrier" for inner in walk(For(op).body)):
             return None
         trips = For(op).trips(self.constants.get)
-        if trips is None or len(trips) > MAX_TRIPS or len(trips) * count_ops(For(op).body) > MAX_OPS:
+        if trips is None or len(trips) > MAX_TRIPS:
             return None
-        return trips
+        most = MAX_OPS_OF_ARRAYS if any(map(_changes_array, walk(For(op).body))) else MAX_OPS
+        return trips if len(trips) * count_ops(For(op).body) <= most else None
 
     def expand(self, op: Op, trips: range) -> list[Op]:
         self.count += 1
