@@ -323,9 +323,6 @@ class Manifest:
         Rough operations of one thread; 0 where its threads have to run one after the other.
     params
         The parameters in the order of the argument block.
-    together
-        How many threads run in vector registers, on the CPU: as long as there are so many, then as many as the next
-        number says. Empty where they run one by one.
     reads, writes
         Parameters of the kernel that it reads and writes.
     updated
@@ -352,6 +349,9 @@ class Manifest:
         Number of uniform addresses that are accumulated to.
     updates
         Whether its threads update elements atomically, on the CPU: it can be told that they need not.
+    together
+        How many threads run in vector registers, on the CPU: as long as there are so many, then as many as the next
+        number says. Empty where they run one by one.
     joint
         Of an adjoint: the work of a program that does the launch as well, as a part of the work of the two; None if
         there is no such program.
@@ -370,7 +370,6 @@ class Manifest:
     tid_arity: int
     cost: float
     params: tuple[Parameter, ...]
-    together: tuple[int, ...] = ()
     reads: tuple[int, ...] = ()
     writes: tuple[int, ...] = ()
     updated: tuple[int, ...] = ()
@@ -387,6 +386,7 @@ class Manifest:
     launch_bounds: tuple[int, int] | None = None
     sites: int = 0
     updates: bool = False
+    together: tuple[int, ...] = ()
     gpu: GpuResources | None = None
     checks: Checks | None = None
     joint: float | None = None
