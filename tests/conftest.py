@@ -133,6 +133,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.get_closest_marker("full"):
                 item.add_marker(pytest.mark.skip(reason="long exhaustive run; add --full"))
+    if (lanes := config.getoption("--lanes")) is not None:
+        for item in items:
+            if (marker := item.get_closest_marker("lanes_choice")) is not None:
+                (reason,) = marker.args
+                item.add_marker(pytest.mark.skip(reason=f"--lanes {lanes}: {reason}"))
     gpu_items = [item for item in items if item.get_closest_marker("gpu")]
     if fakes_gpu():
         for item in gpu_items:

@@ -229,14 +229,7 @@ def test_lanes_whose_loops_keep_few_states_restart_from_checkpoints(name):
         np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-13)
 
 
-@pytest.fixture
-def by_estimate(request: pytest.FixtureRequest) -> None:
-    """Skips where the command line says how threads run."""
-    if request.config.getoption("--lanes") is not None:
-        pytest.skip("--lanes is given")
-
-
-@pytest.mark.usefixtures("by_estimate")
+@pytest.mark.lanes_choice("it reads what the estimate has chosen")
 def test_float32_has_more_lanes_and_the_same_values():
     @dk.kernel
     def logistic(x: dk.array(dtype=float), n: int, y: dk.array(dtype=float)):
@@ -304,7 +297,6 @@ def exchanged(a: dk.array(dtype=int), b: dk.array(dtype=dk.int64), c: dk.array(d
     old[i, 3] = old[i, 2]
 
 
-@pytest.mark.usefixtures("by_estimate")
 def test_lanes_are_told_what_atomic_updates_return_in_their_order():
     results = []
     for lanes in (True, False):
@@ -328,7 +320,6 @@ def test_lanes_exchange_elements_in_their_order():
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.usefixtures("by_estimate")
 def test_what_has_no_lanes_says_why():
     @dk.kernel(lanes=True)
     def slots(n: dk.array(dtype=int), y: dk.array(dtype=int)):
@@ -367,7 +358,7 @@ def test_threads_that_look_at_what_others_write_run_one_by_one():
     np.testing.assert_allclose(y.numpy()[1:], np.cumsum(X))
 
 
-@pytest.mark.usefixtures("by_estimate")
+@pytest.mark.lanes_choice("it reads why the estimate has chosen threads one by one")
 def test_what_is_chosen_says_why():
     func, _, given, out = CASES["straight"]
     args = [_array(v) for v in (*given, out)]
@@ -383,7 +374,6 @@ def test_what_is_chosen_says_why():
     assert "vector register" in _said(inner, *args)
 
 
-@pytest.mark.usefixtures("by_estimate")
 def test_the_report_says_what_became_of_each_line():
     kernel = dk.kernel(CASES["beyond"][0], lanes=True)
     first = beyond.__code__.co_firstlineno
@@ -400,7 +390,7 @@ def test_the_report_says_what_became_of_each_line():
     assert f"# {until}\n" in dk.compile(kernel, types, target="cpu").asm
 
 
-@pytest.mark.usefixtures("by_estimate")
+@pytest.mark.lanes_choice("it reads what LLVM made of threads that the estimate leaves one by one")
 def test_the_report_says_whether_llvm_made_vectors():
     types = dk.array(dtype=F64), dk.array(dtype=F64)
     said = dk.kernel(straight).report(*types).splitlines()

@@ -9,16 +9,23 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.lanes import narrow
 
 import diffkern as dk
 from diffkern.ir.types import Array, Type, is_differentiable
 from diffkern.runtime import schedule
 from diffkern.runtime.array import wrap
+from diffkern.targets.cpu import kernel as cpu_kernel
 from diffkern.testing.gradcheck import Vjp
 
 from .build import lower, values
 from .corpus import CASES
 
+SAMPLE = (
+    "branches.while_in_for_in_if", "composites.n_body", "device.softmax_loss", "functions.powers", "loops.nested_state",
+    "loops.symplectic_euler", "memory.matmul_loop", "branches.func_with_returns",
+)  # fmt: skip
+"""Kernels whose threads run in lanes and one by one in every run; ``--lanes`` does it to all kernels."""
 NAMES = [name for name in sorted(CASES) if not CASES[name].options and name != "loops.long_contraction"]
 
 
@@ -33,6 +40,20 @@ def _argument(t: Type, value: Any) -> Any:
 @pytest.mark.parametrize("name", NAMES)
 def test_backward_through_a_launch(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedule, "_CHUNK_WORK", 1.0)
+    _check(name, dk.kernel(CASES[name].function))
+
+
+@pytest.mark.parametrize("lanes", [True, False])
+@pytest.mark.parametrize("name", SAMPLE)
+def test_backward_with_lanes_and_without(name: str, lanes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu_kernel.choice, "chosen", narrow)
+    kernel = dk.kernel(CASES[name].function, lanes=lanes)
+    _check(name, kernel)
+    for adjoint in (False, True):
+        assert ("one by one" not in kernel.report(adjoint=adjoint).splitlines()[0]) is lanes
+
+
+def _check(name: str, kernel: Any) -> None:
     case = CASES[name]
     vjp = Vjp(lower(case))
     point = vjp.arguments(values(case))
@@ -41,7 +62,7 @@ def test_backward_through_a_launch(name: str, monkeypatch: pytest.MonkeyPatch) -
 
     arguments = [_argument(t, a) for t, a in zip(vjp.types, point, strict=True)]
     with dk.Tape() as tape:
-        dk.launch(dk.kernel(case.function), dim=case.dim, inputs=arguments)
+        dk.launch(kernel, dim=case.dim, inputs=arguments)
     for i, w in weights.items():
         arguments[i].grad.numpy()[...] = w
     tape.backward()

@@ -1,4 +1,8 @@
-"""Programs whose threads run in lanes wherever they can, or nowhere, whatever the estimate of their work says."""
+"""Programs whose threads run in lanes wherever they can, or nowhere, whatever the estimate of their work says.
+
+Launches of tests have few threads, often fewer than a vector register has elements, and would all be left over. So
+there are two lanes, and two registers side by side where there may be several.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,18 @@ from typing import Any
 
 from diffkern.targets.cpu import kernel
 
-__all__ = ["VARIABLE", "force"]
+__all__ = ["VARIABLE", "force", "narrow"]
 
 VARIABLE = "DIFFKERN_TEST_LANES"
 """The variable of the environment that says ``on`` or ``off`` to processes of a run."""
+_usual = kernel.choice.chosen
+
+
+def narrow(fn: Any, settings: Any, isa: Any) -> Any:
+    """The choice of how threads run, with two lanes instead of as many as fit."""
+    lanes = kernel.choice.lane_count(fn, isa.vector_bytes)
+    found = _usual(fn, settings, dataclasses.replace(isa, vector_bytes=2 * isa.vector_bytes // lanes))
+    return dataclasses.replace(found, registers=min(found.registers, 2))
 
 
 def force() -> None:
@@ -19,10 +31,12 @@ def force() -> None:
     said = os.environ.get(VARIABLE)
     if said not in ("on", "off"):
         return
-    usual = kernel.choice.chosen
 
-    def chosen(fn: Any, settings: Any, vector_bytes: int) -> Any:
-        lanes = said == "on" if settings.lanes is None else settings.lanes
-        return usual(fn, dataclasses.replace(settings, lanes=lanes), vector_bytes)
+    def chosen(fn: Any, settings: Any, isa: Any) -> Any:
+        if settings.lanes is not None:
+            return _usual(fn, settings, isa)
+        if said == "off":
+            return _usual(fn, dataclasses.replace(settings, lanes=False), isa)
+        return narrow(fn, dataclasses.replace(settings, lanes=True), isa)
 
     kernel.choice.chosen = chosen

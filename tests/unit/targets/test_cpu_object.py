@@ -104,6 +104,7 @@ def test_fast_math_reassociates_a_loop():
     assert packed(fn, fast_math=True)
 
 
+@pytest.mark.lanes_choice("it looks for the one addition of threads one by one")
 def test_fast_math_on_processors_assumes_no_finite_numbers():
     def body(b, x, y):
         (i,) = tids(b)
