@@ -13,7 +13,7 @@ from matplotlib import pyplot as plt
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 COLOURS = {"Warp": "#4c8c2b", "JAX": "#7b4fb5", "PyTorch": "#d9532c", "Dr.Jit": "#1f77b4"}
-LEAST, MOST = 0.25, 300.0
+LEAST, MOST = 0.25, 1000.0
 
 
 def table() -> list[dict[str, str]]:
