@@ -320,6 +320,27 @@ def test_lanes_exchange_elements_in_their_order():
         np.testing.assert_array_equal(one, other)
 
 
+def test_lanes_swap_elements_without_a_look_at_what_was_there():
+    def claimed(x: dk.array(dtype=F64), a: dk.array(dtype=int), c: dk.array(dtype=F64)):
+        i = dk.tid()
+        for k in range(2):
+            dk.atomic_cas(a, i % 5, k, i + k)
+            if x[i] > 1.0:
+                dk.atomic_cas(c, 3, F64(0.0), x[i])
+
+    results = []
+    for lanes in (True, False):
+        a, c = dk.zeros(5, dtype=int), dk.zeros(4, dtype=F64)
+        kernel = dk.kernel(claimed, lanes=lanes)
+        kernel[COUNT](_array(X), a, c)
+        assert ("vector register" in kernel.report()) is lanes
+        results.append((a.numpy(), c.numpy()))
+    assert results[0][0].any()
+    assert results[0][1][3] == X[X > 1.0][0]
+    for one, other in zip(*results, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_what_has_no_lanes_says_why():
     @dk.kernel(lanes=True)
     def slots(n: dk.array(dtype=int), y: dk.array(dtype=int)):

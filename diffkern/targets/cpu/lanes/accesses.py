@@ -134,7 +134,7 @@ class LaneAccesses(LaneValues):
             self.values[op.result] = self.values[Access(op).value]  # never used
             return
         array, places = self.places(op)
-        if op.result in self.used:
+        if op.result in self.used or op.attrs["kind"] == "cas":  # which has two values for one element
             self.values[op.result] = self.exchanged(op, array, places)
             return
         self.one_by_one(op, array, places, op.attrs["kind"])
