@@ -29,6 +29,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = ("api", "builtins", "cli", "errors", "testing")
 MODULES = ("optim", "testing", "types", "utils")
+WARP_MODULES = ("warp", "warp.autograd", "warp.optim", "warp.types", "warp.utils")
 PHRASES = {
     "random numbers": "reference/random",
     "atomic": "reference/atomics",
@@ -149,6 +150,11 @@ def test_names_of_dialects_have_entries(anchors):
             places = {f"{module.__name__}.{name}", f"diffkern.cuda.{name}"}
             inside = any(place.startswith(f"diffkern.cuda.{name}.") for place in anchors)
             assert inside or places & anchors.keys() or name in ("native", "place"), name
+    for place in WARP_MODULES:
+        module = importlib.import_module(f"diffkern.{place}")
+        own = {name for name in module.__all__ if getattr(diffkern, name, None) is not getattr(module, name)}
+        assert own
+        assert {f"{module.__name__}.{name}" for name in own - {"config"}} - anchors.keys() == set()
 
 
 @pytest.mark.slow
