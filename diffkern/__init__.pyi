@@ -2660,7 +2660,7 @@ def rsqrt(x: float) -> float:
 
     Notes
     -----
-    Derivative: -0.5*r/x, where r is the result.
+    Derivative: -0.5*r*r*r, where r is the result.
 
     At kinks: Infinite at x = 0. A cotangent that is exactly zero stays zero there.
 

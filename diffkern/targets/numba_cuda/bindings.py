@@ -105,6 +105,7 @@ def _give_architecture(dispatcher: Any) -> None:
 @contextmanager
 def compiling_for(architecture: tuple[int, int]) -> Iterator[None]:
     """Let this thread compile device functions for an architecture, whatever device there is."""
+    numba()  # which asks for the architecture
     before = getattr(_asked, "architecture", None)
     _asked.architecture = architecture
     try:
