@@ -6,13 +6,13 @@ launch of the kernel for each example does. It is a kernel like any other: launc
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from diffkern.errors import MisuseError
+from diffkern.forks import computed_once
 from diffkern.ir.structs import Argument
 from diffkern.ir.types import Array, Mat, Scalar, Vec
 from diffkern.kernel import Kernel
@@ -48,7 +48,7 @@ class BatchedKernel(LayeredKernel):
     def __reduce_ex__(self, protocol: Any) -> Any:
         return batched, (self.of, self.layer)
 
-    @functools.cached_property
+    @computed_once
     def parameters(self) -> tuple[Parameter, ...]:
         """The parameters of the kernel; what differs from example to example has an axis more."""
         wider = frozenset(self.layer.arguments)
@@ -57,7 +57,7 @@ class BatchedKernel(LayeredKernel):
             for p in self.of.parameters
         )
 
-    @functools.cached_property
+    @computed_once
     def _check_generic(self) -> Callable[[Sequence[Argument]], None]:
         """What refuses arguments that the kernel would not take one by one."""
         return lambda types: self.of._check_generic(self.layer.own(types))

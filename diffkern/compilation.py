@@ -21,6 +21,7 @@ from diffkern.analysis.order import ordered_update, used_update
 from diffkern.analysis.tile_threads import threads_of
 from diffkern.collector import rare_collections
 from diffkern.errors import AutodiffError, CompileError, Loc, compiling
+from diffkern.forks import computed_once
 from diffkern.ir.clone import clone_function
 from diffkern.ir.merge import with_merged
 from diffkern.ir.nodes import Function, walk
@@ -93,13 +94,13 @@ class Compilation:
         self._context = context or Context(verify=variant.is_debug)
         self.log: Log | None = None
 
-    @functools.cached_property
+    @computed_once
     def primal(self) -> Function:
         """The typed IR, as lowered; nothing changes it."""
         found = self._lowered or lower_kernel(self.pyfunc, self.types, self.variant, self._context)
         return with_merged(found, self.variant.merged) if self.variant.merged else found
 
-    @functools.cached_property
+    @computed_once
     def forward(self) -> Function:
         """The optimised IR."""
         return optimise(self._logging() if self.variant.log else clone_function(self.primal), self._context)
@@ -112,7 +113,7 @@ class Compilation:
         found, _ = log_values(self.primal, active, self.variant, self._slots, self._context)
         return found.writing() if written else found.counting()
 
-    @functools.cached_property
+    @computed_once
     def derivative(self) -> Derivative:
         """The adjoint; how its accumulations are made is not decided."""
         try:
@@ -140,7 +141,7 @@ class Compilation:
         prepared = prepare(fn, self._context)
         return differentiate(prepared, self.variant.active or (), self.variant, self._slots, self._context)
 
-    @functools.cached_property
+    @computed_once
     def adjoint(self) -> Derivative:
         """The adjoint as it is compiled."""
         return finalize(self.derivative, self.variant, self._context)

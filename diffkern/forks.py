@@ -6,13 +6,16 @@ no thread would ever release it there. What the lock guards has to be right at a
 
 from __future__ import annotations
 
+import functools
 import os
 import weakref
+from collections.abc import Callable
 from typing import Any, TypeVar
 
-__all__ = ["free_in_child"]
+__all__ = ["computed_once", "free_in_child"]
 
 _Lock = TypeVar("_Lock")
+_Computed = TypeVar("_Computed")
 
 _locks: weakref.WeakSet[Any] = weakref.WeakSet()
 
@@ -21,6 +24,18 @@ def free_in_child(lock: _Lock) -> _Lock:
     """Let a lock of :mod:`threading` be free in the child of a fork, unless the thread that forks holds it itself."""
     _locks.add(lock)
     return lock
+
+
+def computed_once(method: Callable[[Any], _Computed]) -> functools.cached_property[_Computed]:
+    """A property that is computed when it is first asked for, also in the child of a fork that interrupted it.
+
+    Before Python 3.12 all instances of a class compute one under a common lock.
+    """
+    made = functools.cached_property(method)
+    lock = getattr(made, "lock", None)
+    if lock is not None:
+        free_in_child(lock)
+    return made
 
 
 def _after_fork() -> None:

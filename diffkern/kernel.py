@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from diffkern.build.specialize import Specialization, load, load_entry
 from diffkern.callers import PASSED, brief, fail_launch, shorten
 from diffkern.errors import KernelError, Loc, MisuseError, raise_all
-from diffkern.forks import free_in_child
+from diffkern.forks import computed_once, free_in_child
 from diffkern.inspected import Inspected
 from diffkern.ir.structs import Argument, declared
 from diffkern.lang.called import Called, Form, KnownToNumba
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     _computed_once = property  # which is how type checkers see one in a protocol
 else:
-    _computed_once = functools.cached_property
+    _computed_once = computed_once
 
 __all__ = ["Kernel", "set_forward_mode"]
 
@@ -109,7 +109,7 @@ class Kernel(Inspected, ByPath, KnownToNumba):
             "a kernel needs a grid", remedy=f"write {self.name}[n](…) or dk.launch({self.name}, dim=n, inputs=[…])"
         )
 
-    @functools.cached_property
+    @computed_once
     def thread(self) -> Called:
         """One thread, for programs that numba compiles.
 
@@ -118,7 +118,7 @@ class Kernel(Inspected, ByPath, KnownToNumba):
         """
         return Called(self, self.func, Form.THREAD, "One thread of the kernel.")
 
-    @functools.cached_property
+    @computed_once
     def thread_adjoint(self) -> Called:
         """One thread of the adjoint, for programs that numba compiles.
 
@@ -128,7 +128,7 @@ class Kernel(Inspected, ByPath, KnownToNumba):
         """
         return Called(self, self.func, Form.THREAD_ADJOINT, "One thread of the kernel's adjoint.")
 
-    @functools.cached_property
+    @computed_once
     def jvp(self) -> Kernel:
         """The kernel in forward mode, which takes the kernel's arguments, and a tangent for each that can have one.
 

@@ -13,6 +13,7 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass
 from typing import Any, Literal
 
 from diffkern.errors import Loc
+from diffkern.forks import computed_once
 
 __all__ = [
     "DEFAULT_BLOCK_DIM", "Access", "Checks", "Conflict", "Form", "GpuResources", "Linear", "Log", "Manifest",
@@ -397,17 +398,17 @@ class Manifest:
     title: str = ""
     target: str = ""
 
-    @functools.cached_property
+    @computed_once
     def saved(self) -> tuple[int, ...]:
         """Parameters of which the adjoint needs what they held before the launch."""
         return tuple(p.of for p in self.params if p.role == "saved")
 
-    @functools.cached_property
+    @computed_once
     def conflicts(self) -> dict[int, Conflict]:
         """Of an adjoint, how threads race in the cotangent of each active parameter."""
         return {p.of: p.conflict for p in self.params if p.conflict is not None}
 
-    @functools.cached_property
+    @computed_once
     def pointing(self) -> tuple[int, ...]:
         """Parameters of the kernel whose elements hold arrays."""
         return tuple(k for k, p in enumerate(self.params) if p.role == "param" and _holds_arrays(p.type))

@@ -6,11 +6,11 @@ like any other: launched, recorded, compiled ahead of time, differentiated in ei
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from diffkern.errors import MisuseError
+from diffkern.forks import computed_once
 from diffkern.ir.structs import Argument, carries_gradient, declared
 from diffkern.kernel import Kernel
 from diffkern.lang.annotations import ArrayAnnotation
@@ -84,7 +84,7 @@ class TangentKernel(LayeredKernel):
         )
         return made
 
-    @functools.cached_property
+    @computed_once
     def with_tangents(self) -> tuple[int, ...]:
         """The parameters of the kernel that have tangents."""
         return tuple(k for k, p in enumerate(self.of.parameters) if _can_vary(p.annotation))
@@ -94,12 +94,12 @@ class TangentKernel(LayeredKernel):
         """How it takes tangents."""
         return self.along
 
-    @functools.cached_property
+    @computed_once
     def along(self) -> Along:
         """Which of the kernel's parameters have tangents, and where these stand."""
         return Along(self.with_tangents, self.leading)
 
-    @functools.cached_property
+    @computed_once
     def parameters(self) -> tuple[Parameter, ...]:
         """The parameters of the kernel, and the tangents."""
         own = [(p.name, p.annotation) for p in self.of.parameters]
@@ -115,7 +115,7 @@ class TangentKernel(LayeredKernel):
         whole = self.along.joined(own, tangents)
         return tuple(Parameter(self.name, k, name, annotation) for k, (name, annotation) in enumerate(whole))
 
-    @functools.cached_property
+    @computed_once
     def _check_generic(self) -> Callable[[Sequence[Argument]], None]:
         """What refuses tangents that are not of the type of what they belong to."""
 

@@ -10,11 +10,11 @@ import re
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from functools import cached_property
 from typing import TYPE_CHECKING, NoReturn
 
 from diffkern.build.specialize import Specialization, load_entry
 from diffkern.cache.manifest import Entry
+from diffkern.forks import computed_once
 from diffkern.platforms import NATIVE, Architecture, Platform, Processor, platform_named
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class Compiled(ABC):
 class CompiledForCPU(Compiled):
     """A compiled program for a CPU."""
 
-    @cached_property
+    @computed_once
     def asm(self) -> str:
         """The assembly; the program is compiled once more for it."""
         target = NATIVE if self.target == "cpu" else self.target
@@ -132,7 +132,7 @@ class CompiledForCPU(Compiled):
         """Bytes that instructions store because registers ran out, over the whole code: LLVM marks them."""
         return sum(map(int, _SPILL.findall(self.asm)))
 
-    @cached_property
+    @computed_once
     def instructions(self) -> dict[str, int]:
         """How many instructions there are of each mnemonic, the most frequent first."""
         return dict(Counter(line.split(None, 1)[0] for line in self._lines).most_common())
@@ -157,14 +157,14 @@ class CompiledForGPU(Compiled):
         """The PTX that the machine code was made from."""
         return self._entry.more["kernel.ptx"].decode()
 
-    @cached_property
+    @computed_once
     def sass(self) -> str:
         """The disassembly, by NVIDIA's nvdisasm."""
         from diffkern.targets.cuda.disassembler import disassemble
 
         return disassemble(self.object_code)
 
-    @cached_property
+    @computed_once
     def code(self) -> Code:
         """The instructions, their classes and the loops, to count; functions that the kernel calls stand behind it."""
         from diffkern.targets.cuda.sass import join, parse

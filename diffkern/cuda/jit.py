@@ -6,7 +6,6 @@ an ordinary kernel over a grid (:mod:`diffkern.launch_layout`), so that tapes, r
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
@@ -18,6 +17,7 @@ from diffkern.cuda.signatures import is_signature, parse_signature
 from diffkern.cuda.streams import native
 from diffkern.cuda.transfer import on_device
 from diffkern.errors import KernelError, LaunchError, MisuseError
+from diffkern.forks import computed_once
 from diffkern.ir.types import Scalar
 from diffkern.kernel import Kernel
 from diffkern.lang.annotations import ArrayAnnotation
@@ -201,7 +201,7 @@ class CudaKernel(Kernel):
         threads = tpb or 256
         return self.configure(-(-ntasks // threads), threads, stream, sharedmem)
 
-    @functools.cached_property
+    @computed_once
     def parameters(self) -> tuple[Parameter, ...]:
         """The parameters."""
         known = super().parameters

@@ -8,11 +8,11 @@ Called from Python it is evaluated on the host; numba asks each object that it f
 from __future__ import annotations
 
 import enum
-import functools
 from collections.abc import Callable
 from typing import Any
 
 from diffkern.errors import KernelTypeError
+from diffkern.forks import computed_once
 
 __all__ = ["Called", "Form", "KnownToNumba", "evaluated", "set_evaluator", "set_numba_type"]
 
@@ -71,17 +71,17 @@ class Called(KnownToNumba):
         own: str = self.owner.name if isinstance(self.owner, Called) else self.pyfunc.__name__
         return own if self.form is Form.VALUE else f"{own}.{self.form.value}"
 
-    @functools.cached_property
+    @computed_once
     def grad(self) -> Called:
         """The gradient of a derivative that gives one number."""
         return self._derivative(Form.GRAD)
 
-    @functools.cached_property
+    @computed_once
     def vjp(self) -> Called:
         """The derivative with values, weighted by cotangents."""
         return self._derivative(Form.VJP)
 
-    @functools.cached_property
+    @computed_once
     def jvp(self) -> Called:
         """The derivative with its change along tangents."""
         return self._derivative(Form.JVP)

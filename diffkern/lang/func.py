@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from diffkern.callers import Entrance
 from diffkern.errors import MisuseError
+from diffkern.forks import computed_once
 from diffkern.lang.called import Called, Form, KnownToNumba
 from diffkern.lang.dialects import NATIVE, Dialect, dialect_of, spoken
 from diffkern.lang.dtypes import element_of_value
@@ -135,7 +136,7 @@ class Func(ByPath, KnownToNumba):
             return _for_values(self.overloads, args, kwargs)(*args, **kwargs)
         return self.pyfunc(*args, **kwargs)
 
-    @functools.cached_property
+    @computed_once
     def grad(self) -> Called:
         """The partial derivatives.
 
@@ -145,7 +146,7 @@ class Func(ByPath, KnownToNumba):
         """
         return Called(self, self.pyfunc, Form.GRAD, "The partial derivatives with respect to the arguments by value.")
 
-    @functools.cached_property
+    @computed_once
     def vjp(self) -> Called:
         """The value and the derivatives weighted by cotangents.
 
@@ -154,7 +155,7 @@ class Func(ByPath, KnownToNumba):
         """
         return Called(self, self.pyfunc, Form.VJP, "The value, and the cotangents of the arguments by value.")
 
-    @functools.cached_property
+    @computed_once
     def jvp(self) -> Called:
         """The value and its change along tangents.
 

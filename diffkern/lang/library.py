@@ -12,7 +12,6 @@ func's.
 
 from __future__ import annotations
 
-import functools
 import importlib
 import inspect
 import re
@@ -20,6 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from diffkern.forks import computed_once
 from diffkern.lang.called import evaluated
 from diffkern.lang.generic import Cast, Generic
 from diffkern.lang.reference import Family, described
@@ -44,12 +44,12 @@ class Overload:
     pyfunc: Callable[..., Any]
     sets: tuple[str, ...] = ()
 
-    @functools.cached_property
+    @computed_once
     def signature(self) -> inspect.Signature:
         """The parameters, with annotations as objects."""
         return inspect.signature(self.pyfunc, eval_str=True)
 
-    @functools.cached_property
+    @computed_once
     def shown(self) -> str:
         """The parameters as help and errors show them."""
         return ", ".join(

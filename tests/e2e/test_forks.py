@@ -183,7 +183,7 @@ def test_programs_that_other_threads_compile(tmp_path):
                 made(float(k))
                 k += 1
 
-        thread = threading.Thread(target=busy)
+        thread = threading.Thread(target=busy, daemon=True)
         thread.start()
         for k in range(6):
             time.sleep(0.05 + 0.031 * k)
@@ -268,5 +268,36 @@ def test_a_gpu_that_was_used_is_refused_in_the_child(tmp_path):
 
             in_child(work)
             assert a.numpy().tolist() == [1.0] * 4
+        """,
+    )
+
+
+def test_what_another_thread_computes_once_is_computed_in_the_child(tmp_path):
+    run(
+        tmp_path,
+        """
+        from diffkern.forks import computed_once
+
+        begun, go_on = threading.Event(), threading.Event()
+
+        class Found:
+            @computed_once
+            def answer(self):
+                if threading.current_thread() is not threading.main_thread():
+                    begun.set()
+                    go_on.wait()
+                return 42
+
+        found = Found()
+        thread = threading.Thread(target=lambda: found.answer, daemon=True)
+        thread.start()
+        begun.wait()
+
+        def work():
+            assert found.answer == 42 and found.answer == 42
+
+        in_child(work)
+        go_on.set()
+        thread.join()
         """,
     )

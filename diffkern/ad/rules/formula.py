@@ -7,9 +7,9 @@ scalar operations, comparisons, and ``a if c else b``. The same text is read by 
 from __future__ import annotations
 
 import ast
-import functools
 from collections.abc import Mapping
 
+from diffkern.forks import computed_once
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Value
 from diffkern.ir.types import Scalar
@@ -31,7 +31,7 @@ class Formula:
         """Append the ops that compute the formula; every number is a literal of ``type``."""
         return _Emitter(b, env, type).visit(self.tree)
 
-    @functools.cached_property
+    @computed_once
     def quotient(self) -> tuple[Formula, Formula] | None:
         """Numerator and denominator, where the formula is a quotient whose numerator is 1 or varies."""
         tree = self.tree

@@ -21,13 +21,13 @@ operand that turns out not to be needed is left out of the custom call, so that 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 
+from diffkern.forks import computed_once
 from diffkern.interop.jax.arguments import Argument
 from diffkern.interop.jax.launch import LaunchFunction
 from diffkern.interop.jax.primitive import Act, Parts, apply
@@ -123,7 +123,7 @@ class Joint(Act):
     def made(self) -> list[Argument]:
         return [*Run(self.launch).made, *Along(self.launch, self.along).made]
 
-    @functools.cached_property
+    @computed_once
     def parts(self) -> Parts:
         launch = self.launch
         return Parts(Run(launch), Along(launch, self.along), len(launch.inputs), len(launch.results))

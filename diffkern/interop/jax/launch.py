@@ -8,7 +8,6 @@ alone: the inputs and outputs that it needs, and the entry contents of inputs th
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from diffkern.errors import AutodiffError
+from diffkern.forks import computed_once
 from diffkern.interop.jax import cuda, programs
 from diffkern.interop.jax.arguments import Argument, jax_type, shape_of
 from diffkern.interop.jax.builder import CallBuilder, Number, Operand, Place
@@ -96,7 +96,7 @@ class LaunchFunction:
         """Return the results for the inputs."""
         return forward(self.recording, given, self.vmap_method)
 
-    @functools.cached_property
+    @computed_once
     def repeatable(self) -> LaunchFunction:
         """The launch as its derivatives launch it again: its threads one by one, if its results depend on their order.
 

@@ -7,7 +7,6 @@ autograd (:mod:`~diffkern.interop.torch.eager`); traced by ``torch.compile`` or 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ import torch
 
 from diffkern.callers import brief
 from diffkern.errors import LaunchError
+from diffkern.forks import computed_once
 from diffkern.interop.spec import ONLY_INPUTS, CallSpec
 from diffkern.interop.torch import operator
 from diffkern.interop.torch.along import AlongTangents
@@ -157,7 +157,7 @@ class TorchFunction:
         found = self._called(args)
         return found if isinstance(found, tuple) else (found,)
 
-    @functools.cached_property
+    @computed_once
     def along(self) -> AlongTangents:
         """The function that also takes tangents, and returns those of its results."""
         return AlongTangents(self)

@@ -10,7 +10,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+
+from diffkern.forks import computed_once
 
 __all__ = ["CLASSES", "Code", "Instruction", "Loop", "join", "parse", "parse_raw"]
 
@@ -110,7 +111,7 @@ class Code:
     name: str
     instructions: tuple[Instruction, ...]
 
-    @cached_property
+    @computed_once
     def mnemonics(self) -> dict[str, int]:
         """How many instructions there are of each opcode with its modifiers, the most frequent first."""
         return dict(Counter(i.opcode for i in self.instructions).most_common())
@@ -124,7 +125,7 @@ class Code:
         pattern = CLASSES[class_name]
         return [i for i in self.instructions if pattern.match(i.opcode)]
 
-    @cached_property
+    @computed_once
     def loops(self) -> tuple[Loop, ...]:
         """The loops, by where they begin; branches back to one place are one loop."""
         ends: dict[int, int] = {}
