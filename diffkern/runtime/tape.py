@@ -82,7 +82,8 @@ class Tape(TapeRecording, Scope, Uncopied):
         ------
         LaunchError
             If something that a gradient needs was changed outside the tape, if recording was interrupted (Ctrl-C), or
-            if no array has a gradient to be computed. No gradient has changed then.
+            if no array has a gradient to be computed, where what a sum of one element held at first is not counted. No
+            gradient has changed then.
         KernelError
             If a kernel on the way cannot be differentiated.
         """
@@ -274,6 +275,8 @@ class Tape(TapeRecording, Scope, Uncopied):
         if self._owners.keys() - {goal._memory for goal, _ in seeds or ()}:
             names = ", ".join(described(goal) for goal, _ in seeds or ())
             what = f"{names} depends on no array of this tape that has a gradient"
+        if any(goal._memory in self._kept for goal, _ in seeds or ()):
+            what += ", not counting what a sum of one element held at first"
         remedy = "make the arrays that you want gradients for with requires_grad=True, before they are first used"
         if self._kernel is None or not self._kernel.dialect.zero_gradients:
             raise LaunchError(what, remedy=remedy)

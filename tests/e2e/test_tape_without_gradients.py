@@ -72,7 +72,7 @@ def test_only_the_loss_has_a_gradient():
     x, s = dk.ones(3), dk.zeros(1, requires_grad=True)
     with dk.Tape() as tape:
         add_up[3](x, s)
-    with pytest.raises(dk.LaunchError, match="no array on this tape has a gradient to be computed"):
+    with pytest.raises(dk.LaunchError, match="no array on this tape has a gradient to be computed, not counting what"):
         tape.backward(s)
 
 
