@@ -407,7 +407,7 @@ def _where(run: _Run, position: int) -> str:
 def _sums(run: _Run) -> np.ndarray:
     """Where a written array of one element has its number: a tape does not count what a sum began with as its cause."""
     parts = [(name in run.written, part.size) for name in run.active for part in _fields(run.start[name])]
-    return np.concatenate([np.full(size, is_written and size == 1) for is_written, size in parts] or [np.zeros(0, bool)])
+    return np.concatenate([np.zeros(0, bool), *(np.full(size, written and size == 1) for written, size in parts)])
 
 
 def _compare_differences(
