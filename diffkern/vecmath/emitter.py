@@ -33,6 +33,9 @@ UnaryName = Literal["neg", "abs", "sqrt"]
 class Emitter(Protocol):
     """The operations.  All but the conversions take and give raw values of the stated kind."""
 
+    fuses: bool
+    """Whether every :meth:`mad` is fused, so that a formula may rely on its single rounding."""
+
     def const(self, kind: Kind, value: float) -> Raw:
         """A constant, rounded to the kind."""
 
@@ -278,22 +281,32 @@ def exponent_bias(kind: Kind) -> int:
     return _BIAS[kind]
 
 
-def round_with_bits(x: Value) -> tuple[Value, Value]:
-    """``x`` rounded to an integral float (|x| < 2^22 or 2^51) and an integer whose low half is that integer."""
+def round_with_bits(x: Value, factor: float = 1.0) -> tuple[Value, Value]:
+    """``x * factor`` rounded to an integral float (below 2^22 or 2^51), and an integer with it in its low half."""
     magic = _ROUNDERS[x.kind]
-    shifted = x + magic
+    shifted = x + magic if factor == 1.0 else x.mad(factor, magic)
     return shifted - magic, shifted.bits()
 
 
 def exp2_integer(n: Value) -> Value:
     """2^n for an integral float ``n`` within the range of normal exponents."""
-    return (((n + _ROUNDERS[n.kind]).bits() + _BIAS[n.kind]) << _MANTISSA[n.kind]).from_bits()
+    return _exp2_low(round_with_bits(n)[1], n.kind)
 
 
 def scale(x: Value, n: Value) -> Value:
     """``x * 2^n`` with one rounding, for an integral float ``n`` as far as twice the normal exponents."""
-    half, _ = round_with_bits(n * 0.5)
-    return x * exp2_integer(half) * exp2_integer(n - half)
+    return scale_by_bits(x, round_with_bits(n)[1])
+
+
+def scale_by_bits(x: Value, n: Value) -> Value:
+    """The same, with ``n`` in the low half of an integer, as :func:`round_with_bits` gives it."""
+    half = n >> 1
+    return x * _exp2_low(half, x.kind) * _exp2_low(n - half, x.kind)
+
+
+def _exp2_low(n: Value, kind: Kind) -> Value:
+    """2^n for the integer in the lowest bits; what is above them is shifted out."""
+    return ((n + _BIAS[kind]) << _MANTISSA[kind]).from_bits()
 
 
 def clamp(x: Value, low: float, high: float) -> Value:

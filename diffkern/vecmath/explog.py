@@ -25,6 +25,7 @@ from diffkern.vecmath.emitter import (
     polynomial,
     round_with_bits,
     scale,
+    scale_by_bits,
     two_product,
     two_sum,
 )
@@ -41,16 +42,18 @@ class ExpParts:
 
     n: Value
     p: Value
+    bits: Value
+    """``n`` as :func:`round_with_bits` gives it."""
 
 
 def exp_parts(x: Value, short: bool = False) -> ExpParts:
     """Of a clamped float; ``short``: float64 arithmetic for a float32 result."""
-    n, _ = round_with_bits(x * c.LOG2E)
+    n, bits = round_with_bits(x, c.LOG2E)
     high, low = c.LN2_F if x.kind == "f32" else c.LN2
     # n*high is exact, and so is the first difference.
     r = (-n).mad(low, (-n).mad(high, x))
     table = c.EXPM1_F if x.kind == "f32" else c.EXPM1_S if short else c.EXPM1_D
-    return ExpParts(n, (r * r).mad(polynomial(r, table), r))
+    return ExpParts(n, (r * r).mad(polynomial(r, table), r), bits)
 
 
 def exp(x: Value) -> Value:
@@ -59,7 +62,7 @@ def exp(x: Value) -> Value:
     # Underflow costs a processor more than the whole function: those elements compute e^0, and are 0 in the end.
     vanishes = x < lowest
     parts = exp_parts(clamp_above(vanishes.select(0.0, x), highest))
-    return vanishes.select(0.0, scale(1.0 + parts.p, parts.n))
+    return vanishes.select(0.0, scale_by_bits(1.0 + parts.p, parts.bits))
 
 
 def _exp2_fraction(r: Value, short: bool = False) -> Value:
@@ -72,8 +75,8 @@ def exp2(x: Value) -> Value:
     lowest, highest = (-150.0, 129.0) if x.kind == "f32" else (-1075.0, 1025.0)
     vanishes = x < lowest
     x = clamp_above(vanishes.select(0.0, x), highest)
-    n, _ = round_with_bits(x)
-    return vanishes.select(0.0, scale(1.0 + _exp2_fraction(x - n), n))
+    n, bits = round_with_bits(x)
+    return vanishes.select(0.0, scale_by_bits(1.0 + _exp2_fraction(x - n), bits))
 
 
 def expm1(x: Value) -> Value:

@@ -1,8 +1,8 @@
 """The operations of ``emitter.py`` as LLVM instructions, scalar or with a fixed number of lanes.
 
 In: an ``llvmlite.ir.IRBuilder`` at the end of a block, and LLVM values.  Out: LLVM values.  No instruction carries a
-fast-math flag.  ``mad`` is ``llvm.fmuladd``, which the target fuses or not; ``product_error`` is one ``llvm.fma`` where
-the target has it and Dekker's splitting elsewhere, with the same exact result.
+fast-math flag.  ``mad`` is ``llvm.fma`` where the target has it, and ``llvm.fmuladd`` elsewhere; ``product_error`` is
+one ``llvm.fma`` or Dekker's splitting, with the same exact result.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class LLVMEmitter:
     ) -> None:
         self._builder = builder
         self._lanes = lanes
-        self._fma = fma
+        self.fuses = fma
         self._out_of_line = out_of_line
 
     def const(self, kind: Kind, value: float) -> ir.Constant:
@@ -120,11 +120,11 @@ class LLVMEmitter:
         return self._intrinsic("fabs" if name == "abs" else "sqrt", kind, a)
 
     def mad(self, kind: Kind, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
-        return self._intrinsic("fmuladd", kind, a, b, c)
+        return self._intrinsic("fma" if self.fuses else "fmuladd", kind, a, b, c)
 
     def product_error(self, kind: Kind, a: ir.Value, b: ir.Value, product: ir.Value) -> ir.Value:
         build = self._builder
-        if self._fma:
+        if self.fuses:
             return self._intrinsic("fma", kind, a, b, build.fneg(product))
         a_high, a_low = self._split(kind, a)
         b_high, b_low = self._split(kind, b)

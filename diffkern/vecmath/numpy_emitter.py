@@ -69,6 +69,8 @@ class NumpyEmitter:
         Evaluates the out-of-line function of a name on an array.
     """
 
+    fuses = False
+
     def __init__(self, out_of_line: Callable[[str, Array], Array]) -> None:
         self._out_of_line = out_of_line
 

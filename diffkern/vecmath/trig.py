@@ -1,10 +1,11 @@
 """sin, cos, tan.
 
-The argument is reduced to a number of quarter turns and a rest in [-pi/4, pi/4].  Below 2^20 the rest is x - n*pi/2
-with pi/2 in parts whose products with n are exact (Cody and Waite): in float64 for both types, because the rest of a
-float32 is then good to its last bit without a second step.  From 2^20 on, the quarter turns are x * 2/pi modulo 4, from
-a row of bits of 2/pi for each exponent (Payne and Hanek); that form stands out of line, and a vectorised loop
-reaches it after one test per vector, so that the common case pays for no table.
+The argument is reduced to a number of quarter turns and a rest in [-pi/4, pi/4].  Below 2^20 (sin and cos of float32:
+2^17) the rest is x - n*pi/2 with pi/2 in parts (Cody and Waite).  In float64 their products with n are exact.  sin and
+cos of a float32 use float32 where multiplication and addition are fused, which makes the first difference exact, and
+float64 elsewhere.  From there on, the quarter turns are x * 2/pi modulo 4, from a row of bits of 2/pi for each exponent
+(Payne and Hanek); that form stands out of line, and a vectorised loop reaches it after one test per vector, so that the
+common case pays for no table.
 """
 
 from __future__ import annotations
@@ -25,13 +26,15 @@ from diffkern.vecmath.emitter import (
 
 LARGE = 1048576.0
 """From here on the Payne-Hanek form is used."""
+LARGE_F = 131072.0
+"""The same for sine and cosine in float32: beyond it three parts of pi/2 would leave an error of more than 1.5 ulp."""
 _MODULO_16 = 1.5 * 2.0**56
 """Adding and subtracting this rounds to a multiple of 16."""
 
 
 def _reduce_medium(x: Value) -> tuple[Double, Value]:
     """For float64 below 2^20: the rest in two parts, and an integer whose low two bits are the quarter turn."""
-    n, quarter = round_with_bits(x * c.TWO_OVER_PI)
+    n, quarter = round_with_bits(x, c.TWO_OVER_PI)
     p1, p2, p3, p4 = c.PIO2_PARTS
     # n*p1, n*p2 and n*p3 are exact, and so is the first difference: fusing changes nothing.
     high = (-n).mad(p1, x)
@@ -146,29 +149,46 @@ def _narrow_like(value: Value, x: Value) -> Value:
     return value.narrow() if x.kind == "f32" else value
 
 
-def _is_large(x: Value) -> Value:
+def _is_large(x: Value, limit: float = LARGE) -> Value:
     """True for nan as well, so that nan and infinity take the out-of-line form."""
-    return ~(abs(x) < LARGE)
+    return ~(abs(x) < limit)
+
+
+def _reduce_fused(x: Value) -> tuple[Value, Value]:
+    """For a float32 below 2^17, with fused operations: the rest, and an integer that ends with the quarter turn."""
+    n, quarter = round_with_bits(x, c.TWO_OVER_PI)
+    # The difference from n*PIO2_F[0] is a multiple of 2^-23 below 1: it is exact.
+    rest = x
+    for part in c.PIO2_F:
+        rest = (-n).mad(part, rest)
+    return rest, quarter
 
 
 def _reduce_f32(x: Value) -> tuple[Value, Value]:
     """For a float32 below 2^20: the rest as float64 and the quarter turn as an integer in the bits of a float32."""
     wide = x.widen()
-    n = (wide * c.TWO_OVER_PI + 6755399441055744.0) - 6755399441055744.0
+    n, _ = round_with_bits(wide, c.TWO_OVER_PI)
     # n*PIO2_SHORT[0] is exact, and so is the difference.
     rest = (-n).mad(c.PIO2_SHORT[1], (-n).mad(c.PIO2_SHORT[0], wide))
     # n has 20 bits: in float32 it is exact, and its low bits are those of n + 1.5 * 2^23.
     return rest, (n.narrow() + 12582912.0).bits()
 
 
-def _sin_cos_f32(r: Value) -> tuple[Value, Value]:
+def _sin_cos_f32(x: Value) -> tuple[Value, Value, Value]:
+    """Sine and cosine of the rest of a float32, and the quarter turn."""
+    if x.e.fuses:
+        r, quarter = _reduce_fused(x)
+    else:
+        wide, quarter = _reduce_f32(x)
+        r = wide.narrow()
     z = r * r
     sine = (r * z).mad(polynomial(z, c.SIN_F), r)
+    if x.e.fuses:
+        return sine, polynomial(z, (1.0, -0.5, *c.COS_F)), quarter
     half = z * 0.5
     one_less = 1.0 - half
     # What the difference from 1 has lost goes into the small term.
-    cosine = one_less + (z * z).mad(polynomial(z, c.COS_F), (1.0 - one_less) - half)
-    return sine, cosine
+    return sine, one_less + (z * z).mad(polynomial(z, c.COS_F), (1.0 - one_less) - half), quarter
 
 
 def _sign(value: Value, quarter: Value) -> Value:
@@ -180,19 +200,17 @@ def sin(x: Value) -> Value:
     """Sine."""
     if x.kind == "f64":
         return x.rare(_is_large(x), "sin_large", _sine_of(_reduce_medium(x), x))
-    rest, quarter = _reduce_f32(x)
-    sine, cosine = _sin_cos_f32(rest.narrow())
+    sine, cosine, quarter = _sin_cos_f32(x)
     value = _sign(_odd(quarter, 1).select(cosine, sine), quarter)
-    return x.rare(_is_large(x), "sin_large", x.eq(0.0).select(x, value))
+    return x.rare(_is_large(x, LARGE_F), "sin_large", x.eq(0.0).select(x, value))
 
 
 def cos(x: Value) -> Value:
     """Cosine."""
     if x.kind == "f64":
         return x.rare(_is_large(x), "cos_large", _cosine_of(_reduce_medium(x)))
-    rest, quarter = _reduce_f32(x)
-    sine, cosine = _sin_cos_f32(rest.narrow())
-    return x.rare(_is_large(x), "cos_large", _sign(_odd(quarter, 1).select(sine, cosine), quarter + 1))
+    sine, cosine, quarter = _sin_cos_f32(x)
+    return x.rare(_is_large(x, LARGE_F), "cos_large", _sign(_odd(quarter, 1).select(sine, cosine), quarter + 1))
 
 
 def tan(x: Value) -> Value:
