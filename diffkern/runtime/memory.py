@@ -35,7 +35,10 @@ __all__ = [
 
 _ALIGNMENT = 64  # a cache line, and the widest vector register
 _BYTES_PER_CHUNK = 1 << 18
+# Where blocks of at least so many bytes begin in a page of 4096: at one of so many places, so many bytes apart.
+_LARGE, _PLACES, _APART = 1 << 16, 16, 256
 _births = itertools.count()
+_allocations = itertools.count()
 _SUMS = {FLOAT32: "dk_add_f32", FLOAT64: "dk_add_f64"}
 
 
@@ -300,8 +303,11 @@ def allocate(shape: tuple[int, ...], dtype: np.dtype[Any], zero: bool) -> tuple[
     nbytes = dtype.itemsize
     for extent in shape:
         nbytes *= extent
-    buffer = (np.zeros if zero else np.empty)(nbytes + _ALIGNMENT, dtype=np.uint8)
-    start = -buffer.ctypes.data % _ALIGNMENT
+    # Large blocks all begin at the same place of a page. Kernels that go through several at the same pace would meet in
+    # one set of the cache, and loads would wait for stores to the same place of another page.
+    shift = next(_allocations) * 5 % _PLACES * _APART if nbytes >= _LARGE else 0
+    buffer = (np.zeros if zero else np.empty)(nbytes + _ALIGNMENT + shift, dtype=np.uint8)
+    start = -buffer.ctypes.data % _ALIGNMENT + shift
     data = buffer[start : start + nbytes].view(dtype).reshape(shape)
     return data, HostMemory(data.ctypes.data, nbytes, zero)
 

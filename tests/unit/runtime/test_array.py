@@ -247,3 +247,14 @@ def test_empty_arrays():
     assert a.size == 0
     assert a.grad.shape == (0,)
     assert dk.array(np.zeros((0, 3), np.float32), dtype=dk.vec3).shape == (0,)
+
+
+def test_large_arrays_begin_at_different_places_of_a_page():
+    shifts = []
+    for _ in range(16):
+        data = dk.empty(1 << 15, dtype=dk.float32)._data
+        block = data
+        while block.base is not None:
+            block = block.base
+        shifts.append(data.ctypes.data - -(-block.ctypes.data // 64) * 64)
+    assert sorted(shifts) == [256 * k for k in range(16)]
