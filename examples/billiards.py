@@ -1,9 +1,9 @@
 """Where to aim so that one ball of the rack ends in a given place: the gradient through collisions.
 
-In: a rack of balls and a place. Out: the velocity of the cue ball that sends the last ball of the rack there, found by
-Adam, and a figure. A thread plays a whole game: time steps and pairs of balls are loops in the kernel. Many games are
-played at once from different aims, because a collision that does not happen has no gradient. Balls that touch push each
-other apart as springs do; the cloth brakes them.
+The input is a rack of balls and a target. The output is the velocity of the cue ball that sends the last ball of the
+rack to the target, found with Adam, and a figure. A thread plays a whole game: time steps and pairs of balls are loops
+in the kernel. Many games are played at once with different aims, because a collision that does not happen has no
+gradient. Touching balls repel each other like springs; the cloth slows them down.
 """
 
 from __future__ import annotations

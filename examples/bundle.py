@@ -1,10 +1,10 @@
 """Aerial triangulation: where were the photographs taken, and how does the ground lie? Bundle adjustment.
 
-In: points of the terrain that ships with matplotlib (Jacksboro fault, Tennessee), as seen with half a pixel of noise on
-photographs from an aircraft that knows its own place to some metres and its attitude to a degree. Out: cameras and
-points, by the method of Levenberg and Marquardt, and a figure. A thread projects one point into one photograph. Its
-adjoint, launched for each of the two numbers that it gives, is the Jacobian: two rows for each observation. The normal
-equations are reduced to those of the cameras (Triggs et al., Vision Algorithms, 1999).
+The input is points of the terrain that ships with matplotlib (Jacksboro fault, Tennessee), seen with half a pixel of
+noise in photographs from an aircraft that knows its position to a few metres and its attitude to a degree. The output
+is cameras and points, found with the Levenberg-Marquardt method, and a figure. A thread projects one point into one
+photograph. Its adjoint, launched for each of the two coordinates, is the Jacobian: two rows for each observation. The
+normal equations are reduced to those of the cameras (Triggs et al., Vision Algorithms, 1999).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """How stiff is this cloth? Its properties, and the wind, from the motion of a few points on it.
 
-In: the places, with noise, of some points of a cloth that hangs from two corners and falls into the wind. Out: the
-stiffness against stretching, shear and bending, the drag of the air and the wind, found by Adam from the gradient
-through all time steps, and a figure. The cloth is a net of masses and springs (Provot, Graphics Interface 1995); the
-air presses on each triangle from its normal side. A launch is a time step, a thread a mass.
+The input is the noisy positions of some points of a cloth that hangs from two corners and falls into the wind. The
+output is the stiffness against stretching, shear and bending, the drag of the air and the wind, found with Adam from
+the gradient through all time steps, and a figure. The cloth is a net of masses and springs (Provot, Graphics Interface
+1995); the air pushes on each triangle along its normal. A launch is a time step, a thread a mass.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """One fit on several processes, with ``jax.distributed``: each has a share of the measurements.
 
-Balls are thrown at many angles, and it is known where they land. In: nothing, the measurements are simulated. Out: the
-drag and the wind, the same in every process, found by gradient descent; the gradients of the shares are added up by
-``psum``. The gradient is compared with that of one process that has all measurements.
+Balls are thrown at many angles; the measurements are where they land (simulated). The output is the drag and the wind,
+the same in every process, found by gradient descent; the gradients of the shares are summed by ``psum``. The gradient
+is compared with that of one process that has all measurements.
 
 On this machine, two processes:   python examples/cluster_jax.py
 On a cluster, in each process:    python examples/cluster_jax.py --coordinator HOST:PORT --processes N --process K

@@ -1,8 +1,8 @@
 """One fit on several processes, with ``torch.distributed``: each has a share of the measurements.
 
-Balls are thrown at many angles, and it is known where they land. In: nothing, the measurements are simulated. Out: the
-drag and the wind, the same in every process, found by gradient descent; ``DistributedDataParallel`` averages the
-gradients of the shares. The gradient is compared with that of one process that has all measurements.
+Balls are thrown at many angles; the measurements are where they land (simulated). The output is the drag and the wind,
+the same in every process, found by gradient descent; ``DistributedDataParallel`` averages the gradients of the shares.
+The gradient is compared with that of one process that has all measurements.
 
 On this machine, two processes:   torchrun --nproc-per-node 2 examples/cluster_torch.py
 On a cluster, on each host:       torchrun --nnodes N --rdzv-backend c10d --rdzv-endpoint HOST:PORT \

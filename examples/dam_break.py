@@ -2,8 +2,8 @@
 
 A column of water, twice as high as wide, collapses in a tank (weakly compressible SPH: Monaghan, Rep. Prog. Phys. 68,
 2005; Wendland's kernel), and its front is compared with the experiment of Martin and Moyce (Phil. Trans. R. Soc. A 244,
-1952). The gradient of where the water is after some steps, with respect to how fast each particle moved before them, is
-checked against differences: each step on the tape has the grid of its time.
+1952). The gradient of the final positions of the water with respect to the initial velocity of each particle is checked
+against differences: each step on the tape has the grid of its time.
 """
 
 from __future__ import annotations

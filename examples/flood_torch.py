@@ -1,8 +1,8 @@
 """The flood of ``flood.py`` as a PyTorch module, and its rain as a parameter that ``torch.optim`` trains.
 
-In: the elevation model that ships with matplotlib, and the depth of water that a secret rain left. Out: that rain, from
-a module whose layers are the kernels of ``flood.py``, called on tensors and differentiated by autograd; a check of the
-gradient; a figure. PyTorch's own operations and optimiser stand between and around the kernels.
+The input is the elevation model that ships with matplotlib, and the depth of water that a secret rain left. The output
+is that rain, found by a module whose layers are the kernels of ``flood.py``, called on tensors and differentiated by
+autograd; a gradient check; a figure. PyTorch operations and an optimiser surround the kernels.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Smoke that is to take a given shape: control of stable fluids.
 
-In: a round puff of smoke, and a shape, by default the sign of a partial derivative. Out: the velocity that the air has
-to have at the start so that the smoke flows into the shape by itself, found by Adam, and a figure. A time step moves
-the velocity with the flow, makes it free of divergence by sweeps of Jacobi's method, and moves the smoke (Stam,
-SIGGRAPH 1999); the gradient goes back through all of them (McNamara et al., ACM Trans. Graphics 23, 2004).
+The input is a round puff of smoke and a shape, by default the sign of a partial derivative. The output is the initial
+velocity of the air with which the smoke flows into the shape, found with Adam, and a figure. A time step advects the
+velocity, makes it divergence-free by Jacobi sweeps, and advects the smoke (Stam, SIGGRAPH 1999); the gradient goes back
+through all steps (McNamara et al., ACM Trans. Graphics 23, 2004).
 """
 
 from __future__ import annotations

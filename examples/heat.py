@@ -1,9 +1,9 @@
 """The path of a torch over a plate, from a few thermometers: an inverse problem of heat conduction.
 
-In: temperatures with noise at 64 places of a steel plate, while a torch runs over it on a path that is then forgotten.
-Out: the path, as knots between which the torch moves evenly, and its power, found by Adam from the gradient through all
-time steps; a figure and, where its name ends in .gif, an animation. A launch is a time step of the heat equation with a
-source that moves (Rosenthal, Welding Journal 20, 1941) and a plate that cools to the air.
+The input is noisy temperatures at 64 points of a steel plate, while a torch moves over it on an unknown path. The
+output is the path, as knots between which the torch moves at constant speed, and the power of the torch, found with
+Adam from the gradient through all time steps; a figure or, if its name ends in .gif, an animation. A launch is a time
+step of the heat equation with a moving source (Rosenthal, Welding Journal 20, 1941) and heat loss to the air.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """A market of options, and the Heston model behind it: calibration by Monte Carlo with launch records.
 
-In: nothing; prices of call options by Heston's formula (Rev. Financial Studies 6, 1993), for parameters that are then
-forgotten. Out: the parameters found again, the error of the prices as one of volatility, and a figure. A thread
-simulates one path of the share and of its variance. One recorded launch gives all prices, and its recorded adjoint,
-with a 1 in the gradient of one price, the derivatives of that price: a row of the Jacobian for the method of
-Levenberg and Marquardt. All steps draw the same numbers, so what is minimised is smooth; its parameters are hard to
-tell apart, so all is computed in float64.
+Prices of call options are computed with Heston's formula (Rev. Financial Studies 6, 1993) for given parameters. The
+output is these parameters, recovered from the prices, the error of the prices as one of volatility, and a figure. A
+thread simulates one path of the share and its variance. One recorded launch computes all prices, and its recorded
+adjoint, with a 1 in the gradient of one price, the derivatives of that price: a row of the Jacobian for the
+Levenberg-Marquardt method. All steps draw the same numbers, so the objective is smooth; its parameters are hard to tell
+apart, so everything is computed in float64.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """A shape from its outlines: a soft rasteriser of triangle meshes.
 
-In: the outlines of a chess piece, seen from a few sides. Out: a mesh with these outlines, which starts as a ball, found
-by Adam, and a figure. A thread takes one pixel and adds up how much each triangle covers it: the probability falls off
-smoothly with the distance from the triangle, so that all pixels near an edge pull at it (Soft Rasterizer: Liu et al.,
-ICCV 2019). Neighbours on the mesh are kept together by the differences from their averages.
+The input is the outlines of a chess piece, seen from a few sides. The output is a mesh with these outlines, deformed
+from a ball with Adam, and a figure. A thread takes one pixel and adds up how much each triangle covers it: the
+probability decreases smoothly with the distance from the triangle, so that all pixels near an edge pull at it (Soft
+Rasterizer: Liu et al., ICCV 2019). A penalty on the differences from the average of the neighbours keeps the mesh
+smooth.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """A photograph in the weights of a small network: a neural field with tables of features.
 
-In: the photograph of a flower that comes with scikit-learn. Out: a function from a place to a colour, trained on random
-places with Adam, and a figure; the photograph takes more numbers than the function has. A place looks up features in
-grids from coarse to fine, each between four corners that are hashed into a table (Müller et al., ACM Trans. Graphics
-41, 2022), and a network of three layers makes a colour of them. A thread takes one place through all of it.
+The input is the photograph of a flower that comes with scikit-learn. The output is a function from position to colour,
+trained on random positions with Adam, and a figure; the function has fewer parameters than the photograph has numbers.
+A position looks up features in grids from coarse to fine, interpolated between four corners that are hashed into a
+table (Müller et al., ACM Trans. Graphics 41, 2022), and a network of three layers maps them to a colour. A thread
+evaluates one position.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """What an option's price depends on: a Monte Carlo of Numba-CUDA in which each path takes a gradient.
 
-In: a market. Out: the price of an Asian call (the average of the share's price counts) and its derivatives with respect
-to the share's price (delta), its volatility (vega) and the interest rate (rho), with the same from central differences
-on the same paths. The kernels and their launches are the program's own; ``payoff`` is a diffkern func, of which each
-thread calls ``payoff.vjp``.
+The input is a market. The output is the price of an Asian call, whose payoff depends on the share's average price, and
+its derivatives with respect to the share's price (delta), its volatility (vega) and the interest rate (rho), compared
+with central differences on the same paths. The kernels and their launches are plain Numba-CUDA; ``payoff`` is a
+diffkern func, and each thread calls ``payoff.vjp``.
 
 Without a GPU it runs in numba's simulator: ``NUMBA_ENABLE_CUDASIM=1 python numba_monte_carlo_cuda.py --paths 64``.
 """

@@ -1,8 +1,8 @@
 """How springs settle: Newton's method for many nonlinear springs at once, in a loop of numba.njit(parallel=True).
 
-In: loads on springs that stiffen as they stretch. Out: for each the stretch at which its force balances the load, and
-how that changes with the load. The energy is a diffkern func; the loop around it is the program's own and takes the
-value of the force and its slope from ``force.vjp``, the energy's share of each parameter from ``energy.grad``.
+The input is loads on springs that stiffen as they stretch. The output is, for each spring, the stretch at which its
+force balances the load, and how that changes with the load. The energy is a diffkern func; the loop around it is plain
+Numba and takes the force and its slope from ``force.vjp``, and the derivatives of the energy from ``energy.grad``.
 """
 
 from __future__ import annotations

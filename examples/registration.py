@@ -1,9 +1,9 @@
 """Two scans of one thing, many of whose points are matched wrongly: weights of matches, by a gradient through svd3.
 
-In: nothing; points on a knot, turned, shifted, with noise, and a share of wrong matches. Out: the rotation, its error
-with equal weights and with the weights found, and a figure. The best rotation for given weights comes from a singular
-value decomposition (Kabsch, Acta Crystallographica A 32, 1976); the weights go downhill on a measure of the misfit
-that far points hardly change (Geman and McClure, 1985), whose width shrinks on the way.
+The data are points on a knot, rotated, shifted, with noise and a share of wrong matches. The output is the rotation,
+its error with equal weights and with the weights found, and a figure. The best rotation for given weights comes from a
+singular value decomposition (Kabsch, Acta Crystallographica A 32, 1976); the weights are found by gradient descent on a
+misfit that distant points hardly change (Geman and McClure, 1985), whose width shrinks on the way.
 """
 
 from __future__ import annotations

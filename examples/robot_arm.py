@@ -1,8 +1,8 @@
 """Robot arms reach for poses: forward kinematics of a chain of rigid bodies, inverse kinematics by its gradient.
 
-In: nothing; an arm of seven joints, and poses of its tool on a figure of eight. Out: angles of the joints for each
-pose, how far the tools are from where they should be, and a figure. A thread multiplies the transforms of an arm from
-joint to joint; the adjoint walks back along the chain and gives the derivative with respect to every angle.
+The arm has seven joints; the target poses of its tool are on a figure of eight. The output is the joint angles for each
+pose, the distances of the tools from their targets, and a figure. A thread multiplies the transforms of an arm from
+joint to joint; the adjoint goes back along the chain and computes the derivative with respect to every angle.
 """
 
 from __future__ import annotations

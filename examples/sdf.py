@@ -1,10 +1,10 @@
 """What stands in the picture? Inverse rendering of a scene of signed distances.
 
-In: pictures, from some sides, of a ball, a block and a ring that melt into one another. Out: place, size and colour of
-each, and the direction of the light, found by Adam, and a figure. One kernel marches along the ray of each pixel (Hart,
-The Visual Computer 12, 1996) and has no derivative; one that is differentiated takes its last step to the surface, and
-the light from the normal, which is `dk.grad` of the distance. How near a ray comes to the surface says how much of its
-pixel is covered, so that outlines have a gradient too (in the spirit of Vicini et al., ACM Trans. Graphics 41, 2022).
+The input is pictures, from several sides, of a ball, a block and a ring that blend into one another. The output is the
+position, size and colour of each, and the direction of the light, found with Adam, and a figure. One kernel marches
+along the ray of each pixel (Hart, The Visual Computer 12, 1996) and is not differentiated; a differentiated one takes
+the last step to the surface and computes the shading from the normal, `dk.grad` of the distance. The distance of a ray
+from the surface says how much of its pixel is covered: outlines have a gradient too (cf. Vicini et al., SIGGRAPH 2022).
 """
 
 from __future__ import annotations

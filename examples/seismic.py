@@ -1,8 +1,8 @@
 """What lies under the ground, from how waves come through it: seismic full-waveform inversion in two dimensions.
 
-In: seismograms with noise, made with a ground that is then forgotten. Out: the speed of sound in each cell, found by
+The input is noisy seismograms, simulated for a known ground. The output is the speed of sound in each cell, found with
 Adam from the gradient through all time steps, and a figure. A launch is a time step of all shots; a tape records it.
-Acoustic waves of constant density (Tarantola, Geophysics 49, 1984), Ricker wavelets, edges that absorb (Cerjan et al.,
+Acoustic waves of constant density (Tarantola, Geophysics 49, 1984), Ricker wavelets, absorbing edges (Cerjan et al.,
 Geophysics 50, 1985).
 """
 

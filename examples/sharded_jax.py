@@ -1,10 +1,9 @@
 """Train a sharded model with a kernel of diffkern's on a mesh of devices: eight on one machine, or those of many hosts.
 
-In: nothing but the command line. A rod of many cells conducts heat; its conductivity differs from place to place and is
-unknown. The rod is cut into as many pieces as there are devices. Every device runs the kernel on its own piece;
-neighbours exchange the cells at the edges (``ppermute``), and the loss is summed over all (``psum``). Out: the
-conductivity, found from temperatures at the end by gradient descent through all steps; a check of the gradient; the
-same result as on one device.
+A rod of many cells conducts heat; its conductivity varies from place to place and is unknown. The rod is cut into as
+many pieces as there are devices. Every device runs the kernel on its own piece; neighbours exchange the cells at the
+edges (``ppermute``), and the loss is summed over all (``psum``). The output is the conductivity, found from the final
+temperatures by gradient descent through all steps; a gradient check; the same result as on one device.
 
 On one machine:      python examples/sharded_jax.py
 On several hosts:    on each, python examples/sharded_jax.py --coordinator HOST:PORT --processes N --process K

@@ -1,9 +1,9 @@
 """A soft body learns to move: the material point method, and the gradient of where the body is in the end.
 
-In: a body of soft matter on the ground, with four legs of which each has two muscles. Out: the weights of the sine
-waves that contract the muscles, found by Adam so that the body goes to the right, and a figure. The simulation is
-MLS-MPM (Hu et al., ACM Trans. Graphics 37, 2018), the task that of DiffTaichi (Hu et al., ICLR 2020). A time step is
-two launches; the tape holds the states of all.
+The input is a soft body on the ground with four legs, each with two muscles. The output is the weights of the sine
+waves that contract the muscles, found with Adam so that the body moves to the right, and a figure. The simulation is
+MLS-MPM (Hu et al., ACM Trans. Graphics 37, 2018), the task is that of DiffTaichi (Hu et al., ICLR 2020). A time step is
+two launches; the tape holds all states.
 """
 
 from __future__ import annotations

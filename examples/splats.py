@@ -1,8 +1,8 @@
 """A photograph made of coloured spots: Gaussian splatting in two dimensions.
 
-In: the photograph of Grace Hopper that comes with matplotlib. Out: places, shapes and colours of spots whose sum looks
-like it, found by Adam, and a figure. A thread renders one pixel: a hash grid names the spots nearby, which are built
-into the grid anew after each step. Spots are added, not sorted (GaussianImage: Zhang et al., ECCV 2024).
+The input is the photograph of Grace Hopper that comes with matplotlib. The output is positions, shapes and colours of
+spots whose sum looks like it, found with Adam, and a figure. A thread renders one pixel: a hash grid finds the nearby
+spots and is rebuilt after each step. Spots are added, not sorted (GaussianImage: Zhang et al., ECCV 2024).
 """
 
 from __future__ import annotations

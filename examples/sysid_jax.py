@@ -1,9 +1,9 @@
 """System identification in JAX: find the rain from gauges in the rivers, with optax, through diffkern's flood kernels.
 
-In: the terrain and the kernels of ``flood.py``. A rain that is then kept secret falls for a while, and gauges in the
-valleys write down the depth of water at every step. Out: the rain, found again from these records alone by Adam on the
-gradient through the whole simulation: a ``lax.scan`` over two kernels, jitted, with ``jax.checkpoint`` so that only
-the depths and flows of each step are kept; a gradient check; a figure.
+The input is the terrain and the kernels of ``flood.py``. A secret rain falls for a while, and gauges in the valleys
+record the depth of water at every step. The output is the rain, found from these records alone with Adam on the
+gradient through the whole simulation: a ``lax.scan`` over two kernels, jitted, with ``jax.checkpoint`` so that only the
+depths and flows of each step are kept; a gradient check; a figure.
 
 Run it with ``pip install "diffkern[jax,plot]" optax``.
 """

@@ -1,7 +1,7 @@
 """Where was this picture taken? A terrain of noise, lit by a low sun, and the gradient of its picture.
 
-In: nothing; a picture of shaded relief, made with a place, a direction of view, a roughness and a sun that are then
-forgotten. Out: all six, found again by gradient descent from a guess, and a figure. The normals of the terrain are
+The picture is a shaded relief, rendered for a given position, view direction, roughness and direction of the sun. The
+output is these six numbers, found again by gradient descent from a guess, and a figure. The normals of the terrain are
 the derivative of its height, ``dk.grad(height)``; the gradient of the picture is a derivative of that.
 """
 

@@ -1,7 +1,7 @@
 """Many small systems at once: each block factors a matrix, solves, and takes part in one gradient.
 
-In: nothing; random symmetric positive definite matrices. Out: the largest error against NumPy, and a check of the
-gradient of a functional of all solutions against the formula of the adjoint method.
+The data are random symmetric positive definite matrices. The output is the largest error compared with NumPy, and a
+check of the gradient of a functional of all solutions against the formula of the adjoint method.
 """
 
 from __future__ import annotations

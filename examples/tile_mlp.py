@@ -1,9 +1,9 @@
 """A small neural network of tile kernels learns handwritten digits.
 
-In: the 1797 digits of 8 x 8 pixels that come with scikit-learn (Alpaydin and Kaynak, 1998), a quarter of them kept for
-the test. Out: the share of test digits that are read right, and a figure of the loss and of digits that are misread.
-A block reads a few digits as a tile and takes them through both layers; the tape's adjoint of that kernel gives the
-gradients of the weights to Adam.
+The input is the 1797 digits of 8 x 8 pixels that come with scikit-learn (Alpaydin and Kaynak, 1998), a quarter of them
+kept for testing. The output is the share of test digits that are classified correctly, and a figure of the loss and of
+misread digits. A block loads a few digits as a tile and evaluates both layers; the tape's adjoint of that kernel
+computes the gradients of the weights for Adam.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Gravity between all pairs of bodies, a tile of bodies against a tile of bodies at a time.
 
-In: nothing; a random cluster. Out: a gradient check of the forces, how well the energy is kept over a number of steps
-of the leapfrog method, and a figure of where the bodies are. Each block moves a tile of bodies; it reads the others by
-tile, and bodies beyond the end of the array have no mass, so that the last tile needs no code of its own.
+The bodies are a random cluster. The output is a gradient check of the forces, the energy error over a number of
+leapfrog steps, and a figure of the final positions. Each block moves a tile of bodies; it reads the others tile by
+tile, and bodies beyond the end of the array have no mass, so that the last tile needs no special code.
 """
 
 from __future__ import annotations

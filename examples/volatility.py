@@ -1,9 +1,10 @@
 """How restless is a share? A model of changing volatility, fitted with a recorded launch and its recorded adjoint.
 
-In: the monthly prices since 1990 that ship with matplotlib. Out: for each share the GARCH(1, 1) model (Bollerslev,
-J. Econometrics 31, 1986) of greatest likelihood: tomorrow's variance is omega + alpha * (today's return)**2 + beta *
-(today's variance). One thread per share walks through the months; the adjoint walks back. The fit runs three times,
-with plain launches, with records, and with one sequence for the whole step: the same numbers, in less time.
+The input is the monthly prices since 1990 that ship with matplotlib. The output is, for each share, the GARCH(1, 1)
+model (Bollerslev, J. Econometrics 31, 1986) of maximum likelihood: tomorrow's variance is omega + alpha * (today's
+return)**2 + beta * (today's variance). One thread per share goes through the months; the adjoint goes back. The fit
+runs three times, with plain launches, with records, and with one sequence for the whole step: the same numbers in less
+time.
 """
 
 from __future__ import annotations

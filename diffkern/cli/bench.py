@@ -102,9 +102,9 @@ class Measured:
 
 def add_bench_command(commands: Any) -> None:
     """Add ``bench`` to the commands of the parser."""
-    text = "measure built-in workloads against the bandwidth and the arithmetic of this machine"
+    text = "compare built-in workloads with the memory bandwidth and arithmetic peak of this machine"
     parser = commands.add_parser("bench", help=text, description=text)
-    parser.add_argument("--threads", type=int, metavar="N", help="threads of a launch")
+    parser.add_argument("--threads", type=int, metavar="N", help="number of threads")
     parser.add_argument("--quick", action="store_true", help="smaller arrays and fewer repeats")
     parser.add_argument(
         "--processor-time", action="store_true", help="measure processor time, for one thread on a busy machine"
@@ -139,7 +139,7 @@ def _run(options: argparse.Namespace) -> None:
 def _line(row: Measured) -> str:
     head = f"{row.workload:12}{row.direction:9}{row.seconds * 1e3:9.2f}"
     if row.bytes is None or row.flops is None:
-        return f"{head}{'':35}  its loops run as often as values say"
+        return f"{head}{'':35}  trip counts depend on data"
     rates = f"{row.bytes / row.seconds / 1e9:8.1f}{row.flops / row.seconds / 1e9:9.1f}"
     return f"{head}{row.bytes / 1e6:9.1f}{row.flops / 1e6:9.1f}{rates}  {row.fraction:6.0%} of {row.limit}"
 

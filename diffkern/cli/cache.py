@@ -34,14 +34,18 @@ def add_cache_command(commands: Any) -> None:
         added.set_defaults(run=run)
         return added
 
-    action("info", "where the cache is and how much is in it", _info)
-    action("list", "one line for each artifact", _list)
-    why = action("why", "what went into a key, or why two keys differ", _why)
-    why.add_argument("keys", nargs="+", metavar="KEY", help="the first digits of one key or of two")
+    action("info", "show the cache's location and size", _info)
+    action("list", "list the artifacts, one per line", _list)
+    why = action("why", "show what a key was computed from, or why two keys differ", _why)
+    why.add_argument("keys", nargs="+", metavar="KEY", help="the first digits of one or two keys")
     action("clear", "remove all compiled kernels", _clear)
-    less = action("prune", "remove what was not used for long, or what is too much", _prune)
-    less.add_argument("--size", metavar="SIZE", help="how much to keep, as in 500MB; what was used last stays")
-    less.add_argument("--age", metavar="AGE", help="remove what was last used longer ago, as in 30d (s, m, h, d, w)")
+    less = action("prune", "remove artifacts by age or down to a total size", _prune)
+    less.add_argument(
+        "--size", metavar="SIZE", help="total size to keep, for example 500MB; the most recently used stay"
+    )
+    less.add_argument(
+        "--age", metavar="AGE", help="remove artifacts not used for this long, for example 30d (s, m, h, d, w)"
+    )
     out = action("export", "copy the artifacts to a directory that can be shipped and loaded with dk.load", _export)
     out.add_argument("directory", metavar="DIR", type=Path)
     take = action("import", "copy the artifacts of such a directory into the cache", _import)
@@ -107,7 +111,7 @@ def _clear(_: argparse.Namespace) -> None:
 
 def _prune(options: argparse.Namespace) -> None:
     if options.size is None and options.age is None:
-        raise UsageError("say what may stay: --size 500MB, --age 30d, or both")
+        raise UsageError("give --size 500MB, --age 30d, or both")
     size = None if options.size is None else int(_number(options.size, _SIZES, "size", "500MB"))
     age = None if options.age is None else _number(options.age, _AGES, "age", "30d")
     directory = _directory()

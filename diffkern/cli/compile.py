@@ -34,20 +34,22 @@ def add_compile_command(commands: Any) -> None:
         "--kernel", action="append", default=[], metavar="NAME", help="only this kernel; can be repeated"
     )
     parser.add_argument(
-        "--active", metavar="NAME[,NAME…]", help="parameters to differentiate for, instead of all that have gradients"
+        "--active",
+        metavar="NAME[,NAME…]",
+        help="parameters to differentiate with respect to; by default all that can have gradients",
     )
     parser.add_argument("--no-adjoint", action="store_true", help="compile no adjoints")
     parser.add_argument(
         "--programs",
         default="all",
         choices=("all", "least"),
-        help="of each kernel all that any launch needs, such as one whose arrays overlap, or the least",
+        help="every program that a launch may need, such as those for overlapping arrays, or only the most common",
     )
     parser.add_argument(
         "--block-dim",
         type=int,
         metavar="N",
-        help="threads of a block where libmathdx makes matrix products of tiles, instead of each kernel's own number",
+        help="threads per block for libmathdx tile products, instead of each kernel's own number",
     )
     parser.set_defaults(run=_compile)
 

@@ -164,7 +164,7 @@ def _cache() -> Iterator[Finding]:
 
     area, remedy = (
         "Cache",
-        "set DIFFKERN_CACHE_DIR to a directory that can be written; kernels are compiled anew until then",
+        "set DIFFKERN_CACHE_DIR to a writable directory; until then every process recompiles its kernels",
     )
     try:
         directory = cache_directory()
@@ -291,4 +291,4 @@ def _settings() -> Iterator[Finding]:
             yield Finding(area, name, "ok", os.environ[name])
         else:
             near = get_close_matches(name, VARIABLES, n=1) or ["one of " + ", ".join(VARIABLES)]
-            yield Finding(area, name, "warning", "diffkern reads no such variable", f"did you mean {near[0]}?")
+            yield Finding(area, name, "warning", "not a variable that diffkern reads", f"did you mean {near[0]}?")

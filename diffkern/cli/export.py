@@ -18,12 +18,14 @@ __all__ = ["add_export_command"]
 
 def add_export_command(commands: Any) -> None:
     """Add ``export`` to the commands of the parser."""
-    text = "write a kernel as a module for numba-cuda that needs nothing of diffkern"
+    text = "write a kernel as a numba-cuda module that does not need diffkern"
     parser = commands.add_parser("export", help=text, description=text)
     add_kernel(parser)
-    parser.add_argument("--adjoint", action="store_true", help="with the adjoint")
+    parser.add_argument("--adjoint", action="store_true", help="include the adjoint")
     parser.add_argument(
-        "--active", metavar="NAME[,NAME…]", help="parameters to differentiate for, instead of all that have gradients"
+        "--active",
+        metavar="NAME[,NAME…]",
+        help="parameters to differentiate with respect to; by default all that can have gradients",
     )
     parser.add_argument(
         "-o", "--out", metavar="MODULE.py", type=Path, help="the file to write; standard output by default"

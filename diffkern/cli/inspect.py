@@ -50,7 +50,7 @@ def add_inspect_command(commands: Any) -> None:
     text = "print the source generated for a kernel, its machine code, or the resources it uses"
     parser = commands.add_parser("inspect", help=text, description=text)
     add_kernel(parser)
-    parser.add_argument("--adjoint", action="store_true", help="the adjoint instead of the forward")
+    parser.add_argument("--adjoint", action="store_true", help="the adjoint instead of the forward program")
     parser.add_argument(
         "--target",
         metavar="TARGET",
@@ -58,13 +58,13 @@ def add_inspect_command(commands: Any) -> None:
     )
     what = parser.add_mutually_exclusive_group()
     for name, help_text in (
-        ("source", "Python source; what is shown if nothing else is asked for"),
+        ("source", "Python source (the default)"),
         ("ir", "the intermediate representation"),
-        ("resources", "registers, memory and counts of instructions; what is shown with a target"),
+        ("resources", "registers, memory and instruction counts (the default with --target)"),
         ("sass", "the machine code of a GPU program"),
         ("ptx", "the PTX of a GPU program"),
         ("asm", "the assembly of a CPU program"),
-        ("passes", "the compiler's passes in their order: the stage and the number of operations after each"),
+        ("passes", "the compiler's passes in order, with the stage and the number of operations after each"),
     ):
         what.add_argument(f"--{name}", dest="what", action="store_const", const=name, help=help_text)
     what.add_argument("--after", metavar="PASS", help="the intermediate representation after one of --passes")
@@ -72,7 +72,7 @@ def add_inspect_command(commands: Any) -> None:
     parser.add_argument(
         "--may-alias",
         action="store_true",
-        help="of a GPU the program for launches in which arrays overlap, instead of that for all others",
+        help="for a GPU: the program for launches whose arrays overlap, instead of the usual one",
     )
     parser.set_defaults(run=_inspect)
 

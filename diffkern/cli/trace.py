@@ -24,7 +24,7 @@ def add_trace_command(commands: Any) -> None:
     parser.add_argument(
         "-o", "--out", metavar="FILE", type=Path, default=Path("trace.json"), help="trace.json by default"
     )
-    parser.add_argument("--synchronize", action="store_true", help="wait for each launch on a GPU, to have its time")
+    parser.add_argument("--synchronize", action="store_true", help="wait for each GPU launch, to measure its time")
     parser.add_argument("program", metavar="PROGRAM", type=Path, help="a Python file")
     parser.add_argument("arguments", metavar="…", nargs=argparse.REMAINDER, help="arguments of the program")
     parser.set_defaults(run=_run)

@@ -97,7 +97,7 @@ class _Capture(Recorder):
 
 @brief
 def capture_begin(device: Any = None, stream: Stream | None = None) -> None:
-    """Take everything that happens to arrays from now on for a graph, instead of having it happen.
+    """Capture all operations on arrays from now on into a graph, instead of running them.
 
     Parameters
     ----------

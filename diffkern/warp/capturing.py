@@ -59,7 +59,7 @@ def capture_begin(
     apic: bool = False,
     capture_mode: Any = None,
 ) -> None:
-    """Take everything that happens to arrays from now on for a graph, instead of having it happen.
+    """Capture all operations on arrays from now on into a graph, instead of running them.
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ __all__ = ["get_suggested_block_size"]
 
 
 def get_suggested_block_size(kernel: Kernel, device: Any = None) -> tuple[int, int]:
-    """Return threads of a block and blocks that suit a kernel.
+    """Return a suitable number of threads per block and of blocks for a kernel.
 
     Parameters
     ----------

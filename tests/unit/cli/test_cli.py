@@ -235,7 +235,7 @@ def test_cache_export_import_and_prune(capsys, filled, tmp_path, monkeypatch):
     assert "removed 0" in printed(capsys, "cache", "prune", "--age", "1d", "--size", "1GB")
     assert "removed 4" in printed(capsys, "cache", "prune", "--size", "0")
     assert "there is no directory" in refused(capsys, "cache", "import", str(tmp_path / "absent"))
-    assert "say what may stay" in refused(capsys, "cache", "prune")
+    assert "give --size 500MB, --age 30d, or both" in refused(capsys, "cache", "prune")
     assert "write one like 30d" in refused(capsys, "cache", "prune", "--age", "long")
     assert "write one like 500MB" in refused(capsys, "cache", "prune", "--size", "5 apples")
 
