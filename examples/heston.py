@@ -1,11 +1,9 @@
 """A market of options, and the Heston model behind it: calibration by Monte Carlo with launch records.
 
-Prices of call options are computed with Heston's formula (Rev. Financial Studies 6, 1993) for given parameters. The
-output is these parameters, recovered from the prices, the error of the prices as one of volatility, and a figure. A
-thread simulates one path of the share and its variance. One recorded launch computes all prices, and its recorded
-adjoint, with a 1 in the gradient of one price, the derivatives of that price: a row of the Jacobian for the
-Levenberg-Marquardt method. All steps draw the same numbers, so the objective is smooth; its parameters are hard to tell
-apart, so everything is computed in float64.
+Prices of call options come from Heston's formula (Rev. Financial Studies 6, 1993). The output is its parameters,
+recovered from the prices, the error as one of volatility, and a figure. A thread simulates a path of the share and its
+variance. One recorded launch computes all prices, and its recorded adjoint a row of the Jacobian for the method of
+Levenberg and Marquardt. All steps draw the same numbers, so the objective is smooth.
 """
 
 from __future__ import annotations
@@ -93,19 +91,21 @@ class Model:
 
 
 def calibrate(model: Model, market: np.ndarray, scale: np.ndarray, steps: int) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Least squares in the logarithms of the parameters; the damping falls where a step is an improvement."""
+    """Least squares in the logarithms of the parameters; the damping grows until a step is an improvement."""
     signs, sizes = np.sign(GUESS), np.log(np.abs(GUESS))
     damping, history = 1e-2, [(model.prices(GUESS) - market) / scale]
     for step in range(steps):
-        theta = signs * np.exp(sizes)
-        model.prices(theta)
+        model.prices(theta := signs * np.exp(sizes))
         jacobian = model.jacobian() / scale.reshape(-1, 1) * theta
         normal, off = jacobian.T @ jacobian, history[-1]
-        move = np.linalg.solve(normal + damping * np.trace(normal) * np.eye(5), -jacobian.T @ off.ravel())
-        trial = np.minimum(sizes + np.clip(move, -1.0, 1.0), np.log([10.0, 1.0, 3.0, 0.95, 1.0]))
-        found = (model.prices(signs * np.exp(trial)) - market) / scale
-        better = float((found**2).sum()) < float((off**2).sum())
-        sizes, off, damping = (trial, found, damping * 0.1) if better else (sizes, off, damping * 5.0)
+        for _ in range(8):
+            move = np.linalg.solve(normal + damping * np.trace(normal) * np.eye(5), -jacobian.T @ off.ravel())
+            trial = np.minimum(sizes + np.clip(move, -1.0, 1.0), np.log([10.0, 1.0, 3.0, 0.95, 1.0]))
+            found = (model.prices(signs * np.exp(trial)) - market) / scale
+            if (found**2).sum() < (off**2).sum():
+                sizes, off, damping = trial, found, damping * 0.1
+                break
+            damping *= 10.0
         history.append(off)
         print(f"step {step}: {100.0 * np.sqrt((off**2).mean()):.3f} points of volatility off", flush=True)
     return signs * np.exp(sizes), history
