@@ -51,47 +51,47 @@ _SWITCH = "anything but ``0`` for True"
 SETTINGS: Final[Mapping[str, Setting]] = {
     "mode": Setting(
         "str", "``'release'``",
-        "``'release'``, or ``'debug'`` for programs that check indices, integer divisions and stores while they run, "
-        "or ``'finite'`` for those that also check that no number becomes infinite or NaN. Kernels made with "
-        "``mode=…`` keep their own.",
+        "``'release'``; ``'debug'`` for programs that check indices, integer divisions and stores at run time; or "
+        "``'finite'`` for programs that also check that no number becomes infinite or NaN. Kernels created with "
+        "``mode=…`` keep their own mode.",
         "DIFFKERN_MODE", "one of the three",
     ),
     "deterministic": Setting(
         "bool", "False",
-        "Whether results are the same to the last bit from run to run, also where threads add to one element; see the "
-        "option of kernels.",
+        "Whether results are bitwise identical from run to run, even where several threads add to one element; see the "
+        "kernel option.",
         "DIFFKERN_DETERMINISTIC", _SWITCH,
     ),
     "enable_backward": Setting(
         "bool", "True",
-        "Whether kernels may be differentiated that do not say it themselves and whose module does not say it.",
+        "Whether kernels can be differentiated if neither the kernel nor its module sets this option.",
     ),
     "num_threads": Setting(
-        "int", "the processors of this process", "Threads of a launch on the CPU, the calling one included.",
+        "int", "the processors of this process", "Threads of a launch on the CPU, including the calling thread.",
         "DIFFKERN_NUM_THREADS", "a number",
     ),
     "cache_dir": Setting(
-        "Path | None", "None: the platform's place for caches, as ``diffkern cache info`` shows it",
-        "Where compiled programs are kept.",
+        "Path | None", "None: the platform's cache directory, as shown by ``diffkern cache info``",
+        "Where compiled programs are stored.",
         "DIFFKERN_CACHE_DIR", "a directory",
     ),
     "cuda_compiler": Setting(
         "str", "``'llvm'``",
-        "What compiles programs for GPUs: ``'llvm'`` or ``'numba'``. Kernels made with ``compiler=…`` keep their own.",
+        "The compiler for GPU programs: ``'llvm'`` or ``'numba'``. Kernels created with ``compiler=…`` keep their own.",
         "DIFFKERN_CUDA_COMPILER", "one of the two",
     ),
     "enable_mathdx_gemm": Setting(
         "bool | None", "None",
-        "Whether matrix products of tiles on a GPU are made by libmathdx: None where it is installed and has them, "
-        "True for an error where not, False for loops. A kernel's own option and that of its module count more.",
+        "Whether matrix products of tiles on a GPU use libmathdx: None uses it if it is installed and supports them, "
+        "True raises an error otherwise, False uses loops. The options of a kernel and of its module take precedence.",
         "DIFFKERN_ENABLE_MATHDX_GEMM", "``0`` for False, anything else for True",
     ),
     "output_bytes": Setting(
         "int", "1048576",
-        "Memory for what the threads of one launch print. What does not fit is lost, and the launch says so.",
+        "Memory, in bytes, for what the threads of one launch print. Excess output is lost, and the launch reports it.",
     ),
     "verbose": Setting(
-        "bool", "False", "Whether to print what is compiled, on standard error.", "DIFFKERN_VERBOSE", _SWITCH,
+        "bool", "False", "Whether to print compilations to standard error.", "DIFFKERN_VERBOSE", _SWITCH,
     ),
     "quiet": Setting("bool", "True", "Whether nothing is printed; setting it to True ends ``verbose``."),
     "full_traceback": Setting(
@@ -100,19 +100,19 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     ),
     "perf_map": Setting(
         "bool", "False",
-        "Whether machine code for the CPU that is loaded from then on is entered in ``/tmp/perf-PID.map``, by which "
-        "Linux's ``perf`` knows kernels by their names.",
+        "Whether CPU machine code loaded from then on is listed in ``/tmp/perf-PID.map``, from which Linux ``perf`` "
+        "reads the names of kernels.",
         "DIFFKERN_PERF_MAP", _SWITCH,
     ),
     "log_launches": Setting(
         "bool", "False",
-        "Whether each launch is logged with its time by the logger ``diffkern.launches`` of :mod:`logging`; launches "
-        "on a GPU are then waited for.",
+        "Whether the :mod:`logging` logger ``diffkern.launches`` logs each launch with its time; this waits for each "
+        "launch on a GPU.",
         "DIFFKERN_LOG_LAUNCHES", _SWITCH,
     ),
     "nvtx": Setting(
         "bool", "False",
-        "Whether launches, reverse sweeps and compilations are ranges for NVIDIA's profilers, which takes the package "
+        "Whether launches, reverse sweeps and compilations are ranges for NVIDIA's profilers; requires the package "
         "``nvtx``.",
         "DIFFKERN_NVTX", _SWITCH,
     ),
