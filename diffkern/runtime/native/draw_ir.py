@@ -189,8 +189,8 @@ def _note(c: Code, table: str, fn: Word, rate: Word) -> None:
     c.atomic_store(c.b.or_(rate, tag), place)
 
 
-def learn(c: Code, table: str, fields: list[Word], elapsed: Word, chunks: Word) -> None:
-    """Note how long some chunks took.
+def learn(c: Code, table: str, fields: list[Word], elapsed: Word, chunks: Word, at_most: bool = False) -> None:
+    """Note how long some chunks took; with `at_most` only if it is less than before, or nothing is known.
 
     Of short times at most twice as long as before: a thread may have waited for its processor meanwhile.
     """
@@ -198,6 +198,9 @@ def learn(c: Code, table: str, fields: list[Word], elapsed: Word, chunks: Word) 
     found = c.min(c.div(time, _elements(c, fields, chunks)), _MOST)
     is_known, before = _noted(c, table, fields[0])
     is_doubtful = c.all(is_known, c.compare("<", elapsed, _WAIT_NS))
+    if at_most:
+        _note(c, table, fields[0], c.choose(is_known, c.min(found, before), found))
+        return
     _note(c, table, fields[0], c.choose(is_doubtful, c.min(found, c.add(c.mul(before, 2), 1)), found))
 
 

@@ -298,9 +298,9 @@ def _share(m: Module, draw: Any, spin: Any, start_workers: Any) -> Any:
     start = c.invoke("dk_now")
     drawn = c.invoke(draw, job, watch)
     settled = c.b.lshr(drawn, c.word(1))
-    # Beside other threads one may take longer, so this is but a first guess.
-    with c.when(c.all(is_unknown(c, fields), c.compare("!=", settled, 0), c.compare("==", updates, 0))):
-        learn(c, ALONE, fields, c.sub(c.invoke("dk_now"), start), settled)
+    # Beside other threads one takes as long as alone, or longer.
+    with c.when(c.all(c.compare("!=", settled, 0), c.compare("==", updates, 0))):
+        learn(c, ALONE, fields, c.sub(c.invoke("dk_now"), start), settled, at_most=True)
     with c.when(c.compare("!=", slot, 0)):
         _withdraw(c, slot)
         finished = c.add(slot, FINISHED)
