@@ -31,7 +31,7 @@ __all__ = [
     "add_interrupted",
     "fill",
     "learn",
-    "learn_waking",
+    "predicted",
 ]  # fmt: skip
 
 # A job: three cache lines, so that drawing chunks does not disturb those who read what the job is. Its count is how
@@ -48,14 +48,13 @@ _LOOK_NS = 100_000_000
 _QUICK_NS = 1_000_000
 _NEVER = 2**63 - 1
 WORTH_NS = 50_000
-"""Work of less time than this is done by its submitter, and of more where workers sleep: see :func:`learn_waking`."""
-_MOST_WORTH_NS = 1_000_000
+"""Work of less time than this is done by its submitter: waking a worker costs 15 to 60 us."""
 _RATES = 1024
 RATES_BYTES = 8 * _RATES
 _RATE_BITS = 10  # fractions of a nanosecond, of which there are 2**10 in one
 _MOST = 2**30
 _LONGEST = 2**50  # nanoseconds
-_SELDOM_BITS = 5  # one in 2**5 runs begins as a quick one, whatever is known, and another one wakes workers
+_SELDOM = 32  # one in so many runs begins as a quick one, whatever is known: a power of 2
 _PATIENCE = 8
 _WAIT_NS = 20_000_000  # threads seldom wait longer for a processor
 ALONE, SHARED = "alone_rates", "shared_rates"
@@ -140,21 +139,20 @@ def _draw(m: Module, interrupted: Any) -> Any:
 
 
 def _draw_quickly(m: Module) -> Any:
-    """``draw_quickly(job, limit)``: run the chunks of a job that no other thread knows, for about so many nanoseconds.
+    """``draw_quickly(job)``: run the chunks of a job that no other thread knows, as long as that is quick.
 
     Returns whether all have run; the cursor says which are left.
     """
-    made, c = m.routine("dk_draw_quickly", 2)
-    job, limit = made.args
+    made, c = m.routine("dk_draw_quickly", 1)
+    job = made.args[0]
     *fields, count = c.loads(job, 8)
     start, drawn = c.invoke("dk_now"), c.variable(0)
     with c.forever() as stop:
         _run_chunk(c, fields, drawn.get())
         drawn.set(c.add(drawn.get(), 1))
         elapsed = c.sub(c.invoke("dk_now"), start)
-        stop(c.any(c.compare(">=", drawn.get(), count), c.compare(">=", elapsed, limit)))
+        stop(c.any(c.compare(">=", drawn.get(), count), c.compare(">=", elapsed, WORTH_NS)))
     learn(c, ALONE, fields, elapsed, drawn.get())
-    note_end(c, c.add(start, elapsed))
     c.store(drawn.get(), job, CURSOR)
     c.leave(c.choose(c.compare(">=", drawn.get(), count), 1, 0))
     return made
@@ -189,8 +187,8 @@ def _note(c: Code, table: str, fn: Word, rate: Word) -> None:
     c.atomic_store(c.b.or_(rate, tag), place)
 
 
-def learn(c: Code, table: str, fields: list[Word], elapsed: Word, chunks: Word, at_most: bool = False) -> None:
-    """Note how long some chunks took; with `at_most` only if it is less than before, or nothing is known.
+def learn(c: Code, table: str, fields: list[Word], elapsed: Word, chunks: Word) -> None:
+    """Note how long some chunks took.
 
     Of short times at most twice as long as before: a thread may have waited for its processor meanwhile.
     """
@@ -198,70 +196,24 @@ def learn(c: Code, table: str, fields: list[Word], elapsed: Word, chunks: Word, 
     found = c.min(c.div(time, _elements(c, fields, chunks)), _MOST)
     is_known, before = _noted(c, table, fields[0])
     is_doubtful = c.all(is_known, c.compare("<", elapsed, _WAIT_NS))
-    if at_most:
-        _note(c, table, fields[0], c.choose(is_known, c.min(found, before), found))
-        return
     _note(c, table, fields[0], c.choose(is_doubtful, c.min(found, c.add(c.mul(before, 2), 1)), found))
 
 
-def expected(c: Code, fields: list[Word], count: Word) -> tuple[Any, Word]:
-    """Whether it is known how long a thread alone takes for so many chunks of a job, and how long."""
+def predicted(c: Code, fields: list[Word], count: Word) -> Any:
+    """Whether it is known that a thread alone takes less time for a job than help is worth."""
     is_known, rate = _noted(c, ALONE, fields[0])
     elements = _elements(c, fields, count)
     time = c.b.lshr(c.mul(c.add(rate, 1), elements), c.word(_RATE_BITS))
-    return c.all(is_known, c.compare("<", elements, _MOST)), time
+    return c.all(is_known, c.compare("<", elements, _MOST), c.compare("<", time, WORTH_NS))
 
 
-def is_unknown(c: Code, fields: list[Word]) -> Any:
-    """Whether it is not known how long a thread alone takes."""
-    is_known, _ = _noted(c, ALONE, fields[0])
-    return c.b.not_(is_known)
-
-
-def turn(c: Code) -> Word:
-    """Count a run; return a number below 2**5 that is any of them as often, whatever the order of kernels."""
+def is_due(c: Code, fields: list[Word], lone: Word) -> Any:
+    """Whether it is time to see how long a thread alone takes: now and then, and before a lone job is first shared."""
     runs = c.named("runs")
     c.store(c.add(c.load(runs), 1), runs)
-    return c.b.lshr(c.mul(c.load(runs), 0x1E3779B97F4A7C15), c.word(64 - _SELDOM_BITS))
-
-
-def note_end(c: Code, time: Word) -> None:
-    """Note when a job has ended."""
-    c.atomic_store(time, c.named("ended"))
-
-
-def must_wake(c: Code) -> Any:
-    """Whether a job has to wake workers, for itself alone: where jobs follow one another they stay awake."""
-    asleep = c.compare(">=", c.atomic_load(c.named("idle")), c.atomic_load(c.named("live")))
-    pause = c.sub(c.invoke("dk_now"), c.atomic_load(c.named("ended")))
-    return c.all(asleep, c.compare(">=", pause, WORTH_NS))
-
-
-def worth(c: Code, wakes: Any, turn: Word) -> Word:
-    """The nanoseconds up to which one thread does a job.
-
-    Now and then fewer are tried, to see whether others help; or more, to see how long one thread takes in all: after a
-    pause its first chunks are slow.
-    """
-    usual = c.choose(c.compare("==", turn, 0), _MOST_WORTH_NS, c.atomic_load(c.named("worth_ns")))
-    return c.choose(c.all(wakes, c.compare("!=", turn, 1)), usual, WORTH_NS)
-
-
-def learn_waking(c: Code, alone: Word, elapsed: Word) -> None:
-    """Learn from a job for which sleeping workers were woken, and from the time one thread would have taken.
-
-    To wake a thread costs 15 us on one machine and 100 us on another, where it wakes a processor too, which then begins
-    slowly. The limit goes a part of the way to a little more than the work that was not done quicker, or to less.
-    """
-    place, eighth = c.named("worth_ns"), c.b.lshr(alone, c.word(3))
-    before = c.atomic_load(place)
-    # What one thread takes may be known of its first chunks alone, which are slow after a pause.
-    is_quicker = c.compare("<", elapsed, c.sub(alone, c.b.lshr(alone, c.word(2))))
-    more = c.max(before, c.min(c.add(alone, eighth), _MOST_WORTH_NS))
-    less = c.min(before, c.max(c.sub(alone, eighth), WORTH_NS))
-    up = c.add(before, c.b.lshr(c.sub(more, before), c.word(2)))
-    down = c.sub(before, c.b.lshr(c.sub(before, less), c.word(2)))
-    c.atomic_store(c.choose(is_quicker, down, up), place)
+    is_known, _ = _noted(c, ALONE, fields[0])
+    is_new = c.all(c.compare("!=", lone, 0), c.b.not_(is_known))
+    return c.any(is_new, c.compare("==", c.b.and_(c.load(runs), c.word(_SELDOM - 1)), 0))
 
 
 def is_better_alone(c: Code, fields: list[Word]) -> Any:

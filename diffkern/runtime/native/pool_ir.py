@@ -6,9 +6,8 @@ function: a call costs a tenth of one through ctypes. :mod:`diffkern.runtime.nat
 How it works:
 
 - A job is a range cut into chunks. One that took less than 50 us the last time is done by its submitter, who tells the
-  others only if it takes longer; while all workers sleep the limit is what waking them has proved to be worth. Other
-  jobs are copied into a slot of the pool's memory and linked into one queue. Whoever works on a job draws chunks from
-  its cursor by an atomic addition, the submitter as well.
+  others only if it takes longer; others are copied into a slot of the pool's memory and linked into one queue. Whoever
+  works on a job draws chunks from its cursor by an atomic addition, the submitter as well.
 - A worker counts itself into ``refs`` while it holds a slot, under the mutex and only while the job is in the queue; a
   slot that is held is not used for another job. When there are no chunks left to draw, the worker adds to ``finished``
   those that it has run.
@@ -41,20 +40,14 @@ from diffkern.runtime.native.draw_ir import (
     RATES_BYTES,
     REFS,
     SHARED,
-    WORTH_NS,
     add_draws,
     add_interrupted,
     doubt,
-    expected,
     fill,
     is_better_alone,
-    is_unknown,
+    is_due,
     learn,
-    learn_waking,
-    must_wake,
-    note_end,
-    turn,
-    worth,
+    predicted,
 )
 
 __all__ = ["add_pool"]
@@ -116,8 +109,6 @@ def _variables(m: Module, most: int) -> None:
     m.room("workers", 8, 64)  # workers that should exist
     m.room("spin_ns", 8)
     m.room("runs", 8)  # counted roughly
-    m.room("worth_ns", 8)  # work for which sleeping workers are not woken
-    m.room("ended", 8)  # when a job has ended
     m.room(ALONE, RATES_BYTES, 64)
     m.room(SHARED, RATES_BYTES, 64)
     m.room("others", 8)  # whether other threads than the main one run programs that update elements
@@ -170,7 +161,6 @@ def _configure(m: Module) -> None:
     c.atomic_store(spin_ns, c.named("spin_ns"))
     for table in (ALONE, SHARED):
         c.clear(c.named(table), RATES_BYTES)
-    c.atomic_store(WORTH_NS, c.named("worth_ns"))
     c.atomic("add", c.named("ticket"), 1, "release")
     _unlock(c)
     c.invoke("pthread_cond_broadcast", c.named("work"))
@@ -228,13 +218,8 @@ def _run(m: Module, name: str, draw: Any, draw_quickly: Any, share: Any, is_mark
         learn(c, ALONE, fields, c.sub(c.invoke("dk_now"), start), count)
         doubt(c, fields)
         _leave_run(c, lone, _status(c, drawn))
-    drawn_lot, (is_known, time) = turn(c), expected(c, fields, count)
-    limit = worth(c, must_wake(c), drawn_lot)
-    is_new = c.all(c.compare("!=", lone.get(), 0), is_unknown(c, fields))
-    is_quick = c.all(is_known, c.compare("<", time, limit))
-    # Now and then it is seen how long a thread alone takes; also before a lone job is first shared.
-    begin_alone = c.any(is_quick, is_new, c.compare("==", drawn_lot, 0))
-    with c.when(begin_alone), c.when(c.compare("!=", c.invoke(draw_quickly, job, limit), 0)):
+    begin_alone = c.any(predicted(c, fields, count), is_due(c, fields, lone.get()))
+    with c.when(begin_alone), c.when(c.compare("!=", c.invoke(draw_quickly, job), 0)):
         _leave_run(c, lone, 0)
     _give_up(c, lone)
     c.store(clean, job, BLOCKS)
@@ -291,16 +276,13 @@ def _share(m: Module, draw: Any, spin: Any, start_workers: Any) -> Any:
     made, c = m.routine("dk_share", 4)
     given, workers, updates, watch = made.args
     *fields, count = c.loads(given, 8)
-    wakes, begin = must_wake(c), c.invoke("dk_now")
-    is_known, alone = expected(c, fields, c.sub(count, c.load(given, CURSOR)))
     slot = _submit(c, given, workers, start_workers)
     job = c.choose(c.compare("!=", slot, 0), slot, given)
     start = c.invoke("dk_now")
     drawn = c.invoke(draw, job, watch)
     settled = c.b.lshr(drawn, c.word(1))
-    # Beside other threads one takes as long as alone, or longer.
     with c.when(c.all(c.compare("!=", settled, 0), c.compare("==", updates, 0))):
-        learn(c, ALONE, fields, c.sub(c.invoke("dk_now"), start), settled, at_most=True)
+        learn(c, ALONE, fields, c.sub(c.invoke("dk_now"), start), settled)
     with c.when(c.compare("!=", slot, 0)):
         _withdraw(c, slot)
         finished = c.add(slot, FINISHED)
@@ -308,10 +290,6 @@ def _share(m: Module, draw: Any, spin: Any, start_workers: Any) -> Any:
         with c.when(c.compare("!=", c.add(before, settled), count)):
             _await(c, finished, count, spin)
         c.atomic_store(0, c.add(slot, OWNED), "release")
-        end = c.invoke("dk_now")
-        note_end(c, end)
-        with c.when(c.all(is_known, wakes)):
-            learn_waking(c, alone, c.sub(end, begin))
     with c.when(c.compare("!=", updates, 0)):
         chunks = c.sub(count, c.load(given, CURSOR))
         learn(c, SHARED, fields, c.sub(c.invoke("dk_now"), start), c.max(chunks, 1))

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from collections.abc import Callable, Iterator
 
 import llvmlite.binding as llvm
@@ -104,38 +103,8 @@ loop:
 done:
   ret void
 }
-; args: {trips, lock}; spends so many trips on each element while no other thread does
-define void @pool_test_in_turn(i64 %args, i64 %lo, i64 %hi) {
-entry:
-  %a = inttoptr i64 %args to ptr
-  %trips = load i64, ptr %a
-  %lock = getelementptr i64, ptr %a, i64 1
-  %n = sub i64 %hi, %lo
-  %all = mul i64 %n, %trips
-  br label %take
-take:
-  %old = atomicrmw xchg ptr %lock, i64 1 acquire
-  %free = icmp eq i64 %old, 0
-  br i1 %free, label %loop, label %take
-loop:
-  %k = phi i64 [ 0, %take ], [ %k.next, %loop ]
-  %v = load volatile i64, ptr %a
-  %k.next = add i64 %k, 1
-  %more = icmp slt i64 %k.next, %all
-  br i1 %more, label %loop, label %give
-give:
-  store atomic i64 0, ptr %lock release, align 8
-  ret void
-}
 """
-NAMES = (
-    "pool_test_count",
-    "pool_test_record",
-    "pool_test_wait",
-    "pool_test_nest",
-    "pool_test_spend",
-    "pool_test_in_turn",
-)
+NAMES = ("pool_test_count", "pool_test_record", "pool_test_wait", "pool_test_nest", "pool_test_spend")
 
 
 def emitted(text: str) -> bytes:
@@ -480,23 +449,6 @@ def test_long_runs_are_shared_after_quick_ones_as_well(kernels: dict[str, int]) 
     assert pool.shared_runs() == before + 1
     spend(kernels, 100_000, 64, 1)
     assert pool.shared_runs() == before + 2
-
-
-@posix
-def test_workers_sleep_on_where_waking_them_does_not_pay(kernels: dict[str, int]) -> None:
-    """A job of some 200 us whose chunks cannot run at the same time, after pauses in which all workers fall asleep."""
-    pool.set_num_threads(2)
-    block = np.array([50_000, 0], np.int64)
-
-    def shared_of(runs: int) -> int:
-        before = pool.shared_runs()
-        for _ in range(runs):
-            time.sleep(0.001)
-            pool.run(kernels["pool_test_in_turn"], block.ctypes.data, 0, 8, 1)
-        return pool.shared_runs() - before
-
-    shared_of(100)
-    assert shared_of(100) <= 50
 
 
 @posix
