@@ -55,7 +55,7 @@ def pytest_report_header() -> str:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="also run the tests marked 'full'")
-    parser.addoption("--lanes", choices=("on", "off"), help="run threads in lanes wherever they can, or nowhere")
+    parser.addoption("--lanes", choices=("on", "wide", "off"), help="threads in lanes wherever they can be, or nowhere")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,7 +1,8 @@
 """Programs whose threads run in lanes wherever they can, or nowhere, whatever the estimate of their work says.
 
 Launches of tests have few threads, often fewer than a vector register has elements, and would all be left over. So
-there are two lanes, and two registers side by side where there may be several.
+there are two lanes, and two registers side by side where there may be several. Wide lanes are as many as fit into a
+register, for programs whose launches have the threads for them.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from typing import Any
 
 from diffkern.targets.cpu import kernel
 
-__all__ = ["VARIABLE", "force", "narrow"]
+__all__ = ["VARIABLE", "WAYS", "force", "narrow"]
 
 VARIABLE = "DIFFKERN_TEST_LANES"
-"""The variable of the environment that says ``on`` or ``off`` to processes of a run."""
+"""The variable of the environment that says one of :data:`WAYS` to processes of a run."""
+WAYS = ("on", "wide", "off")
 _usual = kernel.choice.chosen
 
 
@@ -29,14 +31,13 @@ def narrow(fn: Any, settings: Any, isa: Any) -> Any:
 def force() -> None:
     """Do what the variable says, if it is set, in this process."""
     said = os.environ.get(VARIABLE)
-    if said not in ("on", "off"):
+    if said not in WAYS:
         return
 
     def chosen(fn: Any, settings: Any, isa: Any) -> Any:
         if settings.lanes is not None:
             return _usual(fn, settings, isa)
-        if said == "off":
-            return _usual(fn, dataclasses.replace(settings, lanes=False), isa)
-        return narrow(fn, dataclasses.replace(settings, lanes=True), isa)
+        forced = dataclasses.replace(settings, lanes=said != "off")
+        return narrow(fn, forced, isa) if said == "on" else _usual(fn, forced, isa)
 
     kernel.choice.chosen = chosen

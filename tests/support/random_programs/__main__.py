@@ -11,7 +11,7 @@ import os
 import sys
 import tempfile
 
-from ..lanes import VARIABLE, force
+from ..lanes import VARIABLE, WAYS, force
 from ..seeds import run_seed
 from .campaign import run_campaign
 from .check import Verdict, check
@@ -31,7 +31,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=None, help="seed of the run (default: from the commit)")
     parser.add_argument("--time-limit", type=float, default=None, help="seconds after which no program is begun")
     parser.add_argument("--workers", type=int, default=2, help="number of processes (default: 2)")
-    parser.add_argument("--lanes", choices=("on", "off"), help="run threads in lanes wherever they can, or nowhere")
+    parser.add_argument("--lanes", choices=WAYS, help="threads in lanes wherever they can be, or nowhere")
     parser.add_argument("--program", type=int, default=None, help="check this program alone, and print it")
     args = parser.parse_args()
     if args.lanes is not None:
