@@ -335,11 +335,13 @@ class Kernel(Inspected, ByPath, KnownToNumba):
         of: Generation | None = None,
         merged: Merged = (),
         joint: bool = False,
+        keeps: bool = False,
     ) -> Executable:
         """Return the adjoint program for argument types and active parameters, built if need be; as ``forward``.
 
         ``merged`` are parameters that are given the array of another one, each with that one. With ``joint`` it does
-        the launch as well, which the manifest of the one without has to allow.
+        the launch as well, which the manifest of the one without has to allow. With ``keeps`` it reads cotangents, and
+        leaves to others to set them to zero, where the manifest says that they are taken.
         """
         if not self.enable_backward:
             own = self.options.enable_backward is not None
@@ -349,7 +351,7 @@ class Kernel(Inspected, ByPath, KnownToNumba):
                 f"kernel {self.name!r} is not differentiated: {why}",
                 remedy="leave that option out, or launch it with record_tape=False",
             )
-        key = (keys, active, accumulate, merged, joint)
+        key = (keys, active, accumulate, merged, joint, keeps)
         generation, threads = of or self._current, block_dim or self.block_dim
         found = self._known(generation, generation.adjoints, key, threads)
         if found is not None:
@@ -358,7 +360,8 @@ class Kernel(Inspected, ByPath, KnownToNumba):
             found = self._known(generation, generation.adjoints, key, threads)
             if found is None:
                 types = self._checked_types(keys)
-                variant = replace(generation.variant, active=active, accumulate=accumulate, merged=merged, joint=joint)
+                options = {"accumulate": accumulate, "merged": merged, "joint": joint, "keeps": keeps}
+                variant = replace(generation.variant, active=active, **options)
                 found = self._load(generation, variant, keys, threads, types)
                 self._keep(generation, generation.adjoints, key, threads, found)
             return found

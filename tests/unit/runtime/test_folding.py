@@ -338,7 +338,7 @@ def both_ways(actions, is_launched, monkeypatch, fills=None, size=N):
 
 
 def test_an_adjoint_does_its_launch(monkeypatch):
-    both_ways(of_waves(), False, monkeypatch, fills=1)
+    both_ways(of_waves(), False, monkeypatch, fills=2)
 
 
 def test_sums_of_a_launch_in_its_adjoint(monkeypatch):
