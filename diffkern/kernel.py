@@ -352,10 +352,11 @@ class Kernel(Inspected, ByPath, KnownToNumba):
                 remedy="leave that option out, or launch it with record_tape=False",
             )
         key = (keys, active, accumulate, merged, joint, keeps)
-        generation, threads = of or self._current, block_dim or self.block_dim
-        found = self._known(generation, generation.adjoints, key, threads)
+        generation = of or self._current
+        found = generation.adjoints.get(key) if block_dim is None else None  # which all are for the usual blocks
         if found is not None:
             return found
+        threads = block_dim or self.block_dim
         with self._lock:
             found = self._known(generation, generation.adjoints, key, threads)
             if found is None:
