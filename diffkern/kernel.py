@@ -361,8 +361,8 @@ class Kernel(Inspected, ByPath, KnownToNumba):
             found = self._known(generation, generation.adjoints, key, threads)
             if found is None:
                 types = self._checked_types(keys)
-                options = {"accumulate": accumulate, "merged": merged, "joint": joint, "keeps": keeps}
-                variant = replace(generation.variant, active=active, **options)
+                variant = replace(generation.variant, active=active, accumulate=accumulate, merged=merged)
+                variant = replace(variant, joint=joint, keeps=keeps)
                 found = self._load(generation, variant, keys, threads, types)
                 self._keep(generation, generation.adjoints, key, threads, found)
             return found

@@ -68,9 +68,11 @@ def _takes(fn: Function) -> dict[Value, Op]:
     own = {*_at_own_index(fn, "load"), *_at_own_index(fn, "store")}
     found = {}
     for array, ops in touched.items():
-        if [op.name for op in ops] == ["load", "store"] and own.issuperset(ops) and place[ops[0]] < place[ops[1]]:
-            if ops[1].operands[-1] in zeros:
-                found[array] = ops[1]
+        if [op.name for op in ops] != ["load", "store"] or not own.issuperset(ops):
+            continue
+        load, store = ops
+        if place[load] < place[store] and store.operands[-1] in zeros:
+            found[array] = store
     return found
 
 

@@ -113,10 +113,9 @@ class AdjointLaunch(Operation):
             current.tape.check_adjoint(self.launch.kernel.name)
         super().touch()
         whole = self.launch.executable.whole
-        if whole and (
-            not attention.word[0]
-            or (current.recorder is None and current.stream is None and not current.streams)
-        ):
+        if not whole:
+            return
+        if not attention.word[0] or (current.recorder is None and current.stream is None and not current.streams):
             self._note_zero(whole)
 
     def _note_zero(self, whole: Sequence[tuple[int, int]]) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from diffkern.options import Accumulate
 from diffkern.runtime.adjoint import AdjointLaunch
 from diffkern.runtime.array import array
 from diffkern.runtime.memory import bytewise
@@ -109,7 +110,7 @@ def fit_adjoint(place: Place, forms: list[Steps]) -> None:
     bytes_spared += 2 * sum(_itemsize(place.changes[k].goal) for k in taken.fills)
     if not bytes_spared or executable.cost > _WORK_PER_BYTE * bytes_spared:
         return
-    mode = "stored" if spared else "plain"
+    mode: Accumulate = "stored" if spared else "plain"
     program = adjoint.launch.adjoint(active, mode, place.joint is not None, bool(taken.fills))
     (step,) = as_run_by(program, form)
     assert isinstance(step, Step)

@@ -147,8 +147,8 @@ class PackedLaunch(Operation):
     """
 
     __slots__ = (
-        "_apart", "_leaves", "_merged", "arrays", "blocks", "dim", "executable", "generation", "grid", "kernel", "keys", "log",
-        "logged", "parts",
+        "_apart", "_leaves", "_merged", "arrays", "blocks", "dim", "executable", "generation", "grid", "kernel",
+        "keys", "log", "logged", "parts",
     )  # fmt: skip
 
     def __init__(
@@ -204,7 +204,7 @@ class PackedLaunch(Operation):
     def adjoint(
         self, active: frozenset[int], accumulate: Accumulate = "plain", joint: bool = False, keeps: bool = False
     ) -> Executable:
-        """Return the adjoint of the program that it runs; `joint` and `keeps` as :meth:`Launchable.adjoint` has them."""
+        """Return the adjoint of the program that it runs; `joint`, `keeps` as :meth:`Launchable.adjoint` has them."""
         merged, blocks = tuple(self.merged.items()), self.blocks.block_dim
         return self.kernel.adjoint(self.keys, active, accumulate, blocks, self.generation, merged, joint, keeps)
 

@@ -46,7 +46,7 @@ class Quick:
         """Run the plan if it may take the place of a call, else make the call."""
         zero = self._zero
         before = [memory.now for memory in zero]
-        if all([memory.is_zero for memory in zero]):
+        if all(memory.is_zero for memory in zero):
             self._call()
         else:
             call()
@@ -64,9 +64,10 @@ def needless_fills(operations: Sequence[Operation], forms: Sequence[Steps | None
     """
     found: dict[int, array] = {}
     for index, operation in enumerate(operations):
-        if isinstance(operation, (Assign, Copy)) and _is_large_clear(operation.goal, forms[index]):
-            if _leaves_zero(operations, forms, operation.goal):
-                found[index] = operation.goal
+        if not isinstance(operation, (Assign, Copy)) or not _is_large_clear(operation.goal, forms[index]):
+            continue
+        if _leaves_zero(operations, forms, operation.goal):
+            found[index] = operation.goal
     return found
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import time
+import weakref
 from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as Series
 from pathlib import Path
@@ -191,7 +192,8 @@ class _Program:
         fills = needless_fills(operations, self.forms)
         if fills:
             steps: Any = [step for k, form in enumerate(self.forms) if k not in fills for step in form or ()]
-            self.quick = Quick(Plan(steps, counters, 0), memories(fills.values()), self.run)
+            run = weakref.WeakMethod(self.run)  # whoever calls it keeps this
+            self.quick = Quick(Plan(steps, counters, 0), memories(fills.values()), lambda: run()())  # type: ignore[misc]
             self._watch(self.quick)
 
     def replayed(self) -> Callable[..., None]:

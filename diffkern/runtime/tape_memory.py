@@ -53,8 +53,9 @@ class TapeMemory:
             return
         grad = self._gradient(held)
         if grad is not None:
-            # What it is is known of the owner of a gradient that the tape has met.
-            if self._arrays.get(id(held)) is not held or self._owners.get(memory) is not held or memory in self._without:
+            # The owner of a gradient that the tape has met is known already.
+            is_owner = self._owners.get(memory) is held and self._arrays.get(id(held)) is held
+            if not is_owner or memory in self._without:
                 self._register(held, grad)
             return
         self._without.add(memory)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
@@ -635,7 +638,7 @@ def test_foreign_memory_as_a_gradient_and_as_a_seed():
     for value in (2.0, 3.0):
         numbers[:] = value
         sequence.replay()
-        expected = value * np.exp(-x.numpy() ** 2) * (np.cos(x.numpy()) - 2 * x.numpy() * np.sin(x.numpy()))
+        expected = value * np.exp(-(x.numpy() ** 2)) * (np.cos(x.numpy()) - 2 * x.numpy() * np.sin(x.numpy()))
         np.testing.assert_allclose(x.grad.numpy(), expected, rtol=1e-4, atol=1e-6)
         assert not z.grad.numpy().any()
         assert (numbers == value).all()
@@ -675,7 +678,9 @@ class Seeded:
         seed = self.seed.list()
         self.sequence.replay(**options)
         x = np.array(self.x.list())
-        np.testing.assert_allclose(self.x.grad.list(), slope(x, a) * seed * np.array(self.y.list()), rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(
+            self.x.grad.list(), slope(x, a) * seed * np.array(self.y.list()), rtol=1e-4, atol=1e-6
+        )
         np.testing.assert_allclose(self.y.grad.list(), np.sin(a * x) * seed, rtol=1e-4, atol=1e-6)
         assert not np.any(self.z.grad.list())
         assert self.seed.list() == seed
@@ -708,7 +713,7 @@ def test_gradients_that_others_write_between_replays(at_once):
         lambda: dk.copy(made.z.grad, made.x),
         lambda: waves[N](made.x, made.z.grad),
         lambda: np.from_dlpack(made.z.grad).__setitem__(0, 5.0),
-        lambda: made.sequence[:0].replay(),
+        made.sequence[:0].replay,
     ]
     for change in changes:
         for _ in range(2):
@@ -725,8 +730,22 @@ def test_gradients_that_others_write_between_replays(at_once):
         made.replay()
     del view
     made.replay()
-    made.z.grad.__array_interface__  # noqa: B018 - the address is known from now on
+    np.asarray(made.z.grad)
+    assert made.z.grad.__array_interface__["shape"] == (N,)  # the address is known from now on
     made.replay()
+
+
+def test_a_sequence_ends_with_its_last_user(at_once):
+    made = Seeded()
+    made.replay()
+    assert made.sequence._program.quick is not None
+    program = weakref.ref(made.sequence._program)
+    gc.disable()
+    try:
+        made.sequence = None
+        assert program() is None
+    finally:
+        gc.enable()
 
 
 def test_records_and_other_sequences_between_replays(at_once):
