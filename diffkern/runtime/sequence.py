@@ -192,8 +192,14 @@ class _Program:
         fills = needless_fills(operations, self.forms)
         if fills:
             steps: Any = [step for k, form in enumerate(self.forms) if k not in fills for step in form or ()]
-            run = weakref.WeakMethod(self.run)  # whoever calls it keeps this
-            self.quick = Quick(Plan(steps, counters, 0), memories(fills.values()), lambda: run()())  # type: ignore[misc]
+            itself = weakref.ref(self)
+
+            def run() -> None:
+                program = itself()
+                assert program is not None  # it makes the call
+                program.run()
+
+            self.quick = Quick(Plan(steps, counters, 0), memories(fills.values()), run)
             self._watch(self.quick)
 
     def replayed(self) -> Callable[..., None]:
