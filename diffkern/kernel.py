@@ -335,11 +335,13 @@ class Kernel(Inspected, ByPath, KnownToNumba):
         of: Generation | None = None,
         merged: Merged = (),
         joint: bool = False,
+        keeps: bool = False,
     ) -> Executable:
         """Return the adjoint program for argument types and active parameters, built if need be; as ``forward``.
 
         ``merged`` are parameters that are given the array of another one, each with that one. With ``joint`` it does
-        the launch as well, which the manifest of the one without has to allow.
+        the launch as well, which the manifest of the one without has to allow. With ``keeps`` it reads cotangents, and
+        leaves to others to set them to zero, where the manifest says that they are taken.
         """
         if not self.enable_backward:
             own = self.options.enable_backward is not None
@@ -349,16 +351,18 @@ class Kernel(Inspected, ByPath, KnownToNumba):
                 f"kernel {self.name!r} is not differentiated: {why}",
                 remedy="leave that option out, or launch it with record_tape=False",
             )
-        key = (keys, active, accumulate, merged, joint)
-        generation, threads = of or self._current, block_dim or self.block_dim
-        found = self._known(generation, generation.adjoints, key, threads)
+        key = (keys, active, accumulate, merged, joint, keeps)
+        generation = of or self._current
+        found = generation.adjoints.get(key) if block_dim is None else None  # which all are for the usual blocks
         if found is not None:
             return found
+        threads = block_dim or self.block_dim
         with self._lock:
             found = self._known(generation, generation.adjoints, key, threads)
             if found is None:
                 types = self._checked_types(keys)
-                variant = replace(generation.variant, active=active, accumulate=accumulate, merged=merged, joint=joint)
+                variant = replace(generation.variant, active=active, accumulate=accumulate, merged=merged)
+                variant = replace(variant, joint=joint, keeps=keeps)
                 found = self._load(generation, variant, keys, threads, types)
                 self._keep(generation, generation.adjoints, key, threads, found)
             return found

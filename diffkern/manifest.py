@@ -66,6 +66,8 @@ class Parameter:
         Number of axes, if a launch over the array's own shape overwrites all of it without having read it.
     once
         Of a cotangent, number of axes, if a launch over its own shape adds once to each of its elements.
+    taken
+        Of a cotangent, number of axes, if such a launch reads each of its elements once and then sets it to zero.
     shape_read
         Whether the kernel reads its shape.
     conflict
@@ -80,6 +82,7 @@ class Parameter:
     align: int | None = None
     whole: int | None = None
     once: int | None = None
+    taken: int | None = None
     shape_read: bool = False
     conflict: Conflict | None = None
 

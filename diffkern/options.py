@@ -288,6 +288,8 @@ class Variant:
         Whether its results are the same to the last bit from run to run.
     joint
         Of an adjoint: whether its threads first do what the threads of the launch do.
+    keeps
+        Of an adjoint: whether cotangents that it reads once, and would then set to zero, keep what they hold.
     """
 
     options: KernelOptions = KernelOptions()
@@ -307,6 +309,7 @@ class Variant:
     merged: tuple[tuple[int, int], ...] = ()
     deterministic: bool = False
     joint: bool = False
+    keeps: bool = False
 
     def __post_init__(self) -> None:
         if self.block_dim is None:
@@ -334,6 +337,8 @@ class Variant:
             said["merged"] = self.merged
         if self.joint:
             said["joint"] = True
+        if self.keeps:
+            said["keeps"] = True
         if self.log_for is not None:
             said["log_for"] = sorted(self.log_for)
         told = {name: value for name, value in said.items() if value != usual.get(name)}

@@ -31,6 +31,7 @@ from diffkern.ad.reverse import reverse
 from diffkern.analysis.blocks import check_adjoint
 from diffkern.analysis.conflicts import analyse_conflicts
 from diffkern.analysis.cost import thread_cost
+from diffkern.analysis.coverage import keep_taken
 from diffkern.analysis.pointed import check_not_pointed
 from diffkern.frontend.derived import set_differentiators
 from diffkern.frontend.lowering import lower
@@ -150,7 +151,7 @@ def finish(
 
 def _may_be_joined(variant: Variant) -> bool:
     """Whether sequences may ask for a program that does the launch as well as the adjoint."""
-    if variant.is_debug or variant.deterministic or variant.accumulate != "plain":
+    if variant.is_debug or variant.deterministic or variant.keeps or variant.accumulate != "plain":
         return False
     return not target_named(variant.target, variant.compiler).simt
 
@@ -175,6 +176,8 @@ set_differentiators(FUNCS.derivative, FUNCS.tangents)
 def finalize(d: Derivative, variant: Variant = FORWARD, context: Context = PLAIN) -> Derivative:
     """The adjoint, in place, with the modes of its accumulations as its target needs them."""
     target = target_named(variant.target, variant.compiler)
+    if variant.keeps:
+        keep_taken(d.fn)
     conflicts = target.finalize(d.fn, d.buffers, d.conflicts, variant.accumulate)
     context.done("accumulations", PROGRAM, d.fn)
     return replace(d, conflicts=conflicts)

@@ -13,7 +13,7 @@ from diffkern import abi
 from diffkern.ad.adjoint import Adjoint
 from diffkern.analysis.blocks import is_simt
 from diffkern.analysis.cost import thread_cost
-from diffkern.analysis.coverage import added_once, overwritten_whole
+from diffkern.analysis.coverage import added_once, overwritten_whole, taken_once
 from diffkern.analysis.extents import certain_extents, update_by_all
 from diffkern.analysis.steering import steering
 from diffkern.analysis.sums import used_values
@@ -112,7 +112,8 @@ def adjoint_manifest(
     arguments, own, steers = _arguments(types), len(primal.params), steering(primal)
     logged = range(own, len(fn.params) - len(adjoint.saved) - len(adjoint.cotangents))
     arguments += [len(types)] * len(logged)
-    whole, once = overwritten_whole(fn), {} if is_simt(fn) else added_once(fn)
+    whole = overwritten_whole(fn)
+    once, taken = ({}, {}) if is_simt(fn) else (added_once(fn), taken_once(fn))
     roles: list[tuple[Literal["param", "log", "saved", "cotangent"], int, Conflict | None]] = [
         *(("param", k, None) for k in range(own)),
         *(("log", k, None) for k in logged),
@@ -131,6 +132,7 @@ def adjoint_manifest(
                 arguments[of],
                 whole=whole.get(k) if role == "cotangent" else None,
                 once=once.get(k) if role == "cotangent" else None,
+                taken=taken.get(k) if role == "cotangent" else None,
                 conflict=conflict,
             )
             for k, (p, (role, of, conflict)) in enumerate(zip(fn.params, roles, strict=True))

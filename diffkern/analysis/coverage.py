@@ -2,12 +2,13 @@
 
 In: a function. Out: for such parameters the number of axes. A launch whose first axes have exactly the array's shape
 then leaves no element as it was, so that uninitialized memory may be passed. The same for cotangents: to which of them
-does such a launch add once at each element? Where they begin at zero, the sums may be stores.
+does such a launch add once at each element? Where they begin at zero, the sums may be stores. Of which does it read
+each element once, and then set it to zero? It may read them in another place, and leave these to a fill.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Set
 
 from diffkern.ir.nodes import Function, Op, Value, walk
@@ -36,6 +37,43 @@ def store_sums(fn: Function) -> None:
     for op in _at_own_index(fn, "accumulate"):
         if Access(op).array in chosen:
             op.name, op.attrs = "store", {name: value for name, value in op.attrs.items() if name != "mode"}
+
+
+def taken_once(fn: Function) -> dict[int, int]:
+    """The parameters of which every thread reads the element at its own index, then sets it to zero.
+
+    Nothing else touches them.
+    """
+    return _axes(fn, set(_takes(fn)))
+
+
+def keep_taken(fn: Function) -> None:
+    """Leave alone, in place, what the parameters hold that :func:`taken_once` finds."""
+    stores = set(_takes(fn).values())
+    fn.body.ops[:] = [op for op in fn.body.ops if op not in stores]
+
+
+def _takes(fn: Function) -> dict[Value, Op]:
+    """The parameters that are taken once, with the stores of zero."""
+    place = {op: k for k, op in enumerate(fn.body.ops)}
+    zeros: set[Value] = set()
+    for op in fn.body.ops:
+        is_zero = op.name == "const" and op.attrs["value"] == 0
+        if is_zero or (op.name == "construct" and zeros.issuperset(op.operands)):
+            zeros.add(op.result)
+    touched: dict[Value, list[Op]] = defaultdict(list)
+    for op in walk(fn.body):
+        if op.name in LOADS | STORES | ATOMICS | ACCUMULATES:
+            touched[Access(op).array].append(op)
+    own = {*_at_own_index(fn, "load"), *_at_own_index(fn, "store")}
+    found = {}
+    for array, ops in touched.items():
+        if [op.name for op in ops] != ["load", "store"] or not own.issuperset(ops):
+            continue
+        load, store = ops
+        if place[load] < place[store] and store.operands[-1] in zeros:
+            found[array] = store
+    return found
 
 
 def _axes(fn: Function, arrays: Set[Value]) -> dict[int, int]:

@@ -170,6 +170,7 @@ class Specialization:
         more += [f", log {self.variant.log}"] if self.variant.log else []
         more += [{"plain": "", "atomic": ", with atomics", "stored": ", sums stored"}[self.variant.accumulate]]
         more += [", with the launch"] if self.variant.joint else []
+        more += [", cotangents kept"] if self.variant.keeps else []
         return self.title + "".join(more)
 
 

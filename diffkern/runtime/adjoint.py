@@ -85,15 +85,16 @@ class AdjointLaunch(Operation):
         _check_elements(launch, cotangents)
         if self.executable.races is not None:
             self.executable.races.check(kernel.name, launch.dims, launch.parts.__getitem__)
-        shared = check_aliases(kernel, launch, cotangents)
+        self._are_shared = check_aliases(kernel, launch, cotangents)
+        self._strided = [i for i, ct in cotangents.items() if ct._type.layout == "A"]
         try:
-            self.sweep = self._chosen(shared)
+            self.sweep = self._chosen(self._are_shared)
         except LaunchError:
             raise
         except ValueError as error:
             raise LaunchError(f"the adjoint of kernel {kernel.name!r}: {error}", remedy=DIMS) from None
         self.executable, self.grid = self.sweep.executable, self.sweep.grid
-        self.executable.check(lambda: None if self._copies(cotangents) else self._pack(cotangents))
+        self.executable.check(lambda: None if self._copies() else self._pack(cotangents))
 
     @property
     def label(self) -> str:
@@ -111,19 +112,24 @@ class AdjointLaunch(Operation):
         if current.tape is not None:
             current.tape.check_adjoint(self.launch.kernel.name)
         super().touch()
-        in_order = current.recorder is None and current.stream is None and not current.streams
-        for ct in self._consumed() if in_order or not attention.word[0] else ():
-            ct._memory.zero_version = ct._memory.now
+        whole = self.launch.executable.whole
+        if not whole:
+            return
+        if not attention.word[0] or (current.recorder is None and current.stream is None and not current.streams):
+            self._note_zero(whole)
 
-    def _consumed(self) -> list[array]:
-        """Return the cotangents that are zero afterwards: those of arrays that the launch overwrote as a whole."""
+    def _note_zero(self, whole: Sequence[tuple[int, int]]) -> None:
+        """Note which cotangents are zero afterwards: those of arrays that the launch overwrites as a whole."""
         launch, cotangents = self.launch, self.cotangents
-        if not launch.executable.whole or self.in_elements or launch.merged:
-            return []
+        if self.in_elements or launch.merged or self._are_shared:
+            return
         dims = launch.dims
-        found = [cotangents[k] for k, axes in launch.executable.whole if axes == len(dims) and k in cotangents]
-        whole = [ct for ct in found if ct.shape == dims and ct._data.nbytes == ct._memory.nbytes]
-        return [ct for ct in whole if [other._memory for other in cotangents.values()].count(ct._memory) == 1]
+        for k, axes in whole:
+            ct = cotangents.get(k)
+            if ct is not None and axes == len(dims) and ct.shape == dims:
+                memory = ct._memory
+                if ct._data.nbytes == memory.nbytes:
+                    memory.zero_version = memory.now
 
     @property
     def device(self) -> Device:
@@ -132,14 +138,13 @@ class AdjointLaunch(Operation):
 
     def block(self) -> bytearray:
         """Return the argument block of a GPU's launch; empty on the CPU, and where cotangents have to be copied."""
-        if self._copies(self.cotangents):
+        if self._copies():
             return bytearray()
         return self.executable.block(self.grid, self._pack(self.cotangents))
 
-    def _copies(self, cotangents: Mapping[int, array]) -> bool:
+    def _copies(self) -> bool:
         """Whether a cotangent has to be contiguous and is not."""
-        wanted = self.executable.contiguous_cotangents
-        return bool(wanted) and any(i in wanted and ct._type.layout == "A" for i, ct in cotangents.items())
+        return bool(self._strided) and not self.executable.contiguous_cotangents.isdisjoint(self._strided)
 
     def reads(self) -> list[array]:
         """Return the arrays that are read."""
@@ -154,7 +159,7 @@ class AdjointLaunch(Operation):
     def steps(self) -> Steps | None:
         """Return the adjoint in native code, or None where it needs copies of cotangents that this does not make."""
         plan = self.sweep.plan
-        if self._copies(self.cotangents):
+        if self._copies():
             return None
         copied = copied_of(self.executable, plan, self.cotangents) if plan.private else None
         if copied is not None:
@@ -164,7 +169,7 @@ class AdjointLaunch(Operation):
     def execute(self) -> None:
         """Run the adjoint once."""
         given = self.cotangents
-        if self._copies(given):
+        if self._copies():
             wanted = self.executable.contiguous_cotangents
             given = {index: _contiguous(ct) if index in wanted else ct for index, ct in given.items()}
         try:
@@ -181,11 +186,12 @@ class AdjointLaunch(Operation):
     def _chosen(self, shared: bool) -> Sweep:
         """Decide how to run."""
         launch, cotangents = self.launch, self.cotangents
-        for ct in cotangents.values():
-            if ct._type.layout == "A" and 0 in ct.strides and ct.size > 1:
+        for k in self._strided:
+            if 0 in cotangents[k].strides and cotangents[k].size > 1:
                 shared = True
         shapes = tuple([ct.shape for ct in cotangents.values()])
-        return choose(
+        found = self.executable.sweeps.get((launch.dims, shared, shapes))
+        return found or choose(
             self.executable,
             lambda: launch.adjoint(frozenset(cotangents), "atomic"),
             launch.dims,
@@ -197,6 +203,9 @@ class AdjointLaunch(Operation):
 
     def _pack(self, cotangents: Mapping[int, array], own: Mapping[int, bytes] = NOTHING) -> bytes:
         """Return the argument block behind the header; `own` stands for some of the cotangents."""
+        behind = self.executable.layout.cotangents
+        if behind is not None and not own and not self.contents:
+            return b"".join(self.launch.parts + [cotangents[k]._packed for k in behind])
         parts, own_count = [], len(self.launch.parts)
         for role, index in self.executable.layout.entries:
             if role == "param":

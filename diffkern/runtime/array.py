@@ -321,7 +321,8 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
 
     def _is_like(self, other: array) -> bool:
         """Whether another array has elements of the same type and as many along each axis."""
-        return self._element == other._element and self.shape == other.shape
+        own, given = self._element, other._element
+        return (own is given or own == given) and self.shape == other.shape
 
     def contiguous(self) -> array:
         """Return the array itself if it is contiguous, else a contiguous copy."""

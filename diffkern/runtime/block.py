@@ -84,14 +84,20 @@ class Layout:
         Where the parameters stand that are the kernel's own.
     size : int
         Bytes of the whole block.
+    cotangents : tuple of int or None
+        The kernel's parameters whose cotangents stand behind all its parameters; None if something stands in between.
     """
 
-    __slots__ = ("entries", "fields", "offsets", "size")
+    __slots__ = ("cotangents", "entries", "fields", "offsets", "size")
 
     def __init__(self, manifest: Manifest) -> None:
         self.entries = tuple((p.role, p.of) for p in manifest.params)
         self.fields, self.size = abi.layout([parse_type(p.type) for p in manifest.params])
         own = zip(self.entries, self.fields, strict=True)
+        own_count = sum(role == "param" for role, _ in self.entries)
+        behind = self.entries[own_count:]
+        are_next = all(role == "cotangent" for role, _ in behind)
+        self.cotangents = tuple([of for _, of in behind]) if are_next else None
         self.offsets = {of: field.offset for (role, of), field in own if role == "param"}
 
     def shapes(self, arrays: Iterable[tuple[int, int]]) -> Reader:

@@ -2,21 +2,19 @@
 
 In: the operations of a sequence on the CPU, with their native forms. Out: the forms that run. A launch is left out if
 its adjoint can do it in passing, which runs what the launch computes anyway. A fill is left out if what touches its
-array next overwrites it: another fill, a copy, a launch. So is a fill with zero in front of an adjoint that adds once
-to each element: that adjoint stores instead. The operations stay as they are recorded, for all who look at them, cut
-the sequence or run it another way.
+array next overwrites it: another fill, a copy, a launch. What an adjoint does with cotangents that were set in front of
+it is :mod:`diffkern.runtime.fitting`'s. The operations stay as they are recorded, for all who look at them, cut the
+sequence or run it another way.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-import numpy as np
+from collections.abc import Sequence
 
 from diffkern.runtime.adjoint import AdjointLaunch
 from diffkern.runtime.array import array
+from diffkern.runtime.fitting import Change, Place, as_run_by, fit_adjoint, is_same, meet
 from diffkern.runtime.memory import Memory
 from diffkern.runtime.native.replay import Step, Steps
 from diffkern.runtime.operation import Assign, Copy, Operation
@@ -29,8 +27,6 @@ _LESS_WORK = 0.95
 """A program for a launch and its adjoint is taken if it does less than so much of the work of the two."""
 _MOST_WAITING = 32
 """Launches that are looked at again with each operation behind them."""
-_WORK_PER_BYTE = 6.0
-"""An adjoint that does more than so much work for each byte that it would not have to read is not compiled again."""
 
 
 def folded(operations: Sequence[Operation], forms: Sequence[Steps]) -> list[Steps]:
@@ -48,31 +44,21 @@ def folded(operations: Sequence[Operation], forms: Sequence[Steps]) -> list[Step
         return made
     joint = _joint(operations, made)
     seen = _Next(operations)
-    cleared: dict[int, dict[int, array]] = defaultdict(dict)
+    changes: dict[int, dict[int, Change]] = defaultdict(dict)
     for index, operation in enumerate(operations):
-        if not isinstance(operation, Assign) or operation.goal._memory.foreign:
+        if not isinstance(operation, (Assign, Copy)) or operation.goal._memory.foreign:
             continue
         following = seen.after(index, operation.goal._memory)
         if following is None:
             continue
         other = operations[following]
-        if _overwrites(other, operation.goal):
+        if isinstance(operation, Assign) and _overwrites(other, operation.goal):
             made[index] = []
-        elif isinstance(other, AdjointLaunch) and _is_zero(operation.values):
-            cleared[following][index] = operation.goal
-    for index, fills in cleared.items():
-        adjoint = operations[index]
-        assert isinstance(adjoint, AdjointLaunch)
-        found = _storing(adjoint, made[index], fills, joint.get(index))
-        if found is not None:
-            made[index], spared = found
-            for k in spared:
-                made[k] = []
+        elif isinstance(other, AdjointLaunch):
+            changes[following][index] = operation
+    for index, found in changes.items():
+        fit_adjoint(Place(operations, index, found, joint.get(index)), made)
     return made
-
-
-def _is_zero(values: np.ndarray[Any, Any]) -> bool:
-    return values.dtype.names is None and not np.any(values)
 
 
 def _looks_elsewhere(operation: Operation) -> bool:
@@ -104,12 +90,8 @@ def _overwrites(operation: Operation, held: array) -> bool:
         dims, params = operation.dims, operation.executable.manifest.params
         written = [a for a in operation.writes() if a._memory is held._memory]
         whole = [a for p, a in zip(params, operation.arrays, strict=False) if a is not None and p.whole == len(dims)]
-        return len(written) == 1 and held.shape == dims and any(a is written[0] and _is_same(a, held) for a in whole)
-    return isinstance(operation, (Assign, Copy)) and _is_same(operation.goal, held)
-
-
-def _is_same(one: array, other: array) -> bool:
-    return one._range == other._range and one._type.layout == other._type.layout == "C"
+        return len(written) == 1 and held.shape == dims and any(a is written[0] and is_same(a, held) for a in whole)
+    return isinstance(operation, (Assign, Copy)) and is_same(operation.goal, held)
 
 
 def _joint(operations: Sequence[Operation], forms: list[Steps]) -> dict[int, Executable]:
@@ -121,7 +103,7 @@ def _joint(operations: Sequence[Operation], forms: list[Steps]) -> dict[int, Exe
             program = _program_of_both(operation, forms[first], forms[index])
             if program is not None:
                 found[index] = program
-                forms[index] = _as_run_by(program, forms[index])
+                forms[index] = as_run_by(program, forms[index])
                 forms[first] = []
         for launch in [launch for launch in waiting if not _may_change_places(launch, operation)]:
             del waiting[launch]
@@ -136,13 +118,7 @@ def _may_change_places(launch: PackedLaunch, following: Operation) -> bool:
     """Whether a launch may as well come behind what follows it."""
     reads, writes = list(launch.reads()), list(launch.writes())
     others = list(following.writes())
-    return not (_meet(writes, [*following.reads(), *others]) or _meet(reads, others))
-
-
-def _meet(some: Sequence[array], others: Sequence[array]) -> bool:
-    """Whether the memory of arrays of both kinds may overlap."""
-    ranges = [a._range for a in others]
-    return any(low < end and begin < high for low, high in (a._range for a in some) for begin, end in ranges)
+    return not (meet(writes, [*following.reads(), *others]) or meet(reads, others))
 
 
 def _program_of_both(adjoint: AdjointLaunch, launched: Steps, swept: Steps) -> Executable | None:
@@ -162,46 +138,3 @@ def _program_of_both(adjoint: AdjointLaunch, launched: Steps, swept: Steps) -> E
     program = launch.adjoint(active, joint=True)
     # Threads that have to run one after the other cost nothing; joined, they may be fewer in a register.
     return program if 0.0 < program.cost < own.cost + executable.cost else None
-
-
-def _as_run_by(program: Executable, form: Steps) -> Steps:
-    """Return the form of an adjoint for another program with the same parameters."""
-    step = form[0]
-    assert isinstance(step, Step)
-    # The argument block is the same one: parameters may be changed in it.
-    count = -(-step.n // step.chunk)
-    partials, finish, chunks = (count * program.sites, program.finish, count) if program.sites else (0, 0, 0)
-    return [
-        step._replace(
-            function=program.address, partials=partials, finish=finish, chunks=chunks, code=program.code,
-            updates=program.updates,
-        )
-    ]  # fmt: skip
-
-
-def _storing(
-    adjoint: AdjointLaunch, form: Steps, cleared: Mapping[int, array], joint: Executable | None
-) -> tuple[Steps, list[int]] | None:
-    """Return the form of an adjoint that stores, and which fills are not needed then; None if there is none.
-
-    `joint` is its program, if that does the launch too.
-    """
-    executable, cotangents, dims = adjoint.executable, adjoint.cotangents, adjoint.launch.dims
-    active, params = frozenset(cotangents), executable.manifest.params
-    if len(form) != 1 or adjoint.launch.adjoint(active) is not executable:
-        return None  # nothing to run, or with atomic additions
-    goals = {p.of: cotangents[p.of] for p in params if p.once == len(dims)}
-    saved = sum(ct._data.nbytes // max(ct.size, 1) for ct in goals.values())
-    if executable.manifest.checks is not None or executable.cost > _WORK_PER_BYTE * saved:
-        return None
-    touched = [a._memory for a in (*adjoint.reads(), *adjoint.writes())]
-    spared = []
-    for k, ct in goals.items():
-        fill = next((index for index, held in cleared.items() if _is_same(ct, held)), None)
-        # Read and written as a cotangent, and nothing else; the chunks have no copies of it.
-        is_alone = touched.count(ct._memory) == 2 and k not in adjoint.sweep.plan.private
-        if fill is None or ct.shape != dims or not is_alone:
-            return None
-        spared.append(fill)
-    program = adjoint.launch.adjoint(active, "stored", joint is not None)
-    return _as_run_by(program, form), spared

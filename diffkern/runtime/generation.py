@@ -17,7 +17,7 @@ __all__ = ["AdjointKey", "Generation", "Merged"]
 Merged = tuple[tuple[int, int], ...]
 """Parameters that are given the array of another one, each with that one."""
 
-AdjointKey = tuple[tuple[str, ...], frozenset[int], str, Merged, bool]
+AdjointKey = tuple[tuple[str, ...], frozenset[int], str, Merged, bool, bool]
 
 
 class Generation:
@@ -37,8 +37,8 @@ class Generation:
     programs : dict
         Forward programs by the keys of the argument types.
     adjoints : dict
-        Adjoint programs by those keys, active parameters, the way of accumulating, what is one array, and whether they
-        do the launch too.
+        Adjoint programs by those keys, active parameters, the way of accumulating, what is one array, whether they do
+        the launch too, and whether they keep what cotangents hold.
     logged : dict
         Forward programs with a log, by those keys and what they do with it.
     sized : dict

@@ -12,7 +12,7 @@ from diffkern.runtime.device import get_device
 from diffkern.runtime.extents import several, whole_number
 from diffkern.runtime.packed import Launchable, PackedLaunch, check_kernel, dispatch, refusal, run
 from diffkern.runtime.record import Launch, launch_or_record
-from diffkern.runtime.schedule import Blocks
+from diffkern.runtime.schedule import USUAL, Blocks
 
 __all__ = ["launch", "launch_tiled"]
 
@@ -92,7 +92,8 @@ def launch(
             check_kernel(kernel)
             return launch_or_record(
                 kernel, dim, inputs, outputs, adj_inputs, adj_outputs, adjoint, record_cmd, record_tape, stream,
-                None if device is None else get_device(device), _blocks(block_dim, max_blocks),
+                None if device is None else get_device(device),
+                USUAL if block_dim is None and max_blocks is _UNLIMITED else _blocks(block_dim, max_blocks),
             )  # fmt: skip
         if given and (adj_inputs or adj_outputs):
             raise LaunchError(

@@ -47,7 +47,7 @@ class Needs:
         self._nbytes = nbytes
         self._width = 0
         self._buckets: dict[int, list[Need]] = {}
-        # Needs that every write looks at: the first few, and those that span many buckets.
+        # Needs that every write looks at: the first few, and those that span many buckets or all of the block.
         self._wide: list[Need] = []
 
     def add(self, need: Need) -> None:
@@ -59,6 +59,9 @@ class Needs:
                 few, self._wide = self._wide, []
                 for each in few:
                     self.add(each)
+            return
+        if need.high - need.low >= self._nbytes:  # the next write ends it
+            self._wide.append(need)
             return
         first, last = self._span(need.low, need.high)
         if last - first >= _WIDE:

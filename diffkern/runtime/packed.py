@@ -113,9 +113,11 @@ class Launchable(Protocol):
         of: Generation | None = None,
         merged: Merged = (),
         joint: bool = False,
+        keeps: bool = False,
     ) -> Executable:
         """Return the adjoint program for argument types and active parameters, built if need be; `merged` are
-        parameters that are given the array of another one, each with that one; with `joint` it does the launch too."""
+        parameters that are given the array of another one, each with that one; with `joint` it does the launch too,
+        with `keeps` it sets no cotangents to zero."""
         ...
 
 
@@ -145,8 +147,8 @@ class PackedLaunch(Operation):
     """
 
     __slots__ = (
-        "_leaves", "_merged", "arrays", "blocks", "dim", "executable", "generation", "grid", "kernel", "keys", "log",
-        "logged", "parts",
+        "_apart", "_leaves", "_merged", "arrays", "blocks", "dim", "executable", "generation", "grid", "kernel",
+        "keys", "log", "logged", "parts",
     )  # fmt: skip
 
     def __init__(
@@ -163,6 +165,7 @@ class PackedLaunch(Operation):
         self.keys, self.parts, self.arrays = bind(kernel.name, kernel.parameters, args)
         self._leaves: tuple[Leaf, ...] = ()
         self._merged: Mapping[int, int] | None = None
+        self._apart: bool | None = None
         self.log: tuple[array, ...] | None = None
         self.logged: Log | None = None
         self.blocks = blocks
@@ -198,10 +201,12 @@ class PackedLaunch(Operation):
         found = self.generation.programs.get(keys) if block_dim is None else None
         return found or self.kernel.forward(keys, block_dim, self.generation)
 
-    def adjoint(self, active: frozenset[int], accumulate: Accumulate = "plain", joint: bool = False) -> Executable:
-        """Return the adjoint of the program that it runs; with `joint` one that does the launch too."""
-        merged = tuple(self.merged.items())
-        return self.kernel.adjoint(self.keys, active, accumulate, self.blocks.block_dim, self.generation, merged, joint)
+    def adjoint(
+        self, active: frozenset[int], accumulate: Accumulate = "plain", joint: bool = False, keeps: bool = False
+    ) -> Executable:
+        """Return the adjoint of the program that it runs; `joint`, `keeps` as :meth:`Launchable.adjoint` has them."""
+        merged, blocks = tuple(self.merged.items()), self.blocks.block_dim
+        return self.kernel.adjoint(self.keys, active, accumulate, blocks, self.generation, merged, joint, keeps)
 
     @property
     def merged(self) -> Mapping[int, int]:
@@ -211,7 +216,17 @@ class PackedLaunch(Operation):
             found = self._merged = self._find_merged()
         return found
 
+    @property
+    def is_apart(self) -> bool:
+        """Whether no array overlaps another one."""
+        found = self._apart
+        if found is None:
+            found = self._apart = _are_apart([held._range for held in self.arrays if held is not None])
+        return found
+
     def _find_merged(self) -> Mapping[int, int]:
+        if self.is_apart:
+            return _NOTHING
         executable, arrays = self.executable, self.arrays
         if self.logged is not None:  # whose program takes them as one already
             executable = self.kernel.forward(self.keys, self.blocks.block_dim, self.generation)
@@ -237,13 +252,13 @@ class PackedLaunch(Operation):
         for name in PackedLaunch.__slots__:
             setattr(made, name, getattr(self, name))
         made.parts, made.arrays = list(self.parts), list(self.arrays)
-        made._merged = None
+        made._merged = made._apart = None
         return made
 
     def put(self, leaf: int, held: array) -> None:
         """Let an array stand for a leaf, in the place of one of the same type."""
         self.arrays[leaf], self.parts[leaf] = held, held._packed
-        self._merged = None
+        self._merged = self._apart = None
 
     def with_log(self, log: Log) -> PackedLaunch:
         """Return the launch that writes what its adjoint needs to a log, which is new.
@@ -363,6 +378,15 @@ class PackedLaunch(Operation):
         parts = self.parts if self.log is None else (*self.parts, *(a._packed for a in self.log))
         return b"".join(parts)
 
+    def touch(self) -> None:
+        """Raise the versions of the memory that it changes."""
+        if self.log is not None or self.executable.writes_elements:
+            super().touch()
+            return
+        for index in self.executable.writes:
+            if (held := self.arrays[index]) is not None:
+                held._memory.version += 1
+
     def execute(self) -> None:
         """Run all threads."""
         self.executable.run(self.grid, self.arguments)
@@ -400,6 +424,17 @@ class PackedLaunch(Operation):
         if self.blocks.tiled:
             return self.executable.dims_of(self.dim, self.blocks)
         return self.dim if isinstance(self.dim, tuple) else (int(self.dim),)
+
+
+def _are_apart(ranges: list[tuple[int, int]]) -> bool:
+    """Whether no two of some ranges of addresses overlap, and none is empty."""
+    ranges.sort()
+    end = 0
+    for low, high in ranges:
+        if low < end or high <= low:
+            return False
+        end = high
+    return True
 
 
 def dispatch(bound: PackedLaunch, record_tape: bool = True, stream: Stream | None = None) -> None:
@@ -518,4 +553,5 @@ def check_fit(
     if executable.extents is not None:
         executable.extents.check(kernel.name, grid, b"".join(parts))
     check_writable(kernel, executable, arrays)
-    executable.check(lambda: b"".join(parts))
+    if executable.device is not CPU:
+        executable.check(lambda: b"".join(parts))

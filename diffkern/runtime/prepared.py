@@ -400,12 +400,16 @@ class Prepared:
         counters, address = self.plan.counters, ctypes.addressof(held._memory.counter)
         self._wait_idle()
         self._renew()
+        if form.device is CPU:
+            self._tell_users()  # what they leave out depends on the arrays
         # An interrupt comes between two calls; from here on there is none.
         if counter is not None and other:
             counters[counter] = address
         launch.put(leaf, held)
         block[offset:behind] = packed
         self._renew()
+        if form.device is CPU:
+            self._tell_users()  # those too that another thread has brought up to date meanwhile
 
     def check(self, index: int, value: Any) -> None:
         """Raise if a parameter cannot take a value."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import time
+import weakref
 from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as Series
 from pathlib import Path
@@ -28,10 +29,11 @@ from diffkern.runtime.native.replay import PYTHON, STALE, Plan, Steps
 from diffkern.runtime.operation import Assign, Copy, Operation, memories, perform
 from diffkern.runtime.packed import PackedLaunch, dispatch
 from diffkern.runtime.prepared import Prepared
+from diffkern.runtime.quick import Quick, needless_fills
 from diffkern.runtime.record import Launch
 from diffkern.runtime.scope import Scope
 from diffkern.runtime.spans import Span, past, span, watched
-from diffkern.runtime.state import current
+from diffkern.runtime.state import attention, current
 from diffkern.runtime.stream import Stream, drain
 from diffkern.runtime.tape import Tape
 from diffkern.runtime.uncopied import Uncopied
@@ -138,13 +140,14 @@ class _Program:
     def __init__(self, items: Series[Item]) -> None:
         self.items = list(items)
         self.times: list[tuple[float, float] | None] = [None] * len(self.items)
+        self.quick: Quick | None = None
         self.plan = self._compile()
-        self._watch()
+        self._watch(self)
 
-    def _watch(self) -> None:
+    def _watch(self, user: _Program | Quick) -> None:
         for item in self.items:
             if item.prepared is not None:
-                item.prepared.watch(self)
+                item.prepared.watch(user)
 
     def _compile(self) -> Plan:
         # Runs of native items of one device are plans; what is not native stands by itself.
@@ -169,6 +172,7 @@ class _Program:
             every = list(range(len(forms)))
             whole = plan_of(every, counters, PYTHON if counted else 0)
             self.segments.append((whole, every))
+            self._hasten(operations, counters)
             return whole
         run: list[int] = []
         for index, form in enumerate(forms):
@@ -183,11 +187,46 @@ class _Program:
             self.segments.append((plan_of(run, ()), run))
         return Plan((), counters, PYTHON)
 
+    def _hasten(self, operations: Series[Operation], counters: Series[Any]) -> None:
+        """Have a quicker plan for replays that find zero what they would only set to zero."""
+        fills = needless_fills(operations, self.forms)
+        if fills:
+            steps: Any = [step for k, form in enumerate(self.forms) if k not in fills for step in form or ()]
+            itself = weakref.ref(self)
+
+            def run() -> None:
+                program = itself()
+                assert program is not None  # it makes the call
+                program.run()
+
+            self.quick = Quick(Plan(steps, counters, 0), memories(fills.values()), run)
+            self._watch(self.quick)
+
+    def replayed(self) -> Callable[..., None]:
+        """Return what runs all, at best in one native call."""
+        call = self.plan.call(self.run)
+        return call if self.quick is None else self._quickest(call)
+
+    def _quickest(self, call: Callable[..., None]) -> Callable[..., None]:
+        """Return what makes a call of the plan, or one of the quicker one where it does the same."""
+
+        def replay(*args: Any, **options: Any) -> None:
+            quick = self.quick
+            if quick is None or args or options or attention.word[0]:
+                call(*args, **options)
+            else:
+                quick.choose(call)
+
+        return replay
+
     def refresh(self) -> None:
         """Compile again if an item has changed."""
         if self.plan.flags & STALE:
             whole = self.plan
             whole.wait_idle()
+            if self.quick is not None:
+                self.quick.plan.wait_idle()
+                self.quick = None
             made = self._compile()
             self.segments = [(whole if plan is made else plan, run) for plan, run in self.segments]
             whole.become(made)
@@ -305,7 +344,7 @@ class Sequence(Uncopied):
 
     def _set(self, items: Series[Item]) -> None:
         self._program = _Program(items)
-        self.replay = self._program.plan.call(self._program.run)
+        self.replay = self._program.replayed()
 
     def __len__(self) -> int:
         return len(self._program.items)

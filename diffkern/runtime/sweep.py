@@ -57,7 +57,9 @@ class Sweep:
         """
         plan = self.plan
         if not plan.private:
-            if plan.cut.n:
+            if plan.colours == 1:
+                self.executable.run(self.grid, pack(NOTHING))
+            elif plan.cut.n:
                 self.executable.run_blocks(self.grid, [pack(NOTHING)], plan.colours)
             return
         count = plan.cut.chunks - 1

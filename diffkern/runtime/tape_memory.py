@@ -53,7 +53,10 @@ class TapeMemory:
             return
         grad = self._gradient(held)
         if grad is not None:
-            self._register(held, grad)
+            # The owner of a gradient that the tape has met is known already.
+            is_owner = self._owners.get(memory) is held and self._arrays.get(id(held)) is held
+            if not is_owner or memory in self._without:
+                self._register(held, grad)
             return
         self._without.add(memory)
         if memory in self._owners:
@@ -93,8 +96,8 @@ class TapeMemory:
 
     def _gradient(self, held: array) -> array | None:
         """Return where the gradient of an array goes, None if it has none."""
-        grad: array | None = held.grad
-        return grad
+        grad: array | None = held._grad
+        return held.grad if grad is None and held._parent is not None else grad
 
     def _owner(self, held: array) -> array:
         """Return the array that owns the gradient of a view."""

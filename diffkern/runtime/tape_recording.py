@@ -76,7 +76,8 @@ class TapeRecording(TapeMemory):
         else:
             self._leave(launch)
         if active and launch.grid.n:
-            check_aliases(launch.kernel, launch, {})
+            if not launch.is_apart:
+                check_aliases(launch.kernel, launch, {})
             step = self._step(launch, active, bool(pointed))
             launch = step.keep_log()
             if executable.is_in_place or launch.merged:
@@ -96,12 +97,13 @@ class TapeRecording(TapeMemory):
             step.keep("after")
             self._varied.update(a._memory for k, t in step.tables.items() if k in active for a in t.arrays)
         self._steps.append(step)
+        need, varied = self._need, self._varied
         for index in executable.uses:
             held = arrays[index]
             if held is not None:
-                self._need(step, index, held)
+                need(step, index, held)
                 if index in active:
-                    self._varied.add(held._memory)
+                    varied.add(held._memory)
 
     def _look_inside(self, launch: PackedLaunch) -> list[array]:
         """Register the arrays in elements that a launch may use, and return them."""
@@ -321,7 +323,7 @@ class TapeRecording(TapeMemory):
         executable = launch.executable
         fed, updated, is_fed = self._fed, executable.manifest.updated, False
         for index in executable.reads:
-            if index not in updated and any(a._memory in fed or self._is_fed(a) for a in self._held(launch, index)):
+            if index not in updated and self._brings(launch, index):
                 is_fed = True
                 break
         for index in executable.writes:
@@ -330,6 +332,13 @@ class TapeRecording(TapeMemory):
                     fed.add(held._memory)
                 elif self._is_fed(held) and self._leaves_some(launch, index):
                     self._kept.add(held._memory)
+
+    def _brings(self, launch: PackedLaunch, index: int) -> bool:
+        """Whether what a parameter stands for holds something that comes from an array with a gradient."""
+        if launch.executable.by_id:
+            return any(self._is_fed(held) for held in self._held(launch, index))
+        found = launch.arrays[index]
+        return found is not None and self._is_fed(found)
 
     def _leave(self, launch: PackedLaunch) -> None:
         """Note what is left of arrays of structs of which a launch writes fields without derivatives alone."""
@@ -358,17 +367,20 @@ class TapeRecording(TapeMemory):
         """Return the parameters to differentiate for: what varies, and what is written from it or over it."""
         executable, arrays = launch.executable, launch.arrays
         varied, owners = self._varied, self._owners
-        active, outputs = [], []
-        for index in executable.reads:
-            for held in (arrays[index],) if not executable.by_id else self._held(launch, index):
-                if held is not None and held._smooth and (held._memory in varied or held._memory in owners):
+        if executable.by_id:
+            held = {k: [a for a in self._held(launch, k) if a._smooth] for k in executable.uses}
+            active = [k for k in executable.reads if any(map(self._carries, held[k]))]
+            outputs = [k for k in executable.writes if held[k] and (active or any(map(self._carries, held[k])))]
+        else:
+            active, outputs = [], []
+            for index in executable.reads:
+                a = arrays[index]
+                if a is not None and a._smooth and (a._memory in varied or a._memory in owners):
                     active.append(index)
-                    break
-        for index in executable.writes:
-            for held in (arrays[index],) if not executable.by_id else self._held(launch, index):
-                if held is not None and held._smooth and (active or held._memory in varied or held._memory in owners):
+            for index in executable.writes:
+                a = arrays[index]
+                if a is not None and a._smooth and (active or a._memory in varied or a._memory in owners):
                     outputs.append(index)
-                    break
         if not outputs:  # what is read and reaches no array of numbers has no gradient to pass on
             return _NONE
         merged = launch.merged

@@ -16,7 +16,7 @@ import time
 import weakref
 from array import array as words
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from diffkern.runtime.native import pool
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEVICE", "PYTHON", "RELEASED", "STALE", "STREAM", "Plan", "Stamp", "Step", "Steps", "address_of", "copied",
-    "function_address",
+    "function_address", "replaced",
 ]  # fmt: skip
 
 # Reasons for a call to go to Python.
@@ -66,6 +66,8 @@ class Step(NamedTuple):
         Whether the kernel can be told that its run is alone.
     copied : array of words or None
         Of what each chunk but the first has a copy, as :func:`copied` says it; added up afterwards.
+    replaced : array of words or None
+        What stands in the arguments in place of what the block says, as :func:`replaced` has it.
     """
 
     function: int
@@ -79,12 +81,13 @@ class Step(NamedTuple):
     code: Code | None = None
     updates: bool = False
     copied: words[int] | None = None
+    replaced: words[int] | None = None
 
     def row(self) -> tuple[int, ...]:
         """Return its words."""
         place = self.function, address_of(self.block) + self.updates, len(self.block)
-        copied = 0 if self.copied is None else self.copied.buffer_info()[0]
-        return *place, self.n, self.chunk, self.colours, self.partials, self.finish, self.chunks, copied
+        more = [0 if given is None else given.buffer_info()[0] for given in (self.copied, self.replaced)]
+        return *place, self.n, self.chunk, self.colours, self.partials, self.finish, self.chunks, *more
 
     def run(self) -> None:
         """Run it once; the pool has to be native."""
@@ -108,6 +111,11 @@ def copied(arrays: Iterable[tuple[int, int, Scalar, int]]) -> words[int]:
     """
     entries = [(offset, axes, _KINDS[s.is_float, s.itemsize], components) for offset, axes, s, components in arrays]
     return words("q", (len(entries), *itertools.chain.from_iterable(entries)))
+
+
+def replaced(addresses: Mapping[int, int]) -> words[int]:
+    """Return the words that say which addresses replace those at some places of an argument block."""
+    return words("q", (len(addresses), *itertools.chain.from_iterable(addresses.items())))
 
 
 Steps = list[Step] | list["DeviceStep"]

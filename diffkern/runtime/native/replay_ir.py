@@ -31,9 +31,10 @@ _NAMES, _STAMP, _EXPECTED = 72, 80, 88
 _IS_DEVICE = 32
 # A port: how many streams wait for the next launch, and Python's function that takes names.
 _FOLLOWERS, _NOTE = 80, 88
-# A step: fn, block, bytes of the block, n, chunk, colours, partial sums, finish, chunks, what each chunk has a copy of.
-_STEP_WORDS = 10
-_SIZE, _N, _FINISH, _CHUNKS, _COPIED = 16, 24, 56, 64, 72
+# A step: fn, block, bytes of the block, n, chunk, colours, partial sums, finish, chunks, what each chunk has a copy of,
+# what is replaced in the block: 0 how many words; then for each its place in the block, and what stands there instead.
+_STEP_WORDS = 11
+_SIZE, _N, _FINISH, _CHUNKS, _COPIED, _REPLACED = 16, 24, 56, 64, 72, 80
 _WATCH_WORDS = 2
 
 
@@ -57,20 +58,22 @@ def _step(m: Module) -> Any:
     """``step(address, watch)``: run one step; 0, or what ended it.
 
     A program with partial sums gets a copy of its block that names a place for them on this stack, so that any number
-    of threads may run it at once.
+    of threads may run it at once. So does one with other words in the place of some of its block's.
     """
     made, c = m.routine("dk_step", 2)
     step, watch = made.args
     fn, marked = c.loads(step, 2)
     block, mark = c.b.and_(marked, c.word(~abi.ALONE)), c.b.and_(marked, c.word(abi.ALONE))
     n, chunk, colours, partials = c.loads(c.add(step, _N), 4)
-    used, lone = c.variable(block), c.variable(0)
+    used, lone, replaced = c.variable(block), c.variable(0), c.load(step, _REPLACED)
     summing = c.compare("!=", partials, 0)
-    with c.when(summing):
+    with c.when(c.any(summing, c.compare("!=", replaced, 0))):
         size = c.load(step, _SIZE)
         copy = c.words(c.add(c.ceil_div(size, 8), partials))
         c.copy(copy, block, size)
         c.store(c.add(copy, size), copy, abi.PARTIALS)
+        with c.when(c.compare("!=", replaced, 0)):
+            _replace(c, copy, replaced)
         used.set(copy)
     status, copied = c.variable(0), c.load(step, _COPIED)
     with c.either(_is_copied(c, fn, copied, mark, lone)) as (on_copies, plainly):
@@ -86,6 +89,13 @@ def _step(m: Module) -> Any:
         c.call(c.load(step, _FINISH), [used.get(), c.word(0), c.load(step, _CHUNKS)])
     c.leave(status.get())
     return made
+
+
+def _replace(c: Code, block: Word, replaced: Word) -> None:
+    """Write the words that replace those of a block."""
+    with c.loop(c.load(replaced)) as k:
+        place, value = c.loads(c.add(replaced, c.add(c.mul(k, 16), 8)), 2)
+        c.store(value, c.add(block, place))
 
 
 def _is_copied(c: Code, fn: Word, copied: Word, mark: Word, lone: Variable) -> Any:

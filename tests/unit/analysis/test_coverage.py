@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 import diffkern as dk
-from diffkern.analysis.coverage import added_once, overwritten_whole, store_sums
+from diffkern.analysis.coverage import added_once, keep_taken, overwritten_whole, store_sums, taken_once
 from diffkern.compilation import Compilation
-from diffkern.ir.nodes import walk
+from diffkern.ir.builder import Builder
+from diffkern.ir.nodes import Function, Value, walk
+from diffkern.ir.printer import to_text
+from diffkern.ir.types import FLOAT32, parse_array_type
 from diffkern.options import Variant
 
 A1, A2 = dk.array(dtype=float), dk.array(dtype=float, ndim=2)
@@ -139,3 +144,75 @@ def test_added_once(kernel, active, expected):
     store_sums(fn)
     assert sums - sum(op.name == "accumulate" for op in walk(fn.body)) == len(expected)
     assert added_once(fn) == {}
+
+
+@dk.kernel
+def vectors(x: dk.array2d(dtype=dk.vec3), y: dk.array2d(dtype=dk.vec3)):
+    i, j = dk.tid()
+    y[i, j] = 2.0 * x[i, j]
+
+
+@dk.kernel
+def twice(x: A1, y: A1):
+    i = dk.tid()
+    y[i] = x[i]
+    y[i] = x[i] * x[i]
+
+
+@dk.kernel
+def two_outputs(x: A1, y: A1, z: A1):
+    i = dk.tid()
+    y[i] = x[i] * x[i]
+    z[i + 1] = x[i]
+
+
+@dk.kernel
+def updated(x: A1, y: A1):
+    i = dk.tid()
+    y[i] = y[i] * x[i]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "active", "expected"),
+    [
+        (plain, {0, 1}, {"ct_y"}),
+        (vectors, {0, 1}, {"ct_y"}),
+        (two_axes, {0, 1}, {"ct_y"}),
+        (swapped, {0, 1}, set()),
+        (some, {0, 1}, set()),  # the branch may leave an element as it was
+        (two_outputs, {0, 1, 2}, {"ct_y"}),
+        (updated, {0, 1}, set()),
+        (twice, {0, 1}, set()),
+        (by_value, {0, 1, 2}, {"ct_y"}),
+        (one_index_of_two, {0, 1}, set()),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+@pytest.mark.parametrize("joint", [False, True])
+def test_taken_once(kernel, active, expected, joint):
+    variant = Variant(active=frozenset(active), joint=joint)
+    compilation = Compilation(kernel.func, kernel.argument_types(), variant)
+    fn = compilation.adjoint.fn
+    assert {fn.params[k].name for k in taken_once(fn)} == expected
+    stores = sum(op.name == "store" for op in walk(fn.body))
+    keep_taken(fn)
+    assert stores - sum(op.name == "store" for op in walk(fn.body)) == len(expected)
+    assert taken_once(fn) == {}
+    kept = Compilation(kernel.func, kernel.argument_types(), replace(variant, keeps=True)).adjoint.fn
+    assert to_text(kept) == to_text(fn)
+
+
+@pytest.mark.parametrize(
+    ("ops", "expected"),
+    [("lz", True), ("zl", False), ("lo", False), ("llz", False), ("lzz", False), ("z", False), ("l", False)],
+)
+def test_only_a_zero_behind_the_one_load_is_left_out(ops, expected):
+    """``l`` loads the element, ``z`` sets it to zero, ``o`` to one."""
+    x, b = Value(parse_array_type("array1d<float32,C>"), "x"), Builder()
+    i = b.one("tid", axis=0)
+    for op in ops:
+        if op == "l":
+            b.one("load", x, i, wrap=(False,))
+        else:
+            b.op("store", x, i, b.const(float(op == "o"), FLOAT32), wrap=(False,))
+    assert bool(taken_once(Function("f", [x], b.region, tid_arity=1))) == expected

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
 import diffkern as dk
-from diffkern.runtime import schedule
+from diffkern.runtime import quick, schedule
 from diffkern.runtime import sequence as sequences
 
 N = 50
@@ -338,7 +341,7 @@ def both_ways(actions, is_launched, monkeypatch, fills=None, size=N):
 
 
 def test_an_adjoint_does_its_launch(monkeypatch):
-    both_ways(of_waves(), False, monkeypatch, fills=1)
+    both_ways(of_waves(), False, monkeypatch, fills=2)
 
 
 def test_sums_of_a_launch_in_its_adjoint(monkeypatch):
@@ -441,3 +444,403 @@ def test_values_that_are_changed(monkeypatch):
     forward.replay()  # the part has no adjoint
     np.testing.assert_allclose(z.numpy(), np.sin(0.25 * x.numpy()) * y.numpy(), rtol=1e-5)
     assert times is None
+
+
+# -- gradients that a sequence puts there for an adjoint to take -------------------------------------------------------
+
+
+def fitted(sequence: dk.Sequence) -> int:
+    """How many adjoints of a sequence read gradients elsewhere."""
+    return sum(step.replaced is not None for form in sequence._program.forms for step in form or ())
+
+
+def copied_seed(between=lambda x, z, seed: None, kernel=waves, n=N):
+    """What records a launch, a copy to the gradient of its result, something, and the adjoint."""
+
+    def actions(x, z, seed):
+        with dk.Tape() as tape:
+            kernel[n](x, z)
+        tape.zero()
+        dk.copy(z.grad, seed)
+        between(x, z, seed)
+        tape.backward()
+
+    return actions
+
+
+def seeded(actions, is_fitted, monkeypatch, arrays=lambda: [given(k) for k in (1, 2, 3)]):
+    """Compare replays as :func:`replayed` does, and say whether the adjoint has to read the gradient itself."""
+    with dk.record() as sequence:
+        actions(*arrays())
+    assert fitted(sequence) == is_fitted
+    replayed(arrays, actions, left_out(sequence), monkeypatch)
+
+
+def test_an_adjoint_reads_the_array_that_its_gradient_is_copied_from(monkeypatch):
+    seeded(copied_seed(), 1, monkeypatch)
+
+
+def test_an_adjoint_that_adds_reads_it_too(monkeypatch):
+    def actions(x, z, seed):
+        with dk.Tape() as tape:
+            waves[N](x, z)
+        dk.copy(z.grad, seed)
+        tape.backward()
+
+    seeded(actions, 1, monkeypatch)
+
+
+def test_in_many_chunks(monkeypatch):
+    monkeypatch.setattr(schedule, "_CHUNK_WORK", 100.0)
+    seeded(copied_seed(), 1, monkeypatch)
+
+
+@dk.kernel
+def rows(x: dk.array2d(dtype=dk.vec3), z: dk.array2d(dtype=dk.vec3)):
+    i, j = dk.tid()
+    z[i, j] = x[i, j] * 2.0
+
+
+def test_vectors_along_two_axes(monkeypatch):
+    def arrays():
+        rng = np.random.default_rng(5)
+        return [dk.array(rng.normal(size=(5, 7, 3)), dtype=dk.vec3, requires_grad=True) for _ in range(3)]
+
+    seeded(copied_seed(kernel=rows, n=(5, 7)), 1, monkeypatch, arrays)
+
+
+def test_results_as_seeds(monkeypatch):
+    def actions(x, z, other):
+        with dk.Tape() as tape:
+            waves[N](x, z)
+        tape.zero()
+        dk.copy(z.grad, z)
+        tape.backward()
+
+    seeded(actions, 1, monkeypatch)
+
+
+@dk.kernel
+def two_results(x: A, y: A, z: A):
+    i = dk.tid()
+    y[i] = x[i] * x[i]
+    z[i] = dk.sin(x[i])
+
+
+def test_two_results(monkeypatch):
+    def actions(x, y, z):
+        with dk.Tape() as tape:
+            two_results[N](x, y, z)
+        tape.zero()
+        dk.copy(y.grad, x)
+        dk.copy(z.grad, y)
+        tape.backward()
+
+    seeded(actions, 1, monkeypatch)
+
+
+def test_one_of_two_results_begins_with_what_it_holds(monkeypatch):
+    def actions(x, y, z):
+        with dk.Tape() as tape:
+            two_results[N](x, y, z)
+        dk.copy(z.grad, x)
+        tape.backward()
+
+    seeded(actions, 0, monkeypatch)
+
+
+def test_one_of_two_results_is_filled(monkeypatch):
+    def actions(x, y, z):
+        with dk.Tape() as tape:
+            two_results[N](x, y, z)
+        tape.zero()
+        y.grad.fill_(0.5)
+        dk.copy(z.grad, x)
+        tape.backward()
+
+    seeded(actions, 1, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        lambda x, z, seed: seed.fill_(0.25),
+        lambda x, z, seed: seed[3:5].fill_(0.25),
+        lambda x, z, seed: waves[N](x, seed),
+        lambda x, z, seed: z.grad[:5].fill_(1.0),
+        lambda x, z, seed: dk.copy(x.grad, z.grad),
+        lambda x, z, seed: waves[N](z.grad, z),
+    ],
+)
+def test_seeds_that_change_and_gradients_that_are_looked_at(between, monkeypatch):
+    seeded(copied_seed(between), 0, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        lambda x, z, other: dk.copy(z.grad[: N - 1], other[: N - 1]),
+        lambda x, z, other: dk.copy(z.grad[::-1], other),
+        lambda x, z, other: dk.copy(z.grad, other[::-1]),
+        lambda x, z, other: dk.copy(z.grad, x.grad),  # to which the adjoint adds
+        lambda x, z, other: dk.copy(z.grad[1:], z.grad[: N - 1]),
+    ],
+)
+def test_seeds_that_are_not_whole_contiguous_or_apart(seed, monkeypatch):
+    def actions(x, z, other):
+        with dk.Tape() as tape:
+            waves[N](x, z)
+        seed(x, z, other)
+        tape.backward()
+
+    seeded(actions, 0, monkeypatch)
+
+
+def test_seeds_for_some_of_the_elements(monkeypatch):
+    seeded(copied_seed(n=N - 1), 0, monkeypatch)
+    seeded(copied_seed(kernel=some), 0, monkeypatch)
+    seeded(copied_seed(kernel=neighbours), 1, monkeypatch)  # of which it is the sums that cannot be stores
+
+
+def test_several_adjoints_take_one_gradient(monkeypatch):
+    def actions(x, z, seed):
+        with dk.Tape() as tape:
+            waves[N](x, z)
+        tape.zero()
+        for k in range(3):
+            dk.copy(z.grad, seed)
+            if k == 1:
+                tape.backward()
+            tape.backward()
+
+    seeded(actions, 3, monkeypatch)
+
+
+def test_seeds_that_overlap_the_gradient_partly():
+    numbers = np.zeros(2 * N, np.float32)
+    block = dk.array(numbers)
+    x, z = given(1), given(2)
+    z.grad = block[:N]
+    with dk.record() as sequence:
+        with dk.Tape() as tape:
+            waves[N](x, z)
+        dk.copy(z.grad, block[5 : N + 5])
+        tape.backward()
+    assert fitted(sequence) == 0
+
+
+def test_foreign_memory_as_a_gradient_and_as_a_seed():
+    numbers, x, z = np.ones(N, np.float32), given(1), given(2)
+    seed = dk.array(numbers, copy=False)
+    with dk.record() as sequence:
+        copied_seed()(x, z, seed)
+    assert fitted(sequence) == 1
+    for value in (2.0, 3.0):
+        numbers[:] = value
+        sequence.replay()
+        expected = value * np.exp(-(x.numpy() ** 2)) * (np.cos(x.numpy()) - 2 * x.numpy() * np.sin(x.numpy()))
+        np.testing.assert_allclose(x.grad.numpy(), expected, rtol=1e-4, atol=1e-6)
+        assert not z.grad.numpy().any()
+        assert (numbers == value).all()
+    z.grad = dk.array(np.zeros(N, np.float32), copy=False)
+    with dk.record() as sequence:
+        copied_seed()(x, z, seed)
+    assert fitted(sequence) == 0
+
+
+def slope(x: np.ndarray, a: float = 1.5) -> np.ndarray:
+    return a * np.cos(a * x)
+
+
+@pytest.fixture
+def at_once(monkeypatch):
+    """Let replays look at what they find at zero, however small it is."""
+    monkeypatch.setattr(quick, "_LEAST", 1)
+
+
+class Seeded:
+    """A sequence with a launch, a copied seed and an adjoint, and what it works on."""
+
+    def __init__(self) -> None:
+        self.x, self.y, self.z, self.seed = given(1), dk.ones(N, dtype=float), given(2), given(3)
+        self.y.requires_grad = True
+        with dk.record(run=False) as self.sequence:
+            with dk.Tape() as tape:
+                product[N](self.x, self.y, 1.5, self.z)
+            self.x.grad.zero_()
+            self.y.grad.zero_()
+            dk.copy(self.z.grad, self.seed)
+            tape.backward()
+
+    def replay(self, a: float = 1.5, **options) -> None:
+        """Replay, and check gradients; that of the result is only looked at in its memory."""
+        self.x.grad.fill_(7.0)
+        seed = self.seed.list()
+        self.sequence.replay(**options)
+        x = np.array(self.x.list())
+        np.testing.assert_allclose(
+            self.x.grad.list(), slope(x, a) * seed * np.array(self.y.list()), rtol=1e-4, atol=1e-6
+        )
+        np.testing.assert_allclose(self.y.grad.list(), np.sin(a * x) * seed, rtol=1e-4, atol=1e-6)
+        assert not np.any(self.z.grad.list())
+        assert self.seed.list() == seed
+
+
+def test_what_is_zero_is_not_set_to_zero(at_once, monkeypatch):
+    made = Seeded()
+    assert fitted(made.sequence) == 1
+    z = made.z.grad._memory
+    made.z.grad.fill_(2.0)
+    made.replay()
+    assert z.is_zero
+    made.replay()
+    assert z.is_zero
+    calls = []
+    monkeypatch.setattr(made.sequence._program.quick, "_zero", [])
+    made.z.grad.fill_(2.0)
+    made.sequence.replay()
+    calls.append(made.z.grad.list()[0])
+    assert calls == [2.0]  # it had not been asked
+
+
+def test_gradients_that_others_write_between_replays(at_once):
+    made = Seeded()
+    made.replay()
+    changes = [
+        lambda: made.z.grad.numpy().fill(3.0),
+        lambda: made.z.grad.fill_(4.0),
+        lambda: made.z.grad[5:6].fill_(4.0),
+        lambda: dk.copy(made.z.grad, made.x),
+        lambda: waves[N](made.x, made.z.grad),
+        lambda: np.from_dlpack(made.z.grad).__setitem__(0, 5.0),
+        made.sequence[:0].replay,
+    ]
+    for change in changes:
+        for _ in range(2):
+            change()
+            made.replay()
+            made.replay()
+    view = made.z.grad.numpy()
+    for value in (1.0, 2.0, 0.0, 3.0):
+        view[:] = value
+        made.replay()
+    view = view[3:4]
+    for value in (1.0, 2.0):
+        view[:] = value
+        made.replay()
+    del view
+    made.replay()
+    np.asarray(made.z.grad)
+    assert made.z.grad.__array_interface__["shape"] == (N,)  # the address is known from now on
+    made.replay()
+
+
+def test_a_sequence_ends_with_its_last_user(at_once):
+    made = Seeded()
+    made.replay()
+    assert made.sequence._program.quick is not None
+    program = weakref.ref(made.sequence._program)
+    gc.disable()
+    try:
+        made.sequence = None
+        assert program() is None
+    finally:
+        gc.enable()
+
+
+def test_records_and_other_sequences_between_replays(at_once):
+    made = Seeded()
+    record = dk.launch(waves, N, [made.x, made.z.grad], record_cmd=True)
+    with dk.record(run=False) as other:
+        made.z.grad.fill_(1.0)
+    for action in (record.launch, other.replay, lambda: other.replay(stream=dk.Stream())):
+        for _ in range(2):
+            made.replay()
+            action()
+            dk.synchronize()
+            made.replay()
+
+
+def test_seeds_that_change_between_replays(at_once):
+    made = Seeded()
+    for k in range(3):
+        made.replay()
+        made.seed.assign(given(10 + k).numpy())
+        made.x.assign(given(20 + k).numpy())
+        made.replay()
+
+
+def test_values_by_name(at_once):
+    made = Seeded()
+    for a in (1.5, 0.25, 2.0):
+        made.sequence.set_param("a", a)
+        made.replay(a)
+        made.replay(a)
+        made.replay(a, timed=True)
+    made.sequence[0].set_param_by_name("a", 0.5)
+    made.replay(0.5)
+
+
+def test_parts_streams_and_other_ways_to_run(at_once):
+    made = Seeded()
+    made.replay()
+    made.replay(timed=True)
+    made.replay(stream=None)
+    whole, text = made.sequence, str(made.sequence)
+    assert text.splitlines()[4].split()[1] == "copy"
+    stream = dk.Stream()
+    whole.replay(stream=stream)
+    stream.synchronize()
+    made.replay()
+    whole[3:4].replay()  # the copy alone
+    assert made.z.grad.list() == made.seed.list()
+    made.replay()
+    whole[:4].replay()
+    assert made.z.grad.list() == made.seed.list()
+    made.x.grad.zero_()
+    made.y.grad.zero_()
+    whole[4:].replay()
+    assert not np.any(made.z.grad.list())
+    made.sequence = whole[:]
+    made.replay()
+    made.sequence = whole.reorder([0, 2, 1, 3, 4])
+    made.replay()
+
+
+def test_a_launch_that_comes_to_touch_the_gradient(at_once):
+    made = Seeded()
+    other, out = dk.ones(N, dtype=float), dk.zeros(N, dtype=float)
+    with dk.record(run=False) as sequence:
+        with dk.Tape() as tape:
+            product[N](made.x, made.y, 1.5, made.z)
+        dk.launch(waves, N, [made.x, other], record_tape=False)
+        dk.copy(made.z.grad, made.seed)
+        dk.launch(waves, N, [other, out], record_tape=False)
+        tape.backward()
+        dk.launch(waves, N, [made.x, other], record_tape=False)
+    assert fitted(sequence) == 1
+    sequence.replay()
+    sequence[3].set_param_by_name("x", made.z.grad)  # it reads the gradient between copy and adjoint
+    sequence.replay()
+    assert fitted(sequence) == 0
+    seed = made.seed.numpy()
+    np.testing.assert_allclose(out.numpy(), np.sin(seed) * np.exp(-seed * seed), rtol=1e-5, atol=1e-6)
+    assert not made.z.grad.numpy().any()
+    sequence[3].set_param_by_name("x", other)
+    sequence[5].set_param_by_name("z", made.z.grad)
+    sequence.replay()
+    sequence.replay()
+    x = made.x.numpy()
+    np.testing.assert_allclose(made.z.grad.numpy(), np.sin(x) * np.exp(-x * x), rtol=1e-5, atol=1e-6)
+
+
+def test_arrays_that_come_to_be_read_between_fills():
+    x, y, z = dk.ones(N, dtype=float), dk.ones(N, dtype=float), dk.zeros(N, dtype=float)
+    with dk.record(run=False) as sequence:
+        y.fill_(0.5)
+        waves[N](x, z)
+        y.fill_(0.25)
+    assert left_out(sequence) == 1
+    sequence[1].set_param_by_name("x", y)
+    sequence.replay()
+    np.testing.assert_allclose(z.numpy(), np.sin(0.5) * np.exp(-0.25), rtol=1e-5)

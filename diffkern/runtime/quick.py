@@ -1,0 +1,96 @@
+"""Fills with zero that a replay can do without, where the memory is known to be zero already.
+
+In: the operations of a sequence on the CPU, and the forms that run. Out: which fills are needed at most by the first
+replay, as each leaves the memory zero; and a plan without them, for replays that find it so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from diffkern.runtime.adjoint import AdjointLaunch
+from diffkern.runtime.array import array
+from diffkern.runtime.fitting import is_same, takes
+from diffkern.runtime.memory import Memory
+from diffkern.runtime.native.replay import Plan, Step, Steps, function_address
+from diffkern.runtime.operation import Assign, Copy, Operation
+
+__all__ = ["Quick", "needless_fills"]
+
+_LEAST = 1 << 16
+"""Bytes of which a fill takes longer than finding out that it is not needed."""
+
+
+class Quick:
+    """A plan for replays that begin with some memory at zero, and leave it so.
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan; it raises the versions of all this memory by 1.
+    zero : sequence of Memory
+        The memory.
+    python : callable
+        What runs the whole sequence instead.
+    """
+
+    __slots__ = ("__weakref__", "_call", "_zero", "plan")
+
+    def __init__(self, plan: Plan, zero: Sequence[Memory], python: Callable[..., Any]) -> None:
+        self.plan = plan
+        self._zero = zero
+        self._call = plan.call(python)
+
+    def choose(self, call: Callable[[], None]) -> None:
+        """Run the plan if it may take the place of a call, else make the call."""
+        zero = self._zero
+        before = [memory.now for memory in zero]
+        if all(memory.is_zero for memory in zero):
+            self._call()
+        else:
+            call()
+        if not self.plan.flags:
+            for memory, version in zip(zero, before):  # noqa: B905 - the same memory
+                # Nothing else has changed it.
+                if memory.now == version + 1:
+                    memory.zero_version = version + 1
+
+
+def needless_fills(operations: Sequence[Operation], forms: Sequence[Steps | None]) -> dict[int, array]:
+    """Return the fills with zero of memory that the sequence touches only between them and adjoints that take it all.
+
+    By their places, with what they fill.
+    """
+    found: dict[int, array] = {}
+    for index, operation in enumerate(operations):
+        if not isinstance(operation, (Assign, Copy)) or not _is_large_clear(operation.goal, forms[index]):
+            continue
+        if _leaves_zero(operations, forms, operation.goal):
+            found[index] = operation.goal
+    return found
+
+
+def _is_large_clear(goal: array, form: Steps | None) -> bool:
+    """Whether a form sets to zero an array that is a block of memory by itself, and large."""
+    memory = goal._memory
+    if memory.foreign or goal._data.nbytes != memory.nbytes or memory.nbytes < _LEAST or form is None or len(form) != 1:
+        return False
+    step = form[0]
+    return isinstance(step, Step) and step.function == function_address("dk_clear_bytes")
+
+
+def _leaves_zero(operations: Sequence[Operation], forms: Sequence[Steps | None], held: array) -> bool:
+    """Whether all that touches an array is fills with zero, and adjoints that take it and leave it zero."""
+    memory = held._memory
+    for operation, form in zip(operations, forms, strict=True):
+        if all(a._memory is not memory for a in (*operation.reads(), *operation.writes())):
+            continue
+        if isinstance(operation, AdjointLaunch):
+            is_zero = bool(form) and any(is_same(ct, held) for ct in takes(operation).values())
+        else:
+            is_fill = isinstance(operation, (Assign, Copy)) and operation.goal._memory is memory
+            is_zero = is_fill and (form == [] or _is_large_clear(held, form))
+        if not is_zero:
+            return False
+    return True
