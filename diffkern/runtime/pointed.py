@@ -16,6 +16,7 @@ import numpy as np
 from diffkern.errors import LaunchError, described
 from diffkern.runtime.array import array, new, wrap
 from diffkern.runtime.memory import Memory
+from diffkern.runtime.operation import Copy, perform
 
 if TYPE_CHECKING:
     from diffkern.runtime.program import Executable
@@ -54,7 +55,7 @@ class Table:
                 row[:] = made[row.tobytes()]
         holder = self._holder
         out = new(holder.shape, holder._element, False, holder._memory.device)
-        out.assign(wrap(words, holder._element))
+        perform(Copy(out, wrap(words, holder._element)))  # not an assignment, which a tape would record
         return out
 
 

@@ -6,10 +6,13 @@ Changes that diffkern makes are counted; what others may write to is compared by
 
 from __future__ import annotations
 
+import bisect
+import itertools
 from collections.abc import Iterable
 
 from diffkern.errors import LaunchError, described
 from diffkern.runtime.array import array
+from diffkern.runtime.device import Device
 from diffkern.runtime.exposures import Exposures, Place, place_of
 from diffkern.runtime.history import ChangeStep, CopyStep, Step
 from diffkern.runtime.memory import Memory, watch
@@ -42,7 +45,10 @@ class TapeMemory:
         self._owners: dict[Memory, array] = {}
         self._without: set[Memory] = set()
         self._arrays: dict[int, array] = {}
-        self._foreign: list[Memory] = []
+        # Where memory lies that others have allocated, in order; and arrays in memory that others know, kept alive:
+        # where one was freed, the next would seem to overlap it.
+        self._foreign: dict[Device, list[tuple[int, int]]] = {}
+        self._exposed: list[array] = []
 
     def _look_at(self, held: array, what: str) -> None:
         """Register an array, and notice changes since the tape last looked."""
@@ -71,6 +77,7 @@ class TapeMemory:
             if known is None:
                 if memory.exposed or memory.lent:
                     self._check_overlap(memory)
+                    self._exposed.append(held)
             else:
                 for need in self._needs.pop(memory, ()):
                     need.step.lost.add(need.index)
@@ -170,18 +177,20 @@ class TapeMemory:
 
     def _check_overlap(self, memory: Memory) -> None:
         """Refuse memory that lies in other memory on the tape without a common owner: overwrites would go unnoticed."""
-        for other in [*self._foreign, *(m for m in self._versions if m.is_exposed and not m.foreign)]:
-            if (
-                memory.device is other.device
-                and memory.address < other.address + other.nbytes
-                and other.address < memory.address + memory.nbytes
-            ):
-                raise LaunchError(
-                    "two arrays on this tape lie over the same memory, and NumPy does not know that they are one",
-                    remedy="make both views of one NumPy array, or wrap the memory once with dk.array(copy=False)",
-                )
+        low, high = memory.address, memory.address + memory.nbytes
+        if low == high:
+            return
+        foreign = self._foreign.setdefault(memory.device, [])  # apart from each other
+        at = bisect.bisect(foreign, (low, high))
+        own = (m for m in self._versions if not m.foreign and m.device is memory.device and m.is_exposed)
+        others = itertools.chain(foreign[max(at - 1, 0) : at + 1], ((m.address, m.address + m.nbytes) for m in own))
+        if any(low < end and start < high for start, end in others):
+            raise LaunchError(
+                "two arrays on this tape lie over the same memory, and NumPy does not know that they are one",
+                remedy="make both views of one NumPy array, or wrap the memory once with dk.array(copy=False)",
+            )
         if memory.foreign:
-            self._foreign.append(memory)
+            foreign.insert(at, (low, high))
 
     def differentiates(self, memory: Memory) -> bool:
         """Whether a block has a part in gradients."""

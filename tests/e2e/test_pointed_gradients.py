@@ -161,6 +161,16 @@ def test_elements_may_hold_one_array_that_is_read():
         np.testing.assert_allclose(x.grad.numpy(), slope * sum(range(512)), rtol=1e-9)
 
 
+def test_tables_of_elements_are_no_arrays_of_the_tape():
+    """They are freed behind a launch, and others may come to lie there."""
+    x, y = floats(0.3, 0.9, 0.6), dk.zeros(2, dtype=F, requires_grad=True)
+    parts = dk.array([Part(1.0, x, None, dk.array([1, 0, 1], dtype=int))] * 2, dtype=Part)
+    with dk.Tape() as tape:
+        energy[2](parts, floats(0.2, 0.5, 0.8), y)
+    assert len(tape._steps) == 1
+    assert not any(memory.foreign for memory in tape._versions)
+
+
 def run_filled(leaves, w, scale=1.5):
     parts = parts_of(leaves, scale)
     filled[2](parts, w)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import threading
 import weakref
@@ -507,6 +508,36 @@ def test_a_tape_keeps_its_arrays_alive_until_reset():
     tape.reset()
     gc.collect()
     assert alive() is None
+
+
+def test_a_tape_keeps_memory_of_others_alive_until_reset():
+    """Else the next array might lie where one was freed, and be taken for it."""
+    y, own = dk.zeros(400), np.ones(3, np.float32)  # without gradients: no step of the tape holds them
+    alive = weakref.ref(own)
+    tape = dk.Tape()
+    with tape:
+        square[3](own, y)
+        del own
+        gc.collect()
+        assert alive() is not None
+        for n in np.random.default_rng(3).integers(50, 400, 200):
+            square[int(n)](np.ones(n, np.float32), y)
+    tape.reset()
+    gc.collect()
+    assert alive() is None
+
+
+@pytest.mark.parametrize("offsets", [(0, 8), (8, 0), (4, 8)])
+def test_arrays_in_one_memory_that_numpy_does_not_know_of_are_refused(offsets):
+    raw = ctypes.create_string_buffer(64)
+    first, second = (np.frombuffer(raw, np.float32, 4, offset) for offset in offsets)
+    apart, y = np.frombuffer(raw, np.float32, 2, 48), dk.zeros(4, requires_grad=True)
+    with dk.Tape():
+        square[2](apart, y)
+        square[4](first, y)
+        square[4](first, y)
+        with pytest.raises(dk.LaunchError, match="lie over the same memory"):
+            square[4](second, y)
 
 
 def test_a_gradient_given_late_is_refused():

@@ -163,7 +163,7 @@ class CpuModule(CopiesModule):
             cores = c.load(plain, layout.PROGRAM_CORES)
             self.decide(c, decision, plain, atomic, n, grain, (*facts, copyable, spare, cores))
             with c.when(c.compare(">", decision.groups.get(), 0)):
-                decision.copies.set(c.invoke("calloc", c.sub(decision.groups.get(), 1), decision.size.get()))
+                decision.copies.set(c.zeros(c.mul(c.sub(decision.groups.get(), 1), decision.size.get())))
                 with c.when(c.compare("==", decision.copies.get(), 0)):
                     self.decide(c, decision, plain, atomic, n, grain, (*facts, c.word(0), spare, cores))
         return decision

@@ -55,7 +55,7 @@ def _run(m: Module, lengths: Any) -> None:
     with _each(c, arrays, entries, lengths, block) as (_, _, rounded):
         size_each.set(c.add(size_each.get(), rounded))
     stride = size_each.get()
-    memory = c.invoke("calloc", c.add(c.mul(c.sub(groups, 1), stride), c.add(c.mul(groups, size), _LINE)), 1)
+    memory = c.zeros(c.add(c.mul(c.sub(groups, 1), stride), c.add(c.mul(groups, size), _LINE)))
     with c.when(c.compare("==", memory, 0)):  # one thread does without copies
         with c.loop(groups) as k:
             low = c.mul(k, chunk)

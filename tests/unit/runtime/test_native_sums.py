@@ -86,3 +86,28 @@ def test_the_gradient_of_a_gather_is_that_of_all_copies():
     for k in range(40):
         np.add.at(expected, (index + k) % 1037, k)
     np.testing.assert_array_equal(x.grad.numpy(), expected.astype(np.float32))
+
+
+@dk.kernel
+def gather_from(x: dk.array(dtype=float), index: dk.array(dtype=int), y: dk.array(dtype=float)):
+    i = dk.tid()
+    total = 0.0
+    for k in range(20):
+        total += x[index[i] + k] * float(k)
+    y[i] = total
+
+
+def test_large_copies_begin_with_zeros_each_time():
+    """They are blocks for which the system is asked for large pages."""
+    n, size = 300_000, 1_100_000
+    index = np.random.default_rng(3).integers(0, size - 20, n).astype(np.int32)
+    x, y = dk.ones(size, dtype=float, requires_grad=True), dk.zeros(n, dtype=float, requires_grad=True)
+    expected = np.zeros(size)
+    for k in range(20):
+        expected += k * np.bincount(index + k, minlength=size)
+    for _ in range(2):
+        x.grad.zero_()
+        with dk.Tape() as tape:
+            gather_from[n](x, dk.array(index), y)
+        tape.backward(grads={y: dk.ones(n, dtype=float)})
+        np.testing.assert_array_equal(x.grad.numpy(), expected.astype(np.float32))
