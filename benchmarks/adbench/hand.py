@@ -139,12 +139,12 @@ def move(
         rotation[0] = turn(pose[0])
 
 
-@dk.kernel
+@dk.kernel(lanes=True)
 def move_columns(
     pose: dk.array[Pose],
     rest: dk.array[dk.mat44d],
     inverse: dk.array[dk.mat44d],
-    columns: dk.array4d[REAL],
+    columns: dk.array2d[REAL],
     rotation_columns: dk.array3d[REAL],
 ):
     """The derivatives of errors by the angles, for each bone's points; those of the rotation by its three numbers."""
@@ -159,7 +159,7 @@ def move_columns(
         column = turned @ at_rest(bone, change, inverse)
         for r in range(3):
             for c in range(4):
-                columns[bone, r, c, k] = -column[r, c]
+                columns[bone, FINGER_ANGLES * (4 * r + c) + k] = -column[r, c]
     if f == 0 and k < 3:
         turning = Pose()
         turning[k] = 1.0
@@ -212,7 +212,7 @@ def add_slopes(
     k: int,
     vertex: int,
     share: REAL,
-    columns: dk.array4d[REAL],
+    columns: dk.array2d[REAL],
     vertices: dk.array[dk.vec4d],
     bones: dk.array2d[int],
     weights: dk.array2d[REAL],
@@ -221,14 +221,13 @@ def add_slopes(
     """Add what a vertex's share of a point contributes to the point's derivatives by an angle of each finger."""
     for n in range(NEAREST):
         bone = bones[vertex, n]
-        if bone >= 2:
-            x = vertices[vertex] * (weights[vertex, n] * share)
-            finger = (bone - 2) // FINGER_BONES
-            for r in range(3):
-                slope = REAL(0.0)
-                for c in range(4):
-                    slope += columns[bone, r, c, k] * x[c]
-                slopes[3 * finger + r] += slope
+        x = vertices[vertex] * (weights[vertex, n] * share)
+        finger = dk.max(bone - 2, 0) // FINGER_BONES  # the columns of the palm and the wrist are 0
+        for r in range(3):
+            slope = REAL(0.0)
+            for c in range(4):
+                slope += columns[bone, FINGER_ANGLES * (4 * r + c) + k] * x[c]
+            slopes[3 * finger + r] += slope
 
 
 @dk.kernel
@@ -242,7 +241,7 @@ def jacobian(
     weights: dk.array2d[REAL],
     points: dk.array[dk.vec3d],
     belongs: dk.array2d[int],
-    columns: dk.array4d[REAL],
+    columns: dk.array2d[REAL],
     rotation_columns: dk.array3d[REAL],
     error: dk.array[dk.vec3d],
     rows: dk.array3d[REAL],
@@ -302,7 +301,7 @@ def case(given: Data) -> Case:
         dk.array(given["belongs"], dtype=int),
     ]
     moved, rotation = dk.zeros(BONES, dtype=Rigid), dk.zeros(1, dtype=dk.mat33d)
-    columns, rotation_columns = dk.zeros((BONES, 3, 4, FINGER_ANGLES), dtype=REAL), dk.zeros((3, 3, 3), dtype=REAL)
+    columns, rotation_columns = dk.zeros((BONES, 12 * FINGER_ANGLES), dtype=REAL), dk.zeros((3, 3, 3), dtype=REAL)
     error, rows = dk.zeros(count, dtype=dk.vec3d), dk.zeros((count, 3, own + POSE), dtype=REAL)
     with dk.record() as forward:
         dk.launch(move, FINGERS, [pose, *tree], [moved, rotation])
