@@ -20,7 +20,7 @@ import diffkern as dk
 
 REAL = dk.float64
 FINGERS, BONES, POSE, NEAREST = 5, 22, 26, 4
-FINGER_ANGLES = 4
+FINGER_ANGLES, FINGER_BONES = 4, 4
 Pose = dk.types.vector(POSE, dk.float64)
 Rigid = dk.types.matrix((3, 4), dk.float64)
 
@@ -82,14 +82,9 @@ def bend(pose: Pose, bone: int):
 
 
 @dk.func
-def movement(pose: Pose, bone: int, parents: dk.array[int], rest: dk.array[dk.mat44d], inverse: dk.array[dk.mat44d]):
-    """What the pose does to the points of a bone: the chain from the wrist, behind the inverse of that at rest."""
-    chain = rest[bone] @ bend(pose, bone)
-    above = parents[bone]
-    while above >= 0:
-        chain = rest[above] @ bend(pose, above) @ chain
-        above = parents[above]
-    return (chain @ inverse[bone])[0:3, 0:4]
+def below(above: dk.mat44d, pose: Pose, bone: int, rest: dk.array[dk.mat44d]):
+    """What the pose does to a bone, from what it does to the bone above it."""
+    return above @ rest[bone] @ bend(pose, bone)
 
 
 @dk.func
@@ -117,40 +112,61 @@ def inside(place: dk.vec2d, a: dk.vec3d, b: dk.vec3d, c: dk.vec3d):
     return a * place[0] + b * place[1] + c * (1.0 - place[0] - place[1])
 
 
+@dk.func
+def at_rest(bone: int, above: dk.mat44d, inverse: dk.array[dk.mat44d]):
+    """The same for the bone's points, which are given where they are at rest."""
+    return (above @ inverse[bone])[0:3, 0:4]
+
+
 @dk.kernel
 def move(
     pose: dk.array[Pose],
-    parents: dk.array[int],
     rest: dk.array[dk.mat44d],
     inverse: dk.array[dk.mat44d],
     moved: dk.array[Rigid],
     rotation: dk.array[dk.mat33d],
 ):
-    """What the pose does to a bone's points, and to the whole hand."""
-    b = dk.tid()
-    moved[b] = movement(pose[0], b, parents, rest, inverse)
-    if b == 0:
+    """What the pose does to the points of each bone, and to the whole hand. A thread goes down a finger."""
+    f = dk.tid()
+    above = rest[0] @ rest[1]
+    for joint in range(FINGER_BONES):
+        bone = 2 + FINGER_BONES * f + joint
+        above = below(above, pose[0], bone, rest)
+        moved[bone] = at_rest(bone, above, inverse)
+    if f == 0:
+        moved[0] = at_rest(0, rest[0], inverse)
+        moved[1] = at_rest(1, rest[0] @ rest[1], inverse)
         rotation[0] = turn(pose[0])
 
 
-@dk.kernel
+@dk.kernel(lanes=True)
 def move_columns(
     pose: dk.array[Pose],
-    parents: dk.array[int],
     rest: dk.array[dk.mat44d],
     inverse: dk.array[dk.mat44d],
-    moved: dk.array2d[Rigid],
-    rotation: dk.array[dk.mat33d],
+    columns: dk.array2d[REAL],
+    rotation_columns: dk.array3d[REAL],
 ):
-    """The same along each of the numbers on which it depends: four angles of a finger, three of the hand."""
-    b, k = dk.tid()
+    """The derivatives of errors by the angles, for each bone's points; those of the rotation by its three numbers."""
+    f, k = dk.tid()
     along = Pose()
-    if b >= 2:
-        along[6 + FINGER_ANGLES * ((b - 2) // 4) + k] = 1.0
-        moved[b, k] = dk.jvp(movement)(pose[0], b, parents, rest, inverse, along)[1]
-    elif b == 0 and k < 3:
-        along[k] = 1.0
-        rotation[k] = dk.jvp(turn)(pose[0], along)[1]
+    along[6 + FINGER_ANGLES * f + k] = 1.0
+    above, change = rest[0] @ rest[1], dk.mat44d()
+    turned = turn(pose[0])
+    for joint in range(FINGER_BONES):
+        bone = 2 + FINGER_BONES * f + joint
+        above, change = dk.jvp(below)(above, pose[0], bone, rest, change, along)
+        column = turned @ at_rest(bone, change, inverse)
+        for r in range(3):
+            for c in range(4):
+                columns[bone, FINGER_ANGLES * (4 * r + c) + k] = -column[r, c]
+    if f == 0 and k < 3:
+        turning = Pose()
+        turning[k] = 1.0
+        spin = dk.jvp(turn)(pose[0], turning)[1]
+        for r in range(3):
+            for c in range(3):
+                rotation_columns[r, c, k] = -spin[r, c]
 
 
 @dk.func
@@ -193,21 +209,25 @@ def errors(
 
 @dk.func
 def add_slopes(
+    k: int,
     vertex: int,
     share: REAL,
-    columns: dk.array2d[Rigid],
+    columns: dk.array2d[REAL],
     vertices: dk.array[dk.vec4d],
     bones: dk.array2d[int],
     weights: dk.array2d[REAL],
-    slopes: dk.array[dk.vec3d],
+    slopes: dk.array[REAL],
 ):
-    """Add what a vertex's share of a point contributes to the point's derivatives by the angles of the fingers."""
-    for k in range(NEAREST):
-        bone = bones[vertex, k]
-        if bone >= 2:
-            x = vertices[vertex] * (weights[vertex, k] * share)
-            for s in range(FINGER_ANGLES):
-                slopes[FINGER_ANGLES * ((bone - 2) // 4) + s] += columns[bone, s] @ x
+    """Add what a vertex's share of a point contributes to the point's derivatives by an angle of each finger."""
+    for n in range(NEAREST):
+        bone = bones[vertex, n]
+        x = vertices[vertex] * (weights[vertex, n] * share)
+        finger = dk.max(bone - 2, 0) // FINGER_BONES  # the columns of the palm and the wrist are 0
+        for r in range(3):
+            slope = REAL(0.0)
+            for c in range(4):
+                slope += columns[bone, FINGER_ANGLES * (4 * r + c) + k] * x[c]
+            slopes[3 * finger + r] += slope
 
 
 @dk.kernel
@@ -221,45 +241,46 @@ def jacobian(
     weights: dk.array2d[REAL],
     points: dk.array[dk.vec3d],
     belongs: dk.array2d[int],
-    columns: dk.array2d[Rigid],
-    rotation_columns: dk.array[dk.mat33d],
+    columns: dk.array2d[REAL],
+    rotation_columns: dk.array3d[REAL],
     error: dk.array[dk.vec3d],
     rows: dk.array3d[REAL],
 ):
-    """The error of a point and its rows: what its vertices add up to, by the chain rule through `placed`."""
-    i = dk.tid()
-    slopes = dk.zeros(FINGERS * FINGER_ANGLES, dtype=dk.vec3d)
+    """The error of a point and its rows. A thread has one angle of each finger, and up to three other columns."""
+    i, k = dk.tid()
+    slopes = dk.zeros(3 * FINGERS, dtype=REAL)
     x = bent(belongs[i, 0], moved, vertices, bones, weights)
     own = 0
-    turned = rotation[0]
     if places:
         u = places[i]
         second = bent(belongs[i, 1], moved, vertices, bones, weights)
         third = bent(belongs[i, 2], moved, vertices, bones, weights)
-        for k in range(2):
+        if k < 2:
             along = dk.vec2d()
             along[k] = 1.0
             change = dk.jvp(inside)(u, x, second, third, along, dk.vec3d(), dk.vec3d(), dk.vec3d())[1]
-            column = -(turned @ change)
+            column = -(rotation[0] @ change)
             for r in range(3):
                 rows[i, r, k] = column[r]
         x = inside(u, x, second, third)
-        add_slopes(belongs[i, 0], u[0], columns, vertices, bones, weights, slopes)
-        add_slopes(belongs[i, 1], u[1], columns, vertices, bones, weights, slopes)
-        add_slopes(belongs[i, 2], 1.0 - u[0] - u[1], columns, vertices, bones, weights, slopes)
+        add_slopes(k, belongs[i, 0], u[0], columns, vertices, bones, weights, slopes)
+        add_slopes(k, belongs[i, 1], u[1], columns, vertices, bones, weights, slopes)
+        add_slopes(k, belongs[i, 2], 1.0 - u[0] - u[1], columns, vertices, bones, weights, slopes)
         own = 2
     else:
-        add_slopes(belongs[i, 0], 1.0, columns, vertices, bones, weights, slopes)
-    error[i] = points[i] - placed(pose[0], turned, x)
-    for k in range(3):
-        column = -(rotation_columns[k] @ x)
+        add_slopes(k, belongs[i, 0], 1.0, columns, vertices, bones, weights, slopes)
+    if k == 0:
+        error[i] = points[i] - placed(pose[0], rotation[0], x)
+    if k < 3:
         for r in range(3):
-            rows[i, r, own + k] = column[r]
+            slope = REAL(0.0)
+            for c in range(3):
+                slope += rotation_columns[r, c, k] * x[c]
+            rows[i, r, own + k] = slope
             rows[i, r, own + 3 + k] = -1.0 if r == k else 0.0
-    for k in range(FINGERS * FINGER_ANGLES):
-        column = -(turned @ slopes[k])
+    for f in range(FINGERS):
         for r in range(3):
-            rows[i, r, own + 6 + k] = column[r]
+            rows[i, r, own + 6 + FINGER_ANGLES * f + k] = slopes[3 * f + r]
 
 
 def case(given: Data) -> Case:
@@ -267,7 +288,6 @@ def case(given: Data) -> Case:
     count = len(given["points"])
     pose = dk.array(given["pose"][None], dtype=Pose)
     tree = [
-        dk.array(given["parents"], dtype=int),
         dk.array(given["rest"], dtype=dk.mat44d),
         dk.array(given["inverse"], dtype=dk.mat44d),
     ]
@@ -281,15 +301,15 @@ def case(given: Data) -> Case:
         dk.array(given["belongs"], dtype=int),
     ]
     moved, rotation = dk.zeros(BONES, dtype=Rigid), dk.zeros(1, dtype=dk.mat33d)
-    columns, rotation_columns = dk.zeros((BONES, FINGER_ANGLES), dtype=Rigid), dk.zeros(3, dtype=dk.mat33d)
+    columns, rotation_columns = dk.zeros((BONES, 12 * FINGER_ANGLES), dtype=REAL), dk.zeros((3, 3, 3), dtype=REAL)
     error, rows = dk.zeros(count, dtype=dk.vec3d), dk.zeros((count, 3, own + POSE), dtype=REAL)
     with dk.record() as forward:
-        dk.launch(move, BONES, [pose, *tree], [moved, rotation])
+        dk.launch(move, FINGERS, [pose, *tree], [moved, rotation])
         dk.launch(errors, count, [pose, places, moved, rotation, *mesh], [error])
     with dk.record() as both:
-        dk.launch(move, BONES, [pose, *tree], [moved, rotation])
-        dk.launch(move_columns, (BONES, FINGER_ANGLES), [pose, *tree], [columns, rotation_columns])
-        dk.launch(jacobian, count, [pose, places, moved, rotation, *mesh, columns, rotation_columns], [error, rows])
+        dk.launch(move, FINGERS, [pose, *tree], [moved, rotation])
+        dk.launch(move_columns, (FINGERS, FINGER_ANGLES), [pose, *tree], [columns, rotation_columns])
+        dk.launch(jacobian, (count, FINGER_ANGLES), [pose, places, moved, rotation, *mesh, columns, rotation_columns], [error, rows])
 
     def results() -> dict[str, Any]:
         return {"value": error.numpy(), "rows": rows.numpy()}

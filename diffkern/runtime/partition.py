@@ -194,7 +194,7 @@ def partition(
     # Fewer than four chunks in two colours leave nothing to do side by side.
     coloured = chunk_of(c, n, grain, c.add(distance, 1))
     is_idle = c.all(c.compare("<", c.ceil_div(n, coloured), 4), c.compare(">=", chunks, 4), is_spare)
-    groups = c.min(_groups(c, work, copied, cores), chunks)
+    groups = c.min(_groups(c, work, grain.lanes, copied, cores), chunks)
     # Few groups leave most of many processors idle, which do more in the meantime, even atomically.
     keeps_busy = c.any(c.compare("==", spare, 0), c.compare("<=", c.min(cores, chunks), c.mul(groups, _BEHIND)))
     is_copied = c.all(c.compare(">=", groups, 2), c.compare("!=", copyable, 0), keeps_busy)
@@ -216,7 +216,7 @@ def partition(
     )
 
 
-def _groups(c: Arithmetic, work: Any, copied: Any, cores: Any) -> Any:
+def _groups(c: Arithmetic, work: Any, lanes: Any, copied: Any, cores: Any) -> Any:
     """Return how many copies the work is worth, 1 if none."""
     groups: Any = 1
     for_each = c.mul(cores, 4)
@@ -224,11 +224,12 @@ def _groups(c: Arithmetic, work: Any, copied: Any, cores: Any) -> Any:
     while size <= MAX_GROUPS:
         # Clearing and adding up the copies may cost an eighth of the work; two groups may cost a quarter. Where each
         # has a processor of its own, half of the work: all of them share it. Groups beyond four for each processor
-        # spread uneven work a little better, and may cost a 64th.
+        # spread uneven work a little better, and may cost a 64th; less where threads run in lanes, whose work takes
+        # less than its estimate, while the copies take as long.
         price = c.mul(copied, size * 2 * COST_UNIT)
         cheap = c.all(c.compare("<=", c.mul(price, 4 if size == 2 else 8), work), c.compare(">=", for_each, size))
         if size <= _MANY_GROUPS:
-            cheap = c.any(cheap, c.compare("<=", c.mul(price, 64), work))
+            cheap = c.any(cheap, c.compare("<=", c.mul(price, c.mul(lanes, 64)), work))
         shared = c.all(c.compare("<=", c.mul(price, 2), work), c.compare(">", cores, 2), c.compare(">=", cores, size))
         groups = c.choose(c.any(cheap, shared), size, groups)
         size *= 2

@@ -178,13 +178,15 @@ def _side_by_side(fn: Function, lanes: int, isa: Isa) -> int:
 
     What is the same for all lanes is then done for more of them, and they do not wait for one another's results. Lanes
     that make different numbers of trips wait for the slowest, so there is but one register for these. What each lane
-    does by itself is code for each of them.
+    does by itself is code for each of them. Where a loop adds to elements that all lanes share, twice as many halve
+    what adding up over lanes and updating memory cost a thread.
     """
     ops, varying = list(walk(fn.body)), uniformity(fn, Scope.VECTOR).varying
     if len(ops) > _TOGETHER or any(is_loop(op) and not varying.isdisjoint(deciding(op)) for op in ops):
         return 1
-    count = min(isa.vector_registers // 8, max(1, _MOST_BYTES // isa.vector_bytes))
     work = _Work(fn, lanes)
+    part = 4 if any(map(work.adds_in_trips, ops)) else 8
+    count = min(isa.vector_registers // part, max(1, _MOST_BYTES // isa.vector_bytes))
     alone = sum(work.pieces(op) for op in ops)
     while count > 1 and (_own_bytes(fn) * lanes * (count + 1) > STACK_BYTES or alone * lanes * count > _MOST_ALONE):
         count //= 2
@@ -269,6 +271,15 @@ class _Work:
         if self.varying.isdisjoint(Access(op).index):
             return alone, alone * (3.0 if update else 1.0)
         return alone, alone * self.lanes * _BY_ITSELF
+
+    def adds_in_trips(self, op: Op) -> bool:
+        """Whether it is a loop that adds up over lanes in every trip."""
+        return is_loop(op) and any(map(self.adds_up, walk(op.regions[-1])))
+
+    def adds_up(self, op: Op) -> bool:
+        """Whether what all lanes add to one element is added up where it is added."""
+        update = op.name in ("accumulate", "atomic") and op not in self.summed
+        return update and self.varying.isdisjoint(Access(op).index)
 
     def pieces(self, op: Op) -> int:
         """How many instructions each lane needs for itself."""
