@@ -142,6 +142,7 @@ class Choice:
     faster: float
     why: str
     registers: int = 1
+    masked: bool = False
 
     @property
     def groups(self) -> tuple[int, ...]:
@@ -170,7 +171,8 @@ def chosen(fn: Function, settings: Settings, isa: Isa) -> Choice:
         choice = Choice(lanes, max(1.0, _Work(fn, lanes).gain()), "lanes=True")
     else:
         choice = _if_it_pays(fn, lanes)
-    return choice if choice.lanes == 1 else replace(choice, registers=_side_by_side(fn, lanes, isa))
+    import os
+    return choice if choice.lanes == 1 else replace(choice, registers=_side_by_side(fn, lanes, isa), masked=isa.vector_bytes >= 32 and 'NOMASK' not in os.environ)
 
 
 def _side_by_side(fn: Function, lanes: int, isa: Isa) -> int:

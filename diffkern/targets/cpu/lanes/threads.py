@@ -19,7 +19,7 @@ from diffkern.targets.cpu.lanes.notes import Notes
 from diffkern.targets.cpu.lanes.scalars import LaneScalars
 from diffkern.targets.cpu.lanes.sums import add_up
 from diffkern.targets.emit.frame import loop_stacks, summed_type, width
-from diffkern.targets.emit.types import I64, PTR, constant, i32, value_type
+from diffkern.targets.emit.types import I32, I64, PTR, constant, i32, value_type
 
 if TYPE_CHECKING:
     from diffkern.targets.cpu.kernel import Chunk
@@ -39,10 +39,12 @@ class Lanes:
         Threads in a vector register.
     flags : tuple of str
         The licence for floating point.
+    masked : bool
+        Whether threads that do not fill a register run as well, under a mask.
     """
 
-    def __init__(self, chunk: Chunk, count: int, flags: tuple[str, ...]) -> None:
-        self.chunk, self.count, self.flags = chunk, count, flags
+    def __init__(self, chunk: Chunk, count: int, flags: tuple[str, ...], *, masked: bool) -> None:
+        self.chunk, self.count, self.flags, self.masked = chunk, count, flags, masked
         self.builder = LaneBuilder(chunk.builder, count)
         self.uniformity = uniformity(chunk.fn, Scope.VECTOR)
         self.notes, self.used = Notes(), used_values(chunk.fn)
@@ -75,6 +77,9 @@ class Lanes:
             The last component, int32.
         """
         b = self.chunk.builder
+        if self.masked:
+            self._run_all(one, leading, lo, hi)
+            return hi
         count = b.sub(hi, lo)
         whole = b.and_(count, i32(-self.count))
         end = b.select(b.icmp_signed(">", count, i32(0)), b.add(lo, whole), lo)
@@ -83,6 +88,20 @@ class Lanes:
             body.tid = (*leading, i)
             body.region(self.chunk.fn.body)
         return end
+
+    def _run_all(self, one: BodyEmitter, leading: Sequence[Any], lo: Any, hi: Any) -> None:
+        """The loop over all threads; the last ones may be fewer than the lanes."""
+        b = self.chunk.builder
+        # Registers are counted, for the first thread of one more might not have a number.
+        some = b.icmp_signed("<", lo, hi)
+        last = b.udiv(b.sub(b.sub(hi, lo), i32(1)), i32(self.count))
+        registers = b.select(some, b.add(last, i32(1)), i32(0))
+        with self.chunk.loop(i32(0), registers, scalar=True) as k:
+            i = b.add(lo, b.mul(k, i32(self.count), flags=("nsw", "nuw")), flags=("nsw",))
+            body = self._body(one)
+            body.tid = (*leading, i)
+            body.mask = body.present = self.builder.icmp_unsigned("<", self.builder.steps(I32, 1), b.sub(hi, i))
+            body.region(self.chunk.fn.body)
 
     def _body(self, one: BodyEmitter) -> LaneBody:
         scalars = LaneScalars(self.builder, self.chunk.module, self.flags)
