@@ -106,7 +106,7 @@ def emit_kernel(fn: Function, symbol: str, isa: Isa, settings: Settings) -> CpuM
     placement = _placement(fn, settings.checking)
     chosen = choice.chosen(fn, settings, isa)
     flags = float_flags(fn, fast_math=settings.fast_math, finite=False)
-    chunk = Chunk(module, fn, facts, symbol, flags, placement, chosen.groups, masked=chosen.masked)
+    chunk = Chunk(module, fn, facts, symbol, flags, placement, chosen.forms)
     chunk.emit(settings.checking)
     symbols: tuple[str, ...] = (symbol,)
     sites = sum(width(op) for op in facts.reduced)
@@ -219,14 +219,12 @@ class Chunk(_Frame, KernelFrame):
         symbol: str,
         flags: tuple[str, ...],
         placement: Placement,
-        groups: tuple[int, ...],
-        *,
-        masked: bool,
+        forms: tuple[choice.Form, ...],
     ) -> None:
         super().__init__(module, fn, facts, symbol, flags, updates=updates_atomically(fn, facts.reduced))
         self.placement = placement
         self.functions = [module.globals[symbol]]
-        self.lanes = [Lanes(self, count, flags, masked=masked and count == groups[-1]) for count in groups]
+        self.lanes = [Lanes(self, form, flags) for form in forms]
 
     def goes_on(self, i: Any, hi: Any) -> Any:
         """Whether a loop makes another trip; no thread begins after an error."""
@@ -300,7 +298,7 @@ class Chunk(_Frame, KernelFrame):
         """The threads of a row that are left when lanes have run, one by one; stops once, or never if none is left."""
         for lanes in self.lanes:
             lo = lanes.run(body, leading, lo, hi)
-        if any(lanes.masked for lanes in self.lanes):
+        if any(lanes.form.masked for lanes in self.lanes):
             return
         with self.loop(lo, hi, scalar=bool(self.lanes)) as i:
             yield i

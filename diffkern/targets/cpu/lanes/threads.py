@@ -15,6 +15,7 @@ from diffkern.analysis.scopes import Scope, uniformity
 from diffkern.analysis.sums import used_values
 from diffkern.targets.cpu.lanes.body import LaneBody
 from diffkern.targets.cpu.lanes.builder import LaneBuilder
+from diffkern.targets.cpu.lanes.choice import Form
 from diffkern.targets.cpu.lanes.notes import Notes
 from diffkern.targets.cpu.lanes.scalars import LaneScalars
 from diffkern.targets.cpu.lanes.sums import add_up
@@ -35,20 +36,18 @@ class Lanes:
     ----------
     chunk : Chunk
         The function.
-    count : int
-        Threads in a vector register.
+    form : Form
+        How many threads run together, and what becomes of fewer.
     flags : tuple of str
         The licence for floating point.
-    masked : bool
-        Whether threads that do not fill a register run as well, under a mask.
     """
 
-    def __init__(self, chunk: Chunk, count: int, flags: tuple[str, ...], *, masked: bool) -> None:
-        self.chunk, self.count, self.flags, self.masked = chunk, count, flags, masked
-        self.builder = LaneBuilder(chunk.builder, count)
+    def __init__(self, chunk: Chunk, form: Form, flags: tuple[str, ...]) -> None:
+        self.chunk, self.form, self.count, self.flags = chunk, form, form.threads, flags
+        self.builder = LaneBuilder(chunk.builder, self.count)
         self.uniformity = uniformity(chunk.fn, Scope.VECTOR)
         self.notes, self.used = Notes(), used_values(chunk.fn)
-        self.stacks = loop_stacks(chunk.builder, chunk.facts, count)
+        self.stacks = loop_stacks(chunk.builder, chunk.facts, self.count)
         self.buffers = {v: self._memory(v.type) for v in chunk.facts.buffers}
         self.totals = {id(op): self._slots(op) for op in chunk.facts.reduced}
 
@@ -77,7 +76,7 @@ class Lanes:
             The last component, int32.
         """
         b = self.chunk.builder
-        if self.masked:
+        if self.form.masked:
             self._run_all(one, leading, lo, hi)
             return hi
         count = b.sub(hi, lo)
