@@ -24,6 +24,8 @@ def narrow(fn: Any, settings: Any, isa: Any) -> Any:
     lanes = kernel.choice.lane_count(fn, isa.vector_bytes)
     found = _usual(fn, settings, dataclasses.replace(isa, vector_bytes=2 * isa.vector_bytes // lanes))
     full = _usual(fn, settings, isa)
+    if found.lanes == 1 or full.lanes == 1:
+        return found
     registers = min(found.registers, full.registers, 2)
     return dataclasses.replace(found, registers=registers, masked=full.masked, always=full.always)
 

@@ -134,10 +134,13 @@ class Form:
         How many run together.
     masked : bool
         Whether fewer do as well, under a mask, so that none is left.
+    rest : bool
+        Whether it only runs what another form has left.
     """
 
     threads: int
     masked: bool
+    rest: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +179,11 @@ class Choice:
     def forms(self) -> tuple[Form, ...]:
         """The loops over threads in lanes, one after the other."""
         if not self.masked:
-            return tuple(Form(n, masked=False) for n in self.groups)
-        whole = () if self.always else (Form(self.registers * self.lanes, masked=False),)
-        return (*whole, Form(self.lanes, masked=True))
+            return tuple(Form(n, masked=False, rest=k > 0) for k, n in enumerate(self.groups))
+        if self.always:
+            return (Form(self.lanes, masked=True, rest=False),)
+        whole = Form(self.registers * self.lanes, masked=False, rest=False)
+        return whole, Form(self.lanes, masked=True, rest=True)
 
     def __str__(self) -> str:
         if self.lanes == 1:

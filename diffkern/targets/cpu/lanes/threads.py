@@ -110,7 +110,7 @@ class Lanes:
             varying=self.uniformity.varying, common=self.uniformity.fields, totals=self.totals, buffers=self.buffers,
             notes=self.notes, used=self.used,
         )  # fmt: skip
-        body.launch, body.alone = one.launch, one.alone
+        body.launch, body.alone, body.rolled = one.launch, one.alone, self.form.rest
         return body
 
     def add_up(self, sums: dict[int, list[Any]]) -> None:
