@@ -1,8 +1,8 @@
 """Programs whose threads run in lanes wherever they can, or nowhere, whatever the estimate of their work says.
 
-Launches of tests have few threads, often fewer than a vector register has elements, and would all be left over. So
-there are two lanes, and two registers side by side where there may be several. Wide lanes are as many as fit into a
-register, for programs whose launches have the threads for them.
+Launches of tests have few threads, often fewer than a vector register has elements. So there are two lanes, and two
+registers side by side where there may be several; threads that do not fill a register run as they would in more lanes.
+Wide lanes are as many as fit into a register, for programs whose launches have the threads for them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,11 @@ def narrow(fn: Any, settings: Any, isa: Any) -> Any:
     """The choice of how threads run, with two lanes instead of as many as fit."""
     lanes = kernel.choice.lane_count(fn, isa.vector_bytes)
     found = _usual(fn, settings, dataclasses.replace(isa, vector_bytes=2 * isa.vector_bytes // lanes))
-    return dataclasses.replace(found, registers=min(found.registers, 2))
+    full = _usual(fn, settings, isa)
+    if found.lanes == 1 or full.lanes == 1:
+        return found
+    registers = min(found.registers, full.registers, 2)
+    return dataclasses.replace(found, registers=registers, masked=full.masked, always=full.always)
 
 
 def force() -> None:

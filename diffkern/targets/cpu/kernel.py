@@ -106,7 +106,7 @@ def emit_kernel(fn: Function, symbol: str, isa: Isa, settings: Settings) -> CpuM
     placement = _placement(fn, settings.checking)
     chosen = choice.chosen(fn, settings, isa)
     flags = float_flags(fn, fast_math=settings.fast_math, finite=False)
-    chunk = Chunk(module, fn, facts, symbol, flags, placement, chosen.groups)
+    chunk = Chunk(module, fn, facts, symbol, flags, placement, chosen.forms)
     chunk.emit(settings.checking)
     symbols: tuple[str, ...] = (symbol,)
     sites = sum(width(op) for op in facts.reduced)
@@ -219,12 +219,12 @@ class Chunk(_Frame, KernelFrame):
         symbol: str,
         flags: tuple[str, ...],
         placement: Placement,
-        groups: tuple[int, ...],
+        forms: tuple[choice.Form, ...],
     ) -> None:
         super().__init__(module, fn, facts, symbol, flags, updates=updates_atomically(fn, facts.reduced))
         self.placement = placement
         self.functions = [module.globals[symbol]]
-        self.lanes = [Lanes(self, count, flags) for count in groups]
+        self.lanes = [Lanes(self, form, flags) for form in forms]
 
     def goes_on(self, i: Any, hi: Any) -> Any:
         """Whether a loop makes another trip; no thread begins after an error."""
@@ -287,18 +287,19 @@ class Chunk(_Frame, KernelFrame):
             with self.nests(first, last, together) as (lo, hi):
                 self.ahead(body, self.placement.chunk)
                 if arity == 1:
-                    with self.neighbours(body, (), b.trunc(lo, I32), b.trunc(hi, I32)) as i:
+                    for i in self.neighbours(body, (), b.trunc(lo, I32), b.trunc(hi, I32)):
                         self.note_component(i, i64(0), repeat, r)
                         body.tid = (i,)
                         yield
                 else:
                     yield from self.rows(body, lo, hi, dims[:arity], repeat, r)
 
-    @contextlib.contextmanager
     def neighbours(self, body: BodyEmitter, leading: Sequence[Any], lo: Any, hi: Any) -> Iterator[Any]:
-        """The threads of a row one by one; those that fill vector registers have run in lanes before."""
+        """The threads of a row that are left when lanes have run, one by one; stops once, or never if none is left."""
         for lanes in self.lanes:
             lo = lanes.run(body, leading, lo, hi)
+        if any(lanes.form.masked for lanes in self.lanes):
+            return
         with self.loop(lo, hi, scalar=bool(self.lanes)) as i:
             yield i
 
@@ -354,7 +355,7 @@ class Chunk(_Frame, KernelFrame):
             hi = b.select(b.icmp_signed("<", hi, length), hi, length)
             body.tid = tuple(reversed(leading))
             self.ahead(body, self.placement.row)
-            with self.neighbours(body, body.tid, b.trunc(lo, I32), b.trunc(hi, I32)) as i:
+            for i in self.neighbours(body, body.tid, b.trunc(lo, I32), b.trunc(hi, I32)):
                 self.note_component(i, start, repeat, r)
                 body.tid = (*reversed(leading), i)
                 yield

@@ -94,6 +94,8 @@ class BodyEmitter:
         The address space of memory that is part of the program.
     memory_space
         That of what addresses lead to.
+    rolled
+        Whether LLVM unrolls no loop that all threads at hand go through together.
     alone
         A condition: whether no other thread updates what this one does. None where that is never known.
     """
@@ -118,6 +120,7 @@ class BodyEmitter:
     extent_along: Callable[[int], Any] = _no_launch
     constant_space: int = 0
     memory_space: int = 0
+    rolled: bool = False
     alone: Any = None
 
     # -- values ------------------------------------------------------------------------------------------------------
@@ -503,7 +506,7 @@ class BodyEmitter:
         counted = b.add(count, i64(1), flags=("nuw",))
         self.connect([[count], [i], *phis], [(counted,), (following,), *values], b.block)
         back = b.branch(head)
-        if op.attrs.get("rolled"):
+        if self.rolled or op.attrs.get("rolled"):
             not_unrolled(b.module, back)
         b.position_at_end(done)
         self.define(op.results, phis)

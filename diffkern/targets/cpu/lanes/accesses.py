@@ -254,12 +254,17 @@ class LaneAccesses(LaneValues):
     def own_load(self, t: Element, places: Places) -> tuple[Any, ...]:
         s = scalar_of(t)
         count = element_size(t)
-        return tuple(memory.load(self.b, s, self.component(s, places, n), self.mask)[0] for n in range(count))
+        mask = self.own_mask(places)
+        return tuple(memory.load(self.b, s, self.component(s, places, n), mask)[0] for n in range(count))
 
     def own_store(self, t: Element, places: Places, values: Sequence[Any]) -> None:
         s = scalar_of(t)
         for n, part in enumerate(values):
-            memory.store(self.b, s, self.component(s, places, n), [part], self.mask)
+            memory.store(self.b, s, self.component(s, places, n), [part], self.own_mask(places))
+
+    def own_mask(self, places: Places) -> Any:
+        """The lanes that may access their own memory: at their own row, those without a thread as well."""
+        return None if places.is_run and self.mask is self.present else self.mask
 
     def buffer_get(self, op: Op) -> None:
         buffer, index = op.operands

@@ -30,7 +30,7 @@ from diffkern.targets.emit.memory import element_size
 from diffkern.targets.emit.types import Isa
 from diffkern.targets.target import Settings
 
-__all__ = ["Choice", "chosen", "lane_count", "refusal"]
+__all__ = ["Choice", "Form", "chosen", "lane_count", "refusal"]
 
 STACK_BYTES = 32 * 1024 * 1024
 """The most memory for the loop stacks and buffers of all lanes."""
@@ -44,6 +44,8 @@ _MOST_ALONE = 256
 """The most instructions for what each lane does by itself, where there are several registers."""
 _MOST_BYTES = 256
 """The most that a value of all lanes takes."""
+_MASKED_BYTES = 32
+"""Registers from this length on are loaded and stored under masks; shorter ones would be so element by element."""
 _DIVERGENCE = 1.7
 """How many more trips the slowest of some lanes makes than one of them."""
 _BY_ITSELF = 2.0
@@ -123,6 +125,25 @@ def lane_count(fn: Function, vector_bytes: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class Form:
+    """A loop over threads in lanes.
+
+    Attributes
+    ----------
+    threads : int
+        How many run together.
+    masked : bool
+        Whether fewer do as well, under a mask, so that none is left.
+    rest : bool
+        Whether it only runs what another form has left.
+    """
+
+    threads: int
+    masked: bool
+    rest: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Choice:
     """How the threads of a kernel run.
 
@@ -136,17 +157,33 @@ class Choice:
         The reason, for reports.
     registers : int
         How many registers side by side first take as many threads each.
+    masked : bool
+        Whether threads that do not fill a register run in lanes; else they run one by one.
+    always : bool
+        Whether all threads do so under the mask that this takes.
     """
 
     lanes: int
     faster: float
     why: str
     registers: int = 1
+    masked: bool = False
+    always: bool = False
 
     @property
     def groups(self) -> tuple[int, ...]:
         """The threads that run together: as long as there are so many left, then as many of the next."""
         return tuple(sorted({n * self.lanes for n in (1, self.registers)} - {1}, reverse=True))
+
+    @property
+    def forms(self) -> tuple[Form, ...]:
+        """The loops over threads in lanes, one after the other."""
+        if not self.masked:
+            return tuple(Form(n, masked=False, rest=k > 0) for k, n in enumerate(self.groups))
+        if self.always:
+            return (Form(self.lanes, masked=True, rest=False),)
+        whole = Form(self.registers * self.lanes, masked=False, rest=False)
+        return whole, Form(self.lanes, masked=True, rest=True)
 
     def __str__(self) -> str:
         if self.lanes == 1:
@@ -170,7 +207,11 @@ def chosen(fn: Function, settings: Settings, isa: Isa) -> Choice:
         choice = Choice(lanes, max(1.0, _Work(fn, lanes).gain()), "lanes=True")
     else:
         choice = _if_it_pays(fn, lanes)
-    return choice if choice.lanes == 1 else replace(choice, registers=_side_by_side(fn, lanes, isa))
+    if choice.lanes == 1:
+        return choice
+    registers, masked = _side_by_side(fn, lanes, isa), isa.vector_bytes >= _MASKED_BYTES
+    always = masked and registers == 1 and any(map(is_loop, walk(fn.body)))
+    return replace(choice, registers=registers, masked=masked, always=always)
 
 
 def _side_by_side(fn: Function, lanes: int, isa: Isa) -> int:

@@ -15,11 +15,12 @@ from diffkern.analysis.scopes import Scope, uniformity
 from diffkern.analysis.sums import used_values
 from diffkern.targets.cpu.lanes.body import LaneBody
 from diffkern.targets.cpu.lanes.builder import LaneBuilder
+from diffkern.targets.cpu.lanes.choice import Form
 from diffkern.targets.cpu.lanes.notes import Notes
 from diffkern.targets.cpu.lanes.scalars import LaneScalars
 from diffkern.targets.cpu.lanes.sums import add_up
 from diffkern.targets.emit.frame import loop_stacks, summed_type, width
-from diffkern.targets.emit.types import I64, PTR, constant, i32, value_type
+from diffkern.targets.emit.types import I32, I64, PTR, constant, i32, value_type
 
 if TYPE_CHECKING:
     from diffkern.targets.cpu.kernel import Chunk
@@ -35,18 +36,18 @@ class Lanes:
     ----------
     chunk : Chunk
         The function.
-    count : int
-        Threads in a vector register.
+    form : Form
+        How many threads run together, and what becomes of fewer.
     flags : tuple of str
         The licence for floating point.
     """
 
-    def __init__(self, chunk: Chunk, count: int, flags: tuple[str, ...]) -> None:
-        self.chunk, self.count, self.flags = chunk, count, flags
-        self.builder = LaneBuilder(chunk.builder, count)
+    def __init__(self, chunk: Chunk, form: Form, flags: tuple[str, ...]) -> None:
+        self.chunk, self.form, self.count, self.flags = chunk, form, form.threads, flags
+        self.builder = LaneBuilder(chunk.builder, self.count)
         self.uniformity = uniformity(chunk.fn, Scope.VECTOR)
         self.notes, self.used = Notes(), used_values(chunk.fn)
-        self.stacks = loop_stacks(chunk.builder, chunk.facts, count)
+        self.stacks = loop_stacks(chunk.builder, chunk.facts, self.count)
         self.buffers = {v: self._memory(v.type) for v in chunk.facts.buffers}
         self.totals = {id(op): self._slots(op) for op in chunk.facts.reduced}
 
@@ -75,6 +76,9 @@ class Lanes:
             The last component, int32.
         """
         b = self.chunk.builder
+        if self.form.masked:
+            self._run_all(one, leading, lo, hi)
+            return hi
         count = b.sub(hi, lo)
         whole = b.and_(count, i32(-self.count))
         end = b.select(b.icmp_signed(">", count, i32(0)), b.add(lo, whole), lo)
@@ -84,6 +88,20 @@ class Lanes:
             body.region(self.chunk.fn.body)
         return end
 
+    def _run_all(self, one: BodyEmitter, leading: Sequence[Any], lo: Any, hi: Any) -> None:
+        """The loop over all threads; the last ones may be fewer than the lanes."""
+        b = self.chunk.builder
+        # Registers are counted, for the first thread of one more might not have a number.
+        some = b.icmp_signed("<", lo, hi)
+        last = b.udiv(b.sub(b.sub(hi, lo), i32(1)), i32(self.count))
+        registers = b.select(some, b.add(last, i32(1)), i32(0))
+        with self.chunk.loop(i32(0), registers, scalar=True) as k:
+            i = b.add(lo, b.mul(k, i32(self.count), flags=("nsw", "nuw")), flags=("nsw",))
+            body = self._body(one)
+            body.tid = (*leading, i)
+            body.mask = body.present = self.builder.icmp_unsigned("<", self.builder.steps(I32, 1), b.sub(hi, i))
+            body.region(self.chunk.fn.body)
+
     def _body(self, one: BodyEmitter) -> LaneBody:
         scalars = LaneScalars(self.builder, self.chunk.module, self.flags)
         body = LaneBody(
@@ -92,7 +110,7 @@ class Lanes:
             varying=self.uniformity.varying, common=self.uniformity.fields, totals=self.totals, buffers=self.buffers,
             notes=self.notes, used=self.used,
         )  # fmt: skip
-        body.launch, body.alone = one.launch, one.alone
+        body.launch, body.alone, body.rolled = one.launch, one.alone, self.form.rest
         return body
 
     def add_up(self, sums: dict[int, list[Any]]) -> None:

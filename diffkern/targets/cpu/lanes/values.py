@@ -39,6 +39,8 @@ class LaneValues(BodyEmitter):
         The fields of loop stacks that hold the same for all lanes.
     mask
         The lanes that are on; None for all.
+    present
+        The lanes that have a thread; None where all have one. The mask where no lane has gone its own way.
     forms
         Indices that grow evenly from lane to lane.
     buffers
@@ -54,6 +56,7 @@ class LaneValues(BodyEmitter):
     varying: set[Value] = field(default_factory=set)
     common: set[tuple[Value, int]] = field(default_factory=set)
     mask: Any = None
+    present: Any = None
     forms: dict[Value, Form] = field(default_factory=dict)
     buffers: dict[Value, Any] = field(default_factory=dict)
     totals: dict[int, list[Any]] = field(default_factory=dict)
