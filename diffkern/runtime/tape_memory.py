@@ -45,8 +45,8 @@ class TapeMemory:
         self._owners: dict[Memory, array] = {}
         self._without: set[Memory] = set()
         self._arrays: dict[int, array] = {}
-        # Where memory lies that others have allocated, in order; and arrays in memory that others know, kept alive:
-        # where one was freed, the next would seem to overlap it.
+        # Where memory lies that others have allocated, in order; and arrays in memory whose address others know, kept
+        # alive: where one was freed, the next would seem to overlap it.
         self._foreign: dict[Device, list[tuple[int, int]]] = {}
         self._exposed: list[array] = []
 
@@ -77,6 +77,7 @@ class TapeMemory:
             if known is None:
                 if memory.exposed or memory.lent:
                     self._check_overlap(memory)
+                if memory.exposed:
                     self._exposed.append(held)
             else:
                 for need in self._needs.pop(memory, ()):
