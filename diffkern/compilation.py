@@ -138,7 +138,7 @@ class Compilation:
         return finish(swept, self.variant, self._context)
 
     def _differentiated(self, fn: Function) -> Derivative:
-        prepared = prepare(fn, self._context)
+        prepared = prepare(fn, self._context, joint=self.variant.joint)
         return differentiate(prepared, self.variant.active or (), self.variant, self._slots, self._context)
 
     @computed_once

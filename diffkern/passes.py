@@ -50,6 +50,7 @@ ONE_CALL = (Pass("threads", WRITTEN, WRITTEN, check_thread_free), UPDATES, UNFUS
 RULES = Pass("rules", PRIMAL, PRIMAL, remove_rules)
 FOLD = Pass("fold", PRIMAL, PRIMAL, fold)
 UNROLL = Pass("unroll", PRIMAL, PRIMAL, unroll)
+UNROLL_ALL = Pass("unroll", PRIMAL, PRIMAL, partial(unroll, neighbours=True))
 CSE = Pass("cse", PRIMAL, PRIMAL, eliminate_common)
 CSE_LOADS = Pass("cse-loads", PRIMAL, PRIMAL, partial(eliminate_common, loads=True))
 RANGES = Pass("ranges", PRIMAL, PRIMAL, clear_wraps)
@@ -60,7 +61,10 @@ SINK = Pass("sink", PRIMAL, NORMAL, sink_into_branches)  # last: sharing would u
 DCE_NORMAL = Pass("dce", NORMAL, NORMAL, eliminate)
 
 OPTIMISE = (RULES, FOLD, CSE, RANGES, DCE)
-NORMALISE = (FOLD, UNROLL, CSE, RANGES, HOIST, CSE_LOADS, PROMOTE, DCE, CSE_LOADS, DCE, SINK, DCE_NORMAL)
+_NORMALISE_REST = (CSE, RANGES, HOIST, CSE_LOADS, PROMOTE, DCE, CSE_LOADS, DCE, SINK, DCE_NORMAL)
+NORMALISE = (FOLD, UNROLL, *_NORMALISE_REST)
+NORMALISE_JOINT = (FOLD, UNROLL_ALL, *_NORMALISE_REST)
+"""Of a primal that is to run with its adjoint, which then takes what the primal computed."""
 GUARD = Pass("guard", NORMAL, NORMAL, guard_singular)
 NORMALISE_MAP = (FOLD, UNROLL, CSE, DCE, SINK, GUARD, DCE_NORMAL)  # of a map of tiles
 

@@ -82,9 +82,12 @@ def optimise(fn: Function, context: Context = PLAIN) -> Function:
     return run(passes.OPTIMISE, fn, context)
 
 
-def prepare(fn: Function, context: Context = PLAIN) -> Function:
-    """A normalised copy of a kernel, which reports nothing: its forward program has done so."""
-    return run(passes.NORMALISE, without_reports(clone_function(fn)), context)
+def prepare(fn: Function, context: Context = PLAIN, *, joint: bool = False) -> Function:
+    """A normalised copy of a kernel, which reports nothing: its forward program has done so.
+
+    ``joint``: for a program that does the launch as well.
+    """
+    return run(passes.NORMALISE_JOINT if joint else passes.NORMALISE, without_reports(clone_function(fn)), context)
 
 
 def log_values(

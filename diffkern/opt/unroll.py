@@ -1,7 +1,9 @@
 """Full unrolling of short loops whose trip count is a constant; in place.
 
 Unrolled code needs no loop stack in the adjoint, and its index expressions are affine in the thread index. Loops around
-barriers stay: their adjoint fills shared memory again in every trip, rather than to keep what was read there.
+barriers stay: their adjoint fills shared memory again in every trip, rather than to keep what was read there. Longer
+loops over neighbours stay as well, unless a program has use for what a trip computed: they gain neither, and their
+adjoint would be so many times as much code.
 """
 
 from __future__ import annotations
@@ -13,23 +15,38 @@ from diffkern.ir.clone import Cloner
 from diffkern.ir.nodes import Function, Op, Region, Value, count_ops, walk
 from diffkern.ir.types import Tile
 from diffkern.ir.views import For
+from diffkern.ops.row import Effect
+from diffkern.ops.table import lookup
 from diffkern.opt.fold import fold
+from diffkern.opt.neighbours import adds_up_neighbours
 
 MAX_TRIPS = 8
 MAX_OPS = 192
+MAX_OPS_OF_NEIGHBOURS = 64
+"""Of loops over neighbours, where these are to stay loops."""
 MAX_OPS_OF_ARRAYS = 320
 """Where elements of an array of the thread are changed: they become values, and no loop has to keep the array."""
 
 
-def unroll(fn: Function) -> Function:
-    """Replace ``for`` loops of at most ``MAX_TRIPS`` constant trips and small bodies by their iterations."""
+def unroll(fn: Function, *, neighbours: bool = False) -> Function:
+    """Replace ``for`` loops of at most ``MAX_TRIPS`` constant trips and small bodies by their iterations.
+
+    ``neighbours``: longer loops over neighbours as well.
+    """
+    unwritten = frozenset[Value]() if neighbours else _unwritten(fn)
     changed = True
     while changed:
-        u = _Unroller()
+        u = _Unroller(unwritten)
         u.region(fn.body)
         changed = bool(u.count)
         fold(fn)
     return fn
+
+
+def _unwritten(fn: Function) -> frozenset[Value]:
+    """The parameters to whose elements a function does nothing but read them."""
+    writes = (Effect.WRITE, Effect.ATOMIC)
+    return frozenset(fn.params).difference(*(op.operands for op in walk(fn.body) if lookup(op.name).effect in writes))
 
 
 def _changes_array(op: Op) -> bool:
@@ -38,7 +55,8 @@ def _changes_array(op: Op) -> bool:
 
 
 class _Unroller:
-    def __init__(self) -> None:
+    def __init__(self, unwritten: frozenset[Value]) -> None:
+        self.unwritten = unwritten
         self.mapping: dict[Value, Value] = {}
         self.constants: dict[Value, int] = {}
         self.count = 0
@@ -69,8 +87,13 @@ class _Unroller:
         trips = For(op).trips(self.constants.get)
         if trips is None or len(trips) > MAX_TRIPS:
             return None
-        most = MAX_OPS_OF_ARRAYS if any(map(_changes_array, walk(For(op).body))) else MAX_OPS
-        return trips if len(trips) * count_ops(For(op).body) <= most else None
+        return trips if len(trips) * count_ops(For(op).body) <= self.most(For(op)) else None
+
+    def most(self, loop: For) -> int:
+        """The most operations of an unrolled loop."""
+        if any(map(_changes_array, walk(loop.body))):
+            return MAX_OPS_OF_ARRAYS
+        return MAX_OPS_OF_NEIGHBOURS if adds_up_neighbours(loop, self.unwritten) else MAX_OPS
 
     def expand(self, op: Op, trips: range) -> list[Op]:
         self.count += 1

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import diffkern as dk
+from diffkern.targets.cpu.lanes import choice
 
 F64 = dk.float64
 COUNT = 45
@@ -205,6 +206,40 @@ def test_lanes_compute_what_single_threads_do(name):
     found, expected = run(together, dim, given, out), run(alone, dim, given, out)
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", [n for n in CASES if n not in ("two_axes", "strided")])
+def test_threads_that_do_not_fill_a_register_compute_the_same(name):
+    func, _, given, out = CASES[name]
+    together, alone = (dk.kernel(func, lanes=lanes) for lanes in (True, False))
+    for threads in (1, 3, 5):
+        found, expected = run(together, threads, given, out), run(alone, threads, given, out)
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", ["branches", "trips_of_the_launch", "summed"])
+def test_threads_are_left_where_registers_are_too_short_for_masks(name, monkeypatch, tmp_path):
+    monkeypatch.setattr(dk.config, "cache_dir", tmp_path)
+    monkeypatch.setattr(choice, "_MASKED_BYTES", 1024)
+    test_lanes_compute_what_single_threads_do(name)
+
+
+def sought(x: dk.array(dtype=F64), most: dk.array(dtype=int), y: dk.array(dtype=F64)):
+    i = dk.tid()
+    v = F64(1.0)
+    while v < 10.0:  # where x is 0, without end
+        v += x[i]
+    for k in range(most[i]):
+        v += 1.0 / x[i] + F64(7 // (k + most[i]))
+    y[i] = v
+
+
+def test_lanes_without_a_thread_wait_for_nothing():
+    for lanes in (True, False):
+        kernel, y = dk.kernel(sought, lanes=lanes), dk.zeros(3, dtype=F64)
+        kernel[3](_array(np.array([1.0, 2.0, 0.5])), _array(np.array([2, 0, 1], np.int32)), y)
+        np.testing.assert_allclose(y.numpy(), [10 + 2 + 5, 11, 10 + 2 + 7])
 
 
 def _said(kernel: Any, *args: Any, adjoint: bool = False) -> str:

@@ -1,0 +1,87 @@
+"""Loops over the neighbours of something: what each of them contributes is added up.
+
+In: a loop of constant trips. Out: whether the code of one trip does for all in the adjoint as well. Such a loop keeps
+no state: its carried values are sums, which no trip looks at. Nor would anything be known of a single trip: the index
+of the loop only selects integers, and which elements these lead to is known when the kernel runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from diffkern.ir.nodes import Op, Region, Value, walk
+from diffkern.ir.types import Mat, Scalar, Type, Vec, is_differentiable, scalar_of
+from diffkern.ir.views import Access, For
+from diffkern.ops.row import Effect
+from diffkern.ops.table import lookup
+
+__all__ = ["adds_up_neighbours"]
+
+
+def adds_up_neighbours(loop: For, unwritten: Collection[Value]) -> bool:
+    """Whether a loop adds up what it computes of elements that it finds through arrays of integers.
+
+    Parameters
+    ----------
+    loop : For
+        The loop.
+    unwritten : collection of Value
+        The arrays to which the function writes nothing.
+    """
+    if not all(_is_summable(v.type) for v in loop.carried):
+        return False
+    if not all(_only_computes(op, unwritten) for op in walk(loop.body)) or not _selects_integers(loop):
+        return False
+    sums = {v: k for k, v in enumerate(loop.carried)}
+    return _follow(loop.body, sums) and all(sums.get(v) == k for k, v in enumerate(loop.yields))
+
+
+def _is_summable(t: Type) -> bool:
+    return isinstance(t, (Scalar, Vec, Mat)) and is_differentiable(t)
+
+
+def _only_computes(op: Op, unwritten: Collection[Value]) -> bool:
+    """Whether an op computes single values, of others or of elements that stay as they are."""
+    if not all(isinstance(v.type, (Scalar, Vec, Mat)) for v in op.results):
+        return False
+    if op.name == "load":
+        return Access(op).array in unwritten
+    return op.name == "if" or (not op.regions and lookup(op.name).effect is Effect.PURE)
+
+
+def _selects_integers(loop: For) -> bool:
+    """Whether nothing is made of the index but indices of integers."""
+    indices = {loop.index}
+    for op in walk(loop.body):
+        used = indices.intersection(op.operands)
+        if not used:
+            continue
+        if op.name == "load":
+            if scalar_of(op.result.type).is_float:
+                return False
+        elif op.regions or not all(isinstance(v.type, Scalar) and not v.type.is_float for v in op.results):
+            return False
+        else:
+            indices.update(op.results)
+    regions = [loop.body, *(region for op in walk(loop.body) for region in op.regions)]
+    return all(indices.isdisjoint(region.yields) for region in regions)
+
+
+def _follow(region: Region, sums: dict[Value, int]) -> bool:
+    """Note which values are a sum so far, and which sum; whether nothing else is made of them."""
+    for op in region.ops:
+        used = [k for k, v in enumerate(op.operands) if v in sums]
+        if op.name == "if":
+            if used or not all(_follow(sub, sums) for sub in op.regions):
+                return False
+            for result, *ways in zip(op.results, *(sub.yields for sub in op.regions), strict=True):
+                found = {sums.get(v) for v in ways}
+                if found != {None}:
+                    if len(found) > 1:
+                        return False
+                    sums[result] = sums[ways[0]]
+        elif used:
+            if len(used) > 1 or not (op.name == "add" or (op.name == "sub" and used == [0])):
+                return False
+            sums[op.result] = sums[op.operands[used[0]]]
+    return True
