@@ -51,9 +51,9 @@ def test_native_code_decides_as_python_does():
     assert len(seen) == 5
 
 
-def busy(threads, cost, copied, cores):
+def busy(threads, cost, copied, cores, lanes=1):
     """How an adjoint runs whose threads may race anywhere, and how many processors work on it."""
-    facts = (threads, Grain(max(1, 20_000 // cost)), threads * cost * COST_UNIT, 0, 1, copied, 1, 1, cores)
+    facts = (threads, Grain(max(1, 20_000 // cost), lanes, lanes), threads * cost * COST_UNIT, 0, 1, copied, 1, 1, cores)
     how = partition(INTEGERS, *facts)
     return how, min(cores, -(-threads // how.chunk))
 
@@ -82,6 +82,12 @@ def test_few_processors_have_many_copies_where_they_cost_next_to_nothing():
         groups = busy(2_000_000, 1000, copied, 2)[0].groups
         assert groups <= 8 or copied * groups * 2 <= work / 64, copied
     assert busy(2_000_000, 1000, 100, 2)[0].groups == 32
+
+
+def test_lanes_have_fewer_copies_beyond_four_for_each_processor():
+    for copied, alone, together in ((100, 32, 32), (100_000, 32, 16), (400_000, 32, 8), (1_000_000, 8, 8)):
+        found = [busy(2_000_000, 1000, copied, 2, lanes)[0].groups for lanes in (1, 8)]
+        assert found == [alone, together], copied
 
 
 @pytest.mark.parametrize(("n", "chunks"), [(99, 1), (9_990, 1), (10_001, 5), (100_000, 50)])

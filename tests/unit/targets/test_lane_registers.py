@@ -1,0 +1,112 @@
+"""How many vector registers side by side hold a value of all lanes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import diffkern as dk
+
+F32, F64 = dk.float32, dk.float64
+LEVELS = {"x86-64-v3": 16, "x86-64-v4": 32}
+"""Vector registers by target; both have room for four numbers of 64 bits in one."""
+
+
+@dk.kernel
+def shared(x: dk.array(dtype=F64), w: dk.array(dtype=F64), y: dk.array(dtype=F64)):
+    """The adjoint adds to the same element of `ct_w` in all threads, in each trip."""
+    i = dk.tid()
+    total = F64(0.0)
+    for j in range(len(w)):
+        total += dk.sin(x[i] * w[j])
+    y[i] = total
+
+
+@dk.kernel
+def neighbours(x: dk.array(dtype=F64), w: dk.array2d(dtype=F64), y: dk.array(dtype=F64)):
+    """Each thread has its own column of `w`."""
+    i = dk.tid()
+    total = F64(0.0)
+    for j in range(w.shape[0]):
+        total += dk.sin(x[i] * w[j, i])
+    y[i] = total
+
+
+@dk.kernel
+def outside(x: dk.array(dtype=F64), w: dk.array2d(dtype=F64), k: int, y: dk.array2d(dtype=F64)):
+    """The element that all threads of a row add to is the same in all trips: it is added to behind the loop."""
+    r, i = dk.tid()
+    v, scale = x[i], w[k, r]
+    for _j in range(10):
+        v = 0.5 * v * (2.0 - v)
+    y[r, i] = v * scale
+
+
+@dk.kernel
+def once(x: dk.array(dtype=F64), w: dk.array(dtype=F64), y: dk.array(dtype=F64)):
+    """All threads of the launch add to one element, which is summed up in a register."""
+    i = dk.tid()
+    total = F64(0.0)
+    for j in range(10):
+        total += dk.sin(x[i] * w[0] + F64(j))
+    y[i] = total
+
+
+@dk.kernel(lanes=True)
+def trips(x: dk.array(dtype=F64), n: dk.array(dtype=int), w: dk.array(dtype=F64), y: dk.array(dtype=F64)):
+    """Lanes wait for the one with the most trips."""
+    i = dk.tid()
+    total = F64(0.0)
+    for j in range(n[i]):
+        total += dk.sin(x[i] * w[j])
+    y[i] = total
+
+
+def registers(kernel: Any, target: str, adjoint: bool) -> int:
+    """What the first line of the report says."""
+    first = dk.compile(kernel, target=target, adjoint=adjoint).asm.partition("\n")[0]
+    assert "vector register" in first, first
+    return int(first.split()[5]) if "registers" in first else 1
+
+
+@pytest.mark.lanes_choice("it reads what the estimate has chosen")
+@pytest.mark.parametrize("target", LEVELS)
+@pytest.mark.parametrize(
+    ("kernel", "adjoint", "part"),
+    [(shared, False, 8), (shared, True, 4), (neighbours, True, 8), (outside, True, 8), (once, True, 8)],
+    ids=["forward", "shared", "neighbours", "outside", "once"],
+)
+def test_twice_as_many_where_a_loop_adds_to_what_all_lanes_share(kernel, adjoint, part, target):
+    assert registers(kernel, target, adjoint) == LEVELS[target] // part
+
+
+def test_one_where_lanes_make_different_numbers_of_trips():
+    assert registers(trips, "x86-64-v4", adjoint=True) == 1
+
+
+@pytest.mark.parametrize(("dtype", "error"), [(F32, 2e-5), (F64, 1e-12)])
+@pytest.mark.parametrize("count", [7, 33, 64, 167])
+def test_gradients_of_what_lanes_share(dtype, error, count):
+    """Rows that fill all registers, some of them, and none; against the sum that NumPy computes."""
+
+    @dk.kernel(lanes=True)
+    def weighted(x: dk.array(dtype=dtype), w: dk.array2d(dtype=dtype), y: dk.array2d(dtype=dtype)):
+        k, i = dk.tid()
+        total = dtype(0.0)
+        for j in range(w.shape[1]):
+            total += dk.sin(x[i] * w[k, j])
+        y[k, i] = total
+
+    rng = np.random.default_rng(count)
+    x, w = rng.uniform(0.2, 1.8, count), rng.normal(size=(3, 5))
+    seed = rng.normal(size=(3, count))
+    given = [dk.array(v, dtype=dtype, requires_grad=True) for v in (x, w)]
+    y = dk.zeros((3, count), dtype=dtype, requires_grad=True)
+    with dk.Tape() as tape:
+        dk.launch(weighted, (3, count), given, [y])
+    tape.backward(grads={y: dk.array(seed, dtype=dtype)})
+    slopes = np.cos(x * w[:, :, None]) * seed[:, None, :]
+    for found, expected in zip(given, ((slopes * w[:, :, None]).sum((0, 1)), (slopes * x).sum(2)), strict=True):
+        np.testing.assert_allclose(found.grad.numpy(), expected, rtol=error, atol=error * abs(expected).max())
