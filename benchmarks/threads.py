@@ -1,59 +1,84 @@
 """Measure launches of 10,000 to 300,000 threads on two native threads beside one.
 
 In: nothing but the command line. Out: a table (and a JSON file) of medians of wall time and their ratios. The two numbers
-of native threads are measured in a process of each, in turns of some launches: one after the other, or with pauses in
-which the native threads fall asleep. The launches of the first 20 ms of a turn are not read. The machine must be idle.
+of native threads take turns of ten launches, with pauses before each in which the pool's threads fall asleep, and without.
+The launches of the first 20 ms of a turn are not read. The machine must be idle.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import subprocess
 import sys
-from pathlib import Path
+import time
+from collections.abc import Callable
 from statistics import median
 from typing import Any
 
+import lane_kernels
+import numpy as np
 from harness import machine, print_machine, save_json
 
-CASES = ("light", "elementwise", "recurrence", "light adjoint", "elementwise adjoint", "recurrence adjoint")
+import diffkern as dk
+from diffkern.runtime.native import pool
+
 SIZES = (10_000, 17_000, 30_000, 55_000, 100_000, 170_000, 300_000)
 PAUSES = (0.003, 0.0)
-TURNS, QUICK_TURNS, READ = 10, 3, 10
-SETTLED = 0.02  # seconds of launches before those that are read
-CHILD = Path(__file__).parent / "threads_child.py"
+TURNS, QUICK_TURNS, READ = 10, 4, 10
+SETTLED = 0.02
+Array = dk.array(dtype=float)
 
 
-class Side:
-    """A process with a number of native threads."""
-
-    def __init__(self, threads: int) -> None:
-        environment = {**os.environ, "DIFFKERN_NUM_THREADS": str(threads)}
-        self._process = subprocess.Popen(
-            [sys.executable, str(CHILD)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
-        )
-
-    def ask(self, **question: Any) -> Any:
-        """Send a question, and return the answer."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        print(json.dumps(question), file=self._process.stdin, flush=True)
-        return json.loads(self._process.stdout.readline())
-
-    def end(self) -> None:
-        """End the process."""
-        self._process.communicate()
+@dk.kernel
+def light(x: Array, y: Array, a: float):
+    """A product and a sum."""
+    i = dk.tid()
+    y[i] = a * x[i] + 1.0
 
 
-def measure(sides: list[Side], case: str, size: int, pause: float, turns: int) -> dict[str, Any]:
-    """The medians of a case, one for each side, and their ratio."""
-    times: list[list[float]] = [[] for _ in sides]
+@dk.kernel
+def elementwise(x: Array, y: Array, a: float):
+    """Two elementary functions."""
+    i = dk.tid()
+    y[i] = dk.sin(a * x[i]) + x[i] * dk.exp(-x[i] * x[i])
+
+
+KERNELS = {"light": light, "elementwise": elementwise, "recurrence": dk.kernel(lane_kernels.recurrence)}
+CASES = tuple(KERNELS) + tuple(f"{name} adjoint" for name in KERNELS)
+
+
+def launch_of(case: str, size: int) -> Callable[[], Any]:
+    """The launch of a case."""
+    name, _, adjoint = case.partition(" ")
+    rng = np.random.default_rng(0)
+    x, y, ct_x, ct_y = (dk.array(rng.uniform(0.1, 0.9, size).astype(np.float32)) for _ in range(4))
+    inputs = [x, 64, 3.1, y] if name == "recurrence" else [x, y, 1.3]
+    if not adjoint:
+        return lambda: dk.launch(KERNELS[name], size, inputs)
+    cotangents = [ct_x, None, None, ct_y] if name == "recurrence" else [ct_x, ct_y, None]
+    return lambda: dk.launch(KERNELS[name], size, inputs, adjoint=True, adj_inputs=cotangents)
+
+
+def reading(launch: Callable[[], Any], pause: float) -> float:
+    """The seconds of a launch after a pause."""
+    if pause:
+        time.sleep(pause)
+    start = time.perf_counter()
+    launch()
+    return time.perf_counter() - start
+
+
+def measure(case: str, size: int, pause: float, turns: int) -> dict[str, Any]:
+    """The medians of a case, one for each number of native threads, and their ratio."""
+    launch = launch_of(case, size)
+    times: dict[int, list[float]] = {1: [], 2: []}
     for _ in range(turns):
-        for side, read in zip(sides, times, strict=True):
-            read.extend(side.ask(case=case, size=size, pause=pause, settle=SETTLED, read=READ))
-    one, two = (median(read) for read in times)
+        for threads, read in times.items():
+            pool.set_num_threads(threads)
+            start = time.perf_counter()
+            while time.perf_counter() - start < SETTLED:
+                reading(launch, pause)
+            read.extend(reading(launch, pause) for _ in range(READ))
+    one, two = (median(read) for read in times.values())
     return {"case": case, "size": size, "pause_s": pause, "one_s": one, "two_s": two, "ratio": two / one}
 
 
@@ -69,20 +94,17 @@ def main() -> int:
         parser.error(f"there is no case {unknown[0]!r}; the cases are {', '.join(CASES)}")
     facts = machine()
     print_machine(facts)
-    sides, rows = [Side(1), Side(2)], []
-    turns = QUICK_TURNS if chosen.quick else TURNS
-    print("us on one native thread > us on two (ratio of the medians)")
+    rows = []
+    print("us on one native thread > us on two (ratio of the medians); smallest, median and largest ratio")
     for pause in PAUSES:
         print(f"\n{f'pauses of {1e3 * pause:g} ms' if pause else 'no pauses':<20}", *(f"{n:>20,}" for n in SIZES))
         for case in chosen.cases or CASES:
-            read = [measure(sides, case, size, pause, turns) for size in SIZES]
+            read = [measure(case, size, pause, QUICK_TURNS if chosen.quick else TURNS) for size in SIZES]
             cells = [f"{1e6 * r['one_s']:.0f} > {1e6 * r['two_s']:.0f} ({r['ratio']:.2f})" for r in read]
             ratios = [r["ratio"] for r in read]
             spread = f"{min(ratios):.2f} / {median(ratios):.2f} / {max(ratios):.2f}"
             print(f"{case:<20}", *(f"{cell:>20}" for cell in cells), f"  {spread}", flush=True)
             rows.extend(read)
-    for side in sides:
-        side.end()
     if chosen.json:
         save_json(chosen.json, facts, [], readings=rows)
     return 0

@@ -27,6 +27,7 @@ __all__ = [
     "RATES_BYTES",
     "REFS",
     "SHARE",
+    "UPDATES",
     "Looks",
     "add_draws",
     "add_interrupted",
@@ -34,13 +35,14 @@ __all__ = [
     "fill",
     "is_due",
     "learn",
+    "learn_shared",
 ]  # fmt: skip
 
 # A job: three cache lines, so that drawing chunks does not disturb those who read what the job is. Its count is how
 # many chunks it has; of those left, one in so many is drawn at once; its link is the next job in the queue, guarded by
 # the mutex; refs counts the workers that hold it, under the mutex; finished are the chunks that need not be waited for.
-# Its cursor is the next chunk to draw.
-FN, BLOCKS, STRIDE, N, CHUNK, FIRST, STEP, COUNT, SHARE, LINK, REFS, FINISHED, OWNED = range(0, 104, 8)
+# Its cursor is the next chunk to draw. Updates is not 0 where several threads take longer for an element than one alone.
+FN, BLOCKS, STRIDE, N, CHUNK, FIRST, STEP, COUNT, SHARE, LINK, REFS, FINISHED, OWNED, UPDATES = range(0, 112, 8)
 CURSOR, JOB_BYTES = 128, 192
 _MOST_AT_ONCE = 64
 # A watch for signals, of a thread whose lock of the interpreter is given back: the thread's state, to take the lock
@@ -90,7 +92,7 @@ def fill(c: Code, job: Word, values: list[Word], count: Word, share: Word) -> No
     """Write a job; `values` are its fields as far as its step."""
     for field, value in zip((FN, BLOCKS, STRIDE, N, CHUNK, FIRST, STEP), values, strict=True):
         c.store(value, job, field)
-    for field, value in ((COUNT, count), (SHARE, share), (LINK, 0), (REFS, 0), (FINISHED, 0), (CURSOR, 0)):
+    for field, value in ((COUNT, count), (SHARE, share), (LINK, 0), (REFS, 0), (FINISHED, 0), (UPDATES, 0), (CURSOR, 0)):
         c.store(value, job, field)
 
 
@@ -213,6 +215,16 @@ def learn(c: Code, table: str, fields: list[Word], elapsed: Word, chunks: Word) 
     is_known, before = _noted(c, table, fields[0])
     is_doubtful = c.all(is_known, c.compare("<", elapsed, _WAIT_NS))
     _note(c, table, fields[0], c.choose(is_doubtful, c.min(found, c.add(c.mul(before, 2), 1)), found))
+
+
+def learn_shared(c: Code, job: Word, fields: list[Word], elapsed: Word, chunks: Word) -> None:
+    """Note how long some chunks took a thread that worked on a job beside others.
+
+    Of one chunk nothing is learned: it may have waited for those of other threads. So a kernel whose chunks do that is
+    never begun by one thread alone.
+    """
+    with c.when(c.all(c.compare(">", chunks, 1), c.compare("==", c.load(job, UPDATES), 0))):
+        learn(c, ALONE, fields, elapsed, chunks)
 
 
 def expected(c: Code, fields: list[Word], count: Word) -> tuple[Any, Word]:

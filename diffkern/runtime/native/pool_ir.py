@@ -40,6 +40,7 @@ from diffkern.runtime.native.draw_ir import (
     RATES_BYTES,
     REFS,
     SHARED,
+    UPDATES,
     add_draws,
     add_interrupted,
     doubt,
@@ -48,6 +49,7 @@ from diffkern.runtime.native.draw_ir import (
     is_better_alone,
     is_due,
     learn,
+    learn_shared,
 )
 from diffkern.runtime.native.waking_ir import (
     ARRIVAL,
@@ -242,7 +244,8 @@ def _run(m: Module, name: str, draw: Any, draw_quickly: Any, share: Any, is_mark
         _leave_run(c, lone, 0)
     _give_up(c, lone)
     c.store(clean, job, BLOCKS)
-    c.leave(c.invoke(share, job, workers, mark, watch))
+    c.store(mark, job, UPDATES)
+    c.leave(c.invoke(share, job, workers, watch))
     return made
 
 
@@ -288,21 +291,19 @@ def _status(c: Code, drawn: Word) -> Word:
 
 
 def _share(m: Module, draw: Any, spin: Any, start_workers: Any) -> Any:
-    """``share(job, workers, updates, watch)``: run what is left of a job together with the workers; 0, or 2 as a run.
+    """``share(job, workers, watch)``: run what is left of a job together with the workers; 0, or 2 as a run.
 
     Where no slot is free, the calling thread does it alone.
     """
-    made, c = m.routine("dk_share", 4)
-    given, workers, updates, watch = made.args
+    made, c = m.routine("dk_share", 3)
+    given, workers, watch = made.args
     *fields, count = c.loads(given, 8)
     slot = _submit(c, given, workers, start_workers)
     job = c.choose(c.compare("!=", slot, 0), slot, given)
     start = c.invoke("dk_now")
     drawn = c.invoke(draw, job, watch)
     settled = c.b.lshr(drawn, c.word(1))
-    # Chunks that wait for one another have to be shared every time: of one that was drawn alone nothing is known.
-    with c.when(c.all(c.compare(">", settled, 1), c.compare("==", updates, 0))):
-        learn(c, ALONE, fields, c.sub(c.invoke("dk_now"), start), settled)
+    learn_shared(c, given, fields, c.sub(c.invoke("dk_now"), start), settled)
     with c.when(c.compare("!=", slot, 0)):
         _withdraw(c, slot)
         finished = c.add(slot, FINISHED)
@@ -312,7 +313,7 @@ def _share(m: Module, draw: Any, spin: Any, start_workers: Any) -> Any:
         c.atomic_store(0, c.add(slot, OWNED), "release")
     end = c.invoke("dk_now")
     note_end(c, end)
-    with c.when(c.compare("!=", updates, 0)):
+    with c.when(c.compare("!=", c.load(given, UPDATES), 0)):
         chunks = c.sub(count, c.load(given, CURSOR))
         learn(c, SHARED, fields, c.sub(end, start), c.max(chunks, 1))
     c.leave(_status(c, drawn))
@@ -460,7 +461,9 @@ def _take_part(c: Code, job: Word, draw: Any) -> None:
     sleeping = c.load(c.named("idle"))
     _unlock(c)
     _wake(c, job, sleeping)
+    fields, start = c.loads(job, 7), c.invoke("dk_now")
     settled = c.b.lshr(c.invoke(draw, job, 0), c.word(1))
+    learn_shared(c, job, fields, c.sub(c.invoke("dk_now"), start), settled)
     _lock(c)
     c.bump(refs, -1)
     with c.when(c.compare("!=", settled, 0)):
