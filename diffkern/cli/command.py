@@ -40,22 +40,28 @@ def main(argv: Sequence[str] | None = None) -> int:
         Arguments without the program's name; those of the process by default.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        try:
+            return _run(arguments)
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read the output has enough, as head has. What is left in the buffer must not be tried again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + 13  # as a shell has it of a program that SIGPIPE ended
+
+
+def _run(arguments: list[str]) -> int:
     if arguments[:1] == ["demo"]:
         # The demo describes its own options, so everything behind its name is handed on.
         return demo.main(arguments[1:])
     options = make_parser().parse_args(arguments)
     run: Callable[[argparse.Namespace], int | None] = options.run
     try:
-        status = run(options) or 0
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # Whoever read the output has enough, as head has. What is left in the buffer must not be tried again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 128 + 13  # as a shell has it of a program that SIGPIPE ended
+        return run(options) or 0
     except (KernelError, UsageError) as error:
         print(f"diffkern: error: {error}", file=sys.stderr)
         return 2
-    return status
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from diffkern.runtime.native.builder import Code, Module, Word
+from diffkern.runtime.native.waking_ir import WORTH_NS, note_end
 
 __all__ = [
     "BLOCKS",
@@ -26,19 +27,22 @@ __all__ = [
     "RATES_BYTES",
     "REFS",
     "SHARE",
+    "UPDATES",
     "Looks",
     "add_draws",
     "add_interrupted",
+    "expected",
     "fill",
+    "is_due",
     "learn",
-    "predicted",
+    "learn_shared",
 ]  # fmt: skip
 
 # A job: three cache lines, so that drawing chunks does not disturb those who read what the job is. Its count is how
 # many chunks it has; of those left, one in so many is drawn at once; its link is the next job in the queue, guarded by
 # the mutex; refs counts the workers that hold it, under the mutex; finished are the chunks that need not be waited for.
-# Its cursor is the next chunk to draw.
-FN, BLOCKS, STRIDE, N, CHUNK, FIRST, STEP, COUNT, SHARE, LINK, REFS, FINISHED, OWNED = range(0, 104, 8)
+# Its cursor is the next chunk to draw. Updates is not 0 where several threads take longer for an element than one alone.
+FN, BLOCKS, STRIDE, N, CHUNK, FIRST, STEP, COUNT, SHARE, LINK, REFS, FINISHED, OWNED, UPDATES = range(0, 112, 8)
 CURSOR, JOB_BYTES = 128, 192
 _MOST_AT_ONCE = 64
 # A watch for signals, of a thread whose lock of the interpreter is given back: the thread's state, to take the lock
@@ -46,9 +50,8 @@ _MOST_AT_ONCE = 64
 DUE = 8
 _LOOK_NS = 100_000_000
 _QUICK_NS = 1_000_000
+_BETWEEN_LOOKS = 4  # chunks at most, where one thread begins: a look at the clock takes as long as a short chunk's tenth
 _NEVER = 2**63 - 1
-WORTH_NS = 50_000
-"""Work of less time than this is done by its submitter: waking a worker costs 15 to 60 us."""
 _RATES = 1024
 RATES_BYTES = 8 * _RATES
 _RATE_BITS = 10  # fractions of a nanosecond, of which there are 2**10 in one
@@ -89,13 +92,18 @@ def fill(c: Code, job: Word, values: list[Word], count: Word, share: Word) -> No
     """Write a job; `values` are its fields as far as its step."""
     for field, value in zip((FN, BLOCKS, STRIDE, N, CHUNK, FIRST, STEP), values, strict=True):
         c.store(value, job, field)
-    for field, value in ((COUNT, count), (SHARE, share), (LINK, 0), (REFS, 0), (FINISHED, 0), (CURSOR, 0)):
+    for field, value in ((COUNT, count), (SHARE, share), (LINK, 0), (REFS, 0), (FINISHED, 0), (UPDATES, 0), (CURSOR, 0)):
         c.store(value, job, field)
 
 
 def add_draws(m: Module, interrupted: Any) -> tuple[Any, Any]:
     """Add ``dk_draw`` and ``dk_draw_quickly``; return them."""
     return _draw(m, interrupted), _draw_quickly(m)
+
+
+def _align_stack(c: Code) -> None:
+    """Have kernels begin at a cache line of the stack: the vectors that they keep there do not lie across two then."""
+    c.words(8)
 
 
 def _run_chunk(c: Code, fields: list[Word], drawn: Word) -> None:
@@ -113,6 +121,7 @@ def _draw(m: Module, interrupted: Any) -> Any:
     """
     made, c = m.routine("dk_draw", 2)
     job, watch = made.args
+    _align_stack(c)
     *fields, count, share = c.loads(job, 9)
     cursor = c.add(job, CURSOR)
     looks, done = Looks(c, 1, 16), c.variable(0)
@@ -139,20 +148,29 @@ def _draw(m: Module, interrupted: Any) -> Any:
 
 
 def _draw_quickly(m: Module) -> Any:
-    """``draw_quickly(job)``: run the chunks of a job that no other thread knows, as long as that is quick.
+    """``draw_quickly(job, limit)``: run the chunks of a job that no other thread knows, as long as that is quick.
 
-    Returns whether all have run; the cursor says which are left.
+    That is for so many nanoseconds, and longer if the rest of the chunks is expected to take less than that. Returns
+    whether all have run; the cursor says which are left.
     """
-    made, c = m.routine("dk_draw_quickly", 1)
-    job = made.args[0]
+    made, c = m.routine("dk_draw_quickly", 2)
+    job, limit = made.args
+    _align_stack(c)
     *fields, count = c.loads(job, 8)
     start, drawn = c.invoke("dk_now"), c.variable(0)
     with c.forever() as stop:
-        _run_chunk(c, fields, drawn.get())
-        drawn.set(c.add(drawn.get(), 1))
+        some = c.add(c.min(c.b.lshr(drawn.get(), c.word(3)), _BETWEEN_LOOKS - 1), 1)
+        with c.loop(c.min(c.add(drawn.get(), some), count), drawn.get()) as chunk:
+            _run_chunk(c, fields, chunk)
+        drawn.set(c.min(c.add(drawn.get(), some), count))
         elapsed = c.sub(c.invoke("dk_now"), start)
-        stop(c.any(c.compare(">=", drawn.get(), count), c.compare(">=", elapsed, WORTH_NS)))
+        left = c.sub(count, drawn.get())
+        stop(c.compare("<=", left, 0))
+        with c.when(c.compare(">=", elapsed, limit)):
+            rest = c.mul(c.div(c.min(elapsed, _MOST), drawn.get()), c.min(left, _MOST))
+            stop(c.compare(">=", rest, limit))
     learn(c, ALONE, fields, elapsed, drawn.get())
+    note_end(c, c.add(start, elapsed))
     c.store(drawn.get(), job, CURSOR)
     c.leave(c.choose(c.compare(">=", drawn.get(), count), 1, 0))
     return made
@@ -199,21 +217,30 @@ def learn(c: Code, table: str, fields: list[Word], elapsed: Word, chunks: Word) 
     _note(c, table, fields[0], c.choose(is_doubtful, c.min(found, c.add(c.mul(before, 2), 1)), found))
 
 
-def predicted(c: Code, fields: list[Word], count: Word) -> Any:
-    """Whether it is known that a thread alone takes less time for a job than help is worth."""
+def learn_shared(c: Code, job: Word, fields: list[Word], elapsed: Word, chunks: Word) -> None:
+    """Note how long some chunks took a thread that worked on a job beside others.
+
+    Of one chunk nothing is learned: it may have waited for those of other threads. So a kernel whose chunks do that is
+    never begun by one thread alone.
+    """
+    with c.when(c.all(c.compare(">", chunks, 1), c.compare("==", c.load(job, UPDATES), 0))):
+        learn(c, ALONE, fields, elapsed, chunks)
+
+
+def expected(c: Code, fields: list[Word], count: Word) -> tuple[Any, Word]:
+    """Whether it is known how long a thread alone takes for a job, and how long."""
     is_known, rate = _noted(c, ALONE, fields[0])
     elements = _elements(c, fields, count)
     time = c.b.lshr(c.mul(c.add(rate, 1), elements), c.word(_RATE_BITS))
-    return c.all(is_known, c.compare("<", elements, _MOST), c.compare("<", time, WORTH_NS))
+    return is_known, c.choose(c.compare("<", elements, _MOST), time, _LONGEST)
 
 
-def is_due(c: Code, fields: list[Word], lone: Word) -> Any:
+def is_due(c: Code, is_known: Any, lone: Word) -> Any:
     """Whether it is time to see how long a thread alone takes: now and then, and before a lone job is first shared."""
     runs = c.named("runs")
     c.store(c.add(c.load(runs), 1), runs)
-    is_known, _ = _noted(c, ALONE, fields[0])
-    is_new = c.all(c.compare("!=", lone, 0), c.b.not_(is_known))
-    return c.any(is_new, c.compare("==", c.b.and_(c.load(runs), c.word(_SELDOM - 1)), 0))
+    is_turn = c.compare("==", c.b.and_(c.load(runs), c.word(_SELDOM - 1)), 0)
+    return c.choose(is_known, is_turn, c.compare("!=", lone, 0))
 
 
 def is_better_alone(c: Code, fields: list[Word]) -> Any:

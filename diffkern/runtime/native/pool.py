@@ -220,7 +220,7 @@ def method_of(owner: type, definition: _MethodDef) -> Any:
 
 def _load_native() -> dict[str, int]:
     folder = Path(__file__).parent
-    parts = ("module", "draw", "pool", "copies", "replay", "device", "steps", "setter", "scope", "digest")
+    parts = ("module", "waking", "draw", "pool", "copies", "replay", "device", "steps", "setter", "scope", "digest")
     names = ("dk_pool_reset", "dk_pool_configure", "dk_pool_watch", "dk_pool_call", "dk_pool_run", _SHARED, *_BUILT_INS)
     return load_native(
         _text, [folder.parents[1] / "abi.py", *(folder / f"{part}_ir.py" for part in parts)], names, EXTERNAL_NAMES

@@ -40,14 +40,28 @@ from diffkern.runtime.native.draw_ir import (
     RATES_BYTES,
     REFS,
     SHARED,
+    UPDATES,
     add_draws,
     add_interrupted,
     doubt,
+    expected,
     fill,
     is_better_alone,
     is_due,
     learn,
-    predicted,
+    learn_shared,
+)
+from diffkern.runtime.native.waking_ir import (
+    ARRIVAL,
+    FIRST_NS,
+    WORTH_NS,
+    add_waking,
+    add_waking_words,
+    doubt_waking,
+    note_arrival,
+    note_end,
+    note_signal,
+    rests_beside,
 )
 
 __all__ = ["add_pool"]
@@ -81,6 +95,7 @@ def add_pool(m: Module, most: int, platform: str, machine: str) -> None:
     _reset(m, most)
     _configure(m)
     now = _now(m, 6 if mac else 1)
+    add_waking(m, platform)
     spin = _spin(m, now, machine.lower())
     let_python_run, come_back = _let_python_run(m), _come_back(m)
     m.exported_word("dk_pool_shared")  # jobs that workers were told of; guarded by the mutex
@@ -109,6 +124,7 @@ def _variables(m: Module, most: int) -> None:
     m.room("workers", 8, 64)  # workers that should exist
     m.room("spin_ns", 8)
     m.room("runs", 8)  # counted roughly
+    add_waking_words(m)
     m.room(ALONE, RATES_BYTES, 64)
     m.room(SHARED, RATES_BYTES, 64)
     m.room("others", 8)  # whether other threads than the main one run programs that update elements
@@ -144,8 +160,9 @@ def _reset(m: Module, most: int) -> None:
     c.invoke("pthread_mutex_init", c.named("mutex"), 0)
     c.invoke("pthread_cond_init", c.named("work"), 0)
     c.invoke("pthread_cond_init", c.named("done"), 0)
-    for name in ("queue", "idle", "waiters", "live", "others", "sole"):
+    for name in ("queue", "idle", "waiters", "live", "others", "sole", "signalled", "submitter_at"):
         c.store(0, c.named(name))
+    c.store(FIRST_NS, c.named(ARRIVAL))
     c.b.ret_void()
 
 
@@ -218,12 +235,17 @@ def _run(m: Module, name: str, draw: Any, draw_quickly: Any, share: Any, is_mark
         learn(c, ALONE, fields, c.sub(c.invoke("dk_now"), start), count)
         doubt(c, fields)
         _leave_run(c, lone, _status(c, drawn))
-    begin_alone = c.any(predicted(c, fields, count), is_due(c, fields, lone.get()))
-    with c.when(begin_alone), c.when(c.compare("!=", c.invoke(draw_quickly, job), 0)):
+    (is_known, time), limit = expected(c, fields, count), c.invoke("dk_worth")
+    is_quick = c.all(is_known, c.compare("<", time, limit))
+    with c.when(c.all(is_quick, c.compare(">=", time, WORTH_NS))):
+        doubt_waking(c)
+    begin_alone = c.any(is_quick, is_due(c, is_known, lone.get()))
+    with c.when(begin_alone), c.when(c.compare("!=", c.invoke(draw_quickly, job, limit), 0)):
         _leave_run(c, lone, 0)
     _give_up(c, lone)
     c.store(clean, job, BLOCKS)
-    c.leave(c.invoke(share, job, workers, mark, watch))
+    c.store(mark, job, UPDATES)
+    c.leave(c.invoke(share, job, workers, watch))
     return made
 
 
@@ -269,20 +291,19 @@ def _status(c: Code, drawn: Word) -> Word:
 
 
 def _share(m: Module, draw: Any, spin: Any, start_workers: Any) -> Any:
-    """``share(job, workers, updates, watch)``: run what is left of a job together with the workers; 0, or 2 as a run.
+    """``share(job, workers, watch)``: run what is left of a job together with the workers; 0, or 2 as a run.
 
     Where no slot is free, the calling thread does it alone.
     """
-    made, c = m.routine("dk_share", 4)
-    given, workers, updates, watch = made.args
+    made, c = m.routine("dk_share", 3)
+    given, workers, watch = made.args
     *fields, count = c.loads(given, 8)
     slot = _submit(c, given, workers, start_workers)
     job = c.choose(c.compare("!=", slot, 0), slot, given)
     start = c.invoke("dk_now")
     drawn = c.invoke(draw, job, watch)
     settled = c.b.lshr(drawn, c.word(1))
-    with c.when(c.all(c.compare("!=", settled, 0), c.compare("==", updates, 0))):
-        learn(c, ALONE, fields, c.sub(c.invoke("dk_now"), start), settled)
+    learn_shared(c, given, fields, c.sub(c.invoke("dk_now"), start), settled)
     with c.when(c.compare("!=", slot, 0)):
         _withdraw(c, slot)
         finished = c.add(slot, FINISHED)
@@ -290,9 +311,11 @@ def _share(m: Module, draw: Any, spin: Any, start_workers: Any) -> Any:
         with c.when(c.compare("!=", c.add(before, settled), count)):
             _await(c, finished, count, spin)
         c.atomic_store(0, c.add(slot, OWNED), "release")
-    with c.when(c.compare("!=", updates, 0)):
+    end = c.invoke("dk_now")
+    note_end(c, end)
+    with c.when(c.compare("!=", c.load(given, UPDATES), 0)):
         chunks = c.sub(count, c.load(given, CURSOR))
-        learn(c, SHARED, fields, c.sub(c.invoke("dk_now"), start), c.max(chunks, 1))
+        learn(c, SHARED, fields, c.sub(end, start), c.max(chunks, 1))
     c.leave(_status(c, drawn))
     return made
 
@@ -320,6 +343,7 @@ def _submit(c: Code, given: Word, workers: Word, start_workers: Any) -> Word:
         c.bump(c.named("dk_pool_shared"), 1)
         c.atomic("add", c.named("ticket"), 1, "release")
         sleeping.set(c.load(c.named("idle")))
+        note_signal(c, sleeping.get())
     _unlock(c)
     _wake(c, slot, sleeping.get())
     return slot
@@ -437,7 +461,9 @@ def _take_part(c: Code, job: Word, draw: Any) -> None:
     sleeping = c.load(c.named("idle"))
     _unlock(c)
     _wake(c, job, sleeping)
+    fields, start = c.loads(job, 7), c.invoke("dk_now")
     settled = c.b.lshr(c.invoke(draw, job, 0), c.word(1))
+    learn_shared(c, job, fields, c.sub(c.invoke("dk_now"), start), settled)
     _lock(c)
     c.bump(refs, -1)
     with c.when(c.compare("!=", settled, 0)):
@@ -449,12 +475,15 @@ def _take_part(c: Code, job: Word, draw: Any) -> None:
 
 
 def _rest(c: Code, spin: Any) -> None:
-    seen = c.atomic_load(c.named("ticket"))
-    _unlock(c)
-    c.invoke(spin, c.named("ticket"), seen, 0)
-    _lock(c)
+    """Wait for work: awake for a while, unless that keeps the submitter from its processor, and then asleep."""
+    seen, beside = c.atomic_load(c.named("ticket")), rests_beside(c)
+    with c.when(c.compare("==", beside, 0)):
+        _unlock(c)
+        c.invoke(spin, c.named("ticket"), seen, 0)
+        _lock(c)
     with c.when(c.compare("==", c.atomic_load(c.named("ticket")), seen)):
         _sleep(c, "work", "idle")
+        note_arrival(c)
 
 
 def _start_workers(m: Module, worker: Any, mac: bool) -> Any:
