@@ -180,7 +180,8 @@ class Compilation:
             manifest = adjoint_manifest(
                 fn, self.types, self.primal, self.adjoint.adjoint, self.adjoint.conflicts, self.log
             )
-            manifest = replace(manifest, joint=self.adjoint.joint if self.log is None else None)
+            if self.log is None:
+                manifest = replace(manifest, joint=self.adjoint.joint, gather=self.adjoint.gather)
         checking = self._checking
         compiled = self._target.compile(fn, symbol, self._settings(obtain, checking))
         manifest = replace(

@@ -335,11 +335,13 @@ class Kernel(Inspected, ByPath, KnownToNumba):
         of: Generation | None = None,
         merged: Merged = (),
         joint: bool = False,
+        gathers: bool = False,
     ) -> Executable:
         """Return the adjoint program for argument types and active parameters, built if need be; as ``forward``.
 
         ``merged`` are parameters that are given the array of another one, each with that one. With ``joint`` it does
-        the launch as well, which the manifest of the one without has to allow.
+        the launch as well, with ``gathers`` each thread computes what others would add to its elements; the manifest of the
+        one without has to allow that.
         """
         if not self.enable_backward:
             own = self.options.enable_backward is not None
@@ -349,7 +351,7 @@ class Kernel(Inspected, ByPath, KnownToNumba):
                 f"kernel {self.name!r} is not differentiated: {why}",
                 remedy="leave that option out, or launch it with record_tape=False",
             )
-        key = (keys, active, accumulate, merged, joint)
+        key = (keys, active, accumulate, merged, joint, gathers)
         generation, threads = of or self._current, block_dim or self.block_dim
         found = self._known(generation, generation.adjoints, key, threads)
         if found is not None:
@@ -358,7 +360,10 @@ class Kernel(Inspected, ByPath, KnownToNumba):
             found = self._known(generation, generation.adjoints, key, threads)
             if found is None:
                 types = self._checked_types(keys)
-                variant = replace(generation.variant, active=active, accumulate=accumulate, merged=merged, joint=joint)
+                variant = replace(
+                    generation.variant, active=active, accumulate=accumulate, merged=merged, joint=joint,
+                    gathers=gathers,
+                )  # fmt: skip
                 found = self._load(generation, variant, keys, threads, types)
                 self._keep(generation, generation.adjoints, key, threads, found)
             return found

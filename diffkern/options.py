@@ -288,6 +288,9 @@ class Variant:
         Whether its results are the same to the last bit from run to run.
     joint
         Of an adjoint: whether its threads first do what the threads of the launch do.
+    gathers
+        Of an adjoint: whether each thread computes what others would add to its elements, for launches of which the
+        manifest of the one without says that they may.
     """
 
     options: KernelOptions = KernelOptions()
@@ -307,6 +310,7 @@ class Variant:
     merged: tuple[tuple[int, int], ...] = ()
     deterministic: bool = False
     joint: bool = False
+    gathers: bool = False
 
     def __post_init__(self) -> None:
         if self.block_dim is None:
@@ -334,6 +338,8 @@ class Variant:
             said["merged"] = self.merged
         if self.joint:
             said["joint"] = True
+        if self.gathers:
+            said["gathers"] = True
         if self.log_for is not None:
             said["log_for"] = sorted(self.log_for)
         told = {name: value for name, value in said.items() if value != usual.get(name)}

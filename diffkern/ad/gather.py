@@ -18,20 +18,25 @@ from diffkern.ad.adjoint import Adjoint
 from diffkern.ad.exchange import Exchange, Signed
 from diffkern.analysis.affine import AffineForms
 from diffkern.analysis.blocks import is_simt
+from diffkern.analysis.conflicts import analyse_conflicts
+from diffkern.analysis.cost import thread_cost
 from diffkern.analysis.launch_forms import LaunchForms
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import substitute
-from diffkern.ir.nodes import Op, Region, Value, walk
+from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Kind, Scalar, Tile
 from diffkern.ir.views import Access, For, If
-from diffkern.manifest import Gather, Monomial
+from diffkern.manifest import Conflict, Gather, Monomial
 from diffkern.ops.memory import ACCESSES, WRITES
 from diffkern.opt.dce import eliminate
 
-__all__ = ["gathered"]
+__all__ = ["gathered", "gathering_pays"]
 
 _GUARDS = {("lt", 0): 0, ("gt", 1): 0, ("ge", 0): 1, ("le", 1): 1}
 """Comparisons of the thread index, at this place, with the number of threads: which branch all threads take."""
+
+_MOST_WORK = 1.75
+"""Times the work of scattering that gathering may be; in lanes an update of one element by all costs several steps."""
 
 
 def gathered(adjoint: Adjoint) -> tuple[Adjoint, Gather] | None:
@@ -49,6 +54,24 @@ def gathered(adjoint: Adjoint) -> tuple[Adjoint, Gather] | None:
     if not threads:
         return None
     return _Search(adjoint, threads[0].result).run()
+
+
+def gathering_pays(fn: Function, conflicts: Sequence[Conflict], adjoint: Adjoint) -> bool:
+    """Whether fewer cotangents are raced in if threads gather, for a bearable amount of work.
+
+    Parameters
+    ----------
+    fn : Function
+        The adjoint as it is.
+    conflicts : sequence of Conflict
+        How its threads race.
+    adjoint : Adjoint
+        The one that gathers.
+    """
+    own = analyse_conflicts(adjoint.fn, adjoint.buffers)
+    if sum(c.kind == "general" for c in own) >= sum(c.kind == "general" for c in conflicts):
+        return False
+    return thread_cost(adjoint.fn) <= _MOST_WORK * thread_cost(fn)
 
 
 @dataclass(frozen=True)

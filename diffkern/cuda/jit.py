@@ -131,9 +131,10 @@ class CudaKernel(Kernel):
         of: Generation | None = None,
         merged: Merged = (),
         joint: bool = False,
+        gathers: bool = False,
     ) -> Executable:
         """Return the adjoint program for argument types and active parameters, built if need be."""
-        return super().adjoint(keys, active, accumulate, self._checked_block(block_dim), of, merged, joint)
+        return super().adjoint(keys, active, accumulate, self._checked_block(block_dim), of, merged, joint, gathers)
 
     def _checked_block(self, block_dim: int | None) -> int | None:
         """Return the threads of a block that a launch asks for, which the kernel knows already."""

@@ -152,14 +152,14 @@ def _program_of_both(adjoint: AdjointLaunch, launched: Steps, swept: Steps) -> E
     work = executable.manifest.joint
     if work is None or work > _LESS_WORK or launch.merged or adjoint.contents or own.manifest.reports:
         return None
-    if len(launched) != 1 or len(swept) != 1:
+    if len(launched) != 1 or len(swept) != 1 + len(adjoint.cleared):
         return None  # nothing to run
     step = launched[0]
     if not isinstance(step, Step) or step.copied is not None:
         return None
-    if launch.adjoint(active) is not executable:
+    if launch.adjoint(active, gathers=adjoint.gathers) is not executable:
         return None  # with atomic additions
-    program = launch.adjoint(active, joint=True)
+    program = launch.adjoint(active, joint=True, gathers=adjoint.gathers)
     # Threads that have to run one after the other cost nothing; joined, they may be fewer in a register.
     return program if 0.0 < program.cost < own.cost + executable.cost else None
 
@@ -175,7 +175,8 @@ def _as_run_by(program: Executable, form: Steps) -> Steps:
         step._replace(
             function=program.address, partials=partials, finish=finish, chunks=chunks, code=program.code,
             updates=program.updates,
-        )
+        ),
+        *form[1:],
     ]  # fmt: skip
 
 
@@ -188,8 +189,10 @@ def _storing(
     """
     executable, cotangents, dims = adjoint.executable, adjoint.cotangents, adjoint.launch.dims
     active, params = frozenset(cotangents), executable.manifest.params
-    if len(form) != 1 or adjoint.launch.adjoint(active) is not executable:
-        return None  # nothing to run, or with atomic additions
+    if len(form) != 1 + len(adjoint.cleared):
+        return None
+    if adjoint.launch.adjoint(active, gathers=adjoint.gathers) is not executable:
+        return None  # with atomic additions
     goals = {p.of: cotangents[p.of] for p in params if p.once == len(dims)}
     saved = sum(ct._data.nbytes // max(ct.size, 1) for ct in goals.values())
     if executable.manifest.checks is not None or executable.cost > _WORK_PER_BYTE * saved:
@@ -203,5 +206,5 @@ def _storing(
         if fill is None or ct.shape != dims or not is_alone:
             return None
         spared.append(fill)
-    program = adjoint.launch.adjoint(active, "stored", joint is not None)
+    program = adjoint.launch.adjoint(active, "stored", joint is not None, adjoint.gathers)
     return _as_run_by(program, form), spared

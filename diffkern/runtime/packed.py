@@ -113,9 +113,11 @@ class Launchable(Protocol):
         of: Generation | None = None,
         merged: Merged = (),
         joint: bool = False,
+        gathers: bool = False,
     ) -> Executable:
         """Return the adjoint program for argument types and active parameters, built if need be; `merged` are
-        parameters that are given the array of another one, each with that one; with `joint` it does the launch too."""
+        parameters that are given the array of another one, each with that one; with `joint` it does the launch too,
+        with `gathers` each thread computes what others would add to its elements."""
         ...
 
 
@@ -198,10 +200,19 @@ class PackedLaunch(Operation):
         found = self.generation.programs.get(keys) if block_dim is None else None
         return found or self.kernel.forward(keys, block_dim, self.generation)
 
-    def adjoint(self, active: frozenset[int], accumulate: Accumulate = "plain", joint: bool = False) -> Executable:
-        """Return the adjoint of the program that it runs; with `joint` one that does the launch too."""
-        merged = tuple(self.merged.items())
-        return self.kernel.adjoint(self.keys, active, accumulate, self.blocks.block_dim, self.generation, merged, joint)
+    def adjoint(
+        self,
+        active: frozenset[int],
+        accumulate: Accumulate = "plain",
+        joint: bool = False,
+        gathers: bool = False,
+    ) -> Executable:
+        """Return the adjoint of the program that it runs; with `joint` one that does the launch too, with `gathers` one
+        whose threads compute what others would add to their elements."""
+        return self.kernel.adjoint(
+            self.keys, active, accumulate, self.blocks.block_dim, self.generation, tuple(self.merged.items()), joint,
+            gathers,
+        )  # fmt: skip
 
     @property
     def merged(self) -> Mapping[int, int]:
