@@ -73,7 +73,9 @@ CLEAN = (
     Pass("reciprocals", ADJOINT, ADJOINT, share_reciprocals),
 )
 SHARE = CLEAN[:-1]
-GATHER = (*SHARE, Pass("terms", ADJOINT, ADJOINT, collect_terms), *SHARE)
-"""Of an adjoint whose threads compute what others would add to their elements."""
+TERMS = Pass("terms", ADJOINT, ADJOINT, collect_terms)
+GATHER = (*SHARE, TERMS, *SHARE, TERMS, *SHARE)
+"""Of an adjoint whose threads compute what others would add to their elements. Factors that only one term is left to
+need are multiplied the second time."""
 JOIN = (*SHARE, Pass("fuse", ADJOINT, ADJOINT, fuse_loops), *SHARE)
 """Of a primal and its adjoint in one program."""

@@ -18,6 +18,7 @@ from diffkern.ir.types import Scalar, Vec, scalar_of
 __all__ = ["collect_terms"]
 
 _SUMS = ("add", "sub")
+_PRODUCTS = ("mul", "scale")
 _LARGEST = 16
 """Factors beyond which products are not compared."""
 
@@ -41,14 +42,15 @@ class _Collector:
     def __init__(self, fn: Function) -> None:
         self.source = {r: op for op in walk(fn.body) for r in op.results}
         self.uses: Counter[Value] = Counter()
-        self.within: set[Value] = set()  # sums that are terms of another one
+        self.within: set[tuple[Value, tuple[str, ...]]] = set()  # terms of sums, and factors
         self.carried = {p for op in walk(fn.body) for region in op.regions for p in region.params}
         for op in walk(fn.body):
             self.uses.update(op.operands)
             for region in op.regions:
                 self.uses.update(region.yields)
-            if op.name in (*_SUMS, "neg") and self.carried.isdisjoint(op.operands):
-                self.within.update(op.operands)
+            for names in (_SUMS, _PRODUCTS):
+                if op.name in names and self.carried.isdisjoint(op.operands):
+                    self.within.update((v, names) for v in op.operands)
         self.mapping: dict[Value, Value] = {}
         self.b = Builder()
 
@@ -61,9 +63,9 @@ class _Collector:
                 op.operands = tuple(map(self.resolved, op.operands))
             for sub in op.regions:
                 self.region(sub)
-            if op.name in _SUMS and self.is_whole(op):
+            if op.name in (*_SUMS, *_PRODUCTS) and self.is_whole(op):
                 with self.b.into(Region()) as made, self.b.at(op.loc):
-                    new = self.collected(op.result, here)
+                    new = (self.collected if op.name in _SUMS else self.multiplied)(op.result, here)
                 if new is not None:
                     out.ops += made.ops
                     here.update(r for x in made.ops for r in x.results)
@@ -81,11 +83,12 @@ class _Collector:
         return v
 
     def is_whole(self, op: Op) -> bool:
-        """Whether a sum of numbers is no term of another one, and no carried sum that must be found as such."""
+        """Whether a sum or product is no part of another one, and no carried sum that must be found as such."""
         v = op.result
         if not isinstance(v.type, (Scalar, Vec)) or not scalar_of(v.type).is_float:
             return False
-        return self.carried.isdisjoint(op.operands) and not (v in self.within and self.uses[v] == 1)
+        names = _SUMS if op.name in _SUMS else _PRODUCTS
+        return self.carried.isdisjoint(op.operands) and not ((v, names) in self.within and self.uses[v] == 1)
 
     def collected(self, v: Value, here: set[Value]) -> Value | None:
         """A sum with its terms collected, None if there is nothing to collect."""
@@ -97,6 +100,22 @@ class _Collector:
             terms.append(replace(term, number=sign * term.number))
         found, changed = self.collect(terms)
         return self.total(found, v.type) if changed else None
+
+    def multiplied(self, v: Value, here: set[Value]) -> Value | None:
+        """A product with its numbers multiplied, None if it has but one."""
+        numbers = sum(self.numbers(x, here) for x in self.source[v].operands)
+        if numbers < 2:
+            return None
+        term = self.product(v, here, top=True)
+        return self.total([term], v.type) if abs(term.number) == 1.0 else self.made(term, 1.0, v.type)
+
+    def numbers(self, v: Value, here: set[Value]) -> int:
+        """How many numbers and signs a product contains."""
+        op = self.source.get(v)
+        if op is None or (op.name != "const" and not (v in here and self.uses[v] == 1)):
+            return 0
+        own = sum(self.numbers(x, here) for x in op.operands) if op.name in (*_PRODUCTS, "neg") else 0
+        return own + (op.name in ("const", "neg"))
 
     # -- taking apart ------------------------------------------------------------------------------------------------
 
