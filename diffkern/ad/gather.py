@@ -234,7 +234,7 @@ class _Search:
     def _gather(self, op: Op) -> bool:
         """Let a loop gather what it scatters, in place; return whether it scattered anything."""
         loop, k = For(op), self.fn.body.ops.index(op)
-        fixed = {carried: init for init, carried, after, _ in loop.chains if after is carried}
+        fixed = {carried: init for init, carried, after, _ in loop.chains if self._is_kept(after, carried)}
         substitute(loop.body, fixed)
         goals = {acc: goal for acc in _accumulations(loop.body) if (goal := self._goal(loop, acc)) is not None}
         goals = {acc: goal for acc, goal in goals.items() if self._is_only_added_to(goal.buffer)}
@@ -247,6 +247,14 @@ class _Search:
                 return True
             goals = {acc: goal for acc, goal in goals.items() if goal.buffer not in lost}
         return False
+
+    def _is_kept(self, v: Value, carried: Value) -> bool:
+        """Whether a value is a carried one, whichever branches were taken."""
+        op = self.source.get(v)
+        if op is None or op.name != "if":
+            return v is carried
+        k = op.results.index(v)
+        return all(self._is_kept(region.yields[k], carried) for region in op.regions)
 
     def _is_only_added_to(self, buffer: Value) -> bool:
         return all(op.name == "accumulate" for op in self.accesses[buffer])
