@@ -275,7 +275,8 @@ class Compilation:
     def report(self) -> str:
         """Return what the adjoint stores, copies and synchronises."""
         found = self.derivative
-        return describe(self.primal, found.adjoint, found.conflicts, self.log)
+        gather = found.gather if self.log is None else None
+        return describe(self.primal, found.adjoint, found.conflicts, self.log, gather)
 
     @_checked
     def threads(self) -> str:

@@ -340,8 +340,8 @@ class Kernel(Inspected, ByPath, KnownToNumba):
         """Return the adjoint program for argument types and active parameters, built if need be; as ``forward``.
 
         ``merged`` are parameters that are given the array of another one, each with that one. With ``joint`` it does
-        the launch as well, with ``gathers`` each thread computes what others would add to its elements; the manifest of the
-        one without has to allow that.
+        the launch as well, with ``gathers`` each thread computes what others would add to its elements; the manifest of
+        the one without has to allow that.
         """
         if not self.enable_backward:
             own = self.options.enable_backward is not None

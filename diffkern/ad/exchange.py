@@ -1,16 +1,16 @@
 """What another thread computes in a trip of a loop over all threads, computed by this one.
 
-In: the ops of thread ``i`` up to the loop, and those of its trip ``j``. Out: the same values of thread ``j`` in its trip
-``i``: a copy of the ops in which the thread index and the index of the loop have changed places. What neither depends
-on is not copied. Of differences like ``x[j] - x[i]`` the copy is the negative, which products and sums pass on, so that
-most of what a symmetric pair computes is there already. Signs are moved only where that is exact but for the sign of a
-zero, and no op for which this sign matters gets such a value.
+In: the ops of thread ``i`` up to the loop, and those of its trip ``j``. Out: the same values of thread ``j`` in its
+trip ``i``: a copy of the ops in which the thread index and the index of the loop have changed places. What neither
+depends on is not copied. Of differences like ``x[j] - x[i]`` the copy is the negative, which products and sums pass on,
+so that most of what a symmetric pair computes is there already. Signs are moved only where that is exact but for the
+sign of a zero, and no op for which this sign matters gets such a value.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any
 
 from diffkern.analysis.uniformity import recomputable
 from diffkern.ir.builder import Builder
@@ -26,9 +26,7 @@ __all__ = ["Exchange", "Signed"]
 Signed = tuple[Value, bool]
 """A value, and whether its negative is meant."""
 
-_BILINEAR = frozenset(
-    {"mul", "scale", "cw_mul", "dot", "cross", "outer", "matmul", "matvec", "vecmat", "quat_mul"}
-)  # fmt: skip
+_BILINEAR = frozenset({"mul", "scale", "cw_mul", "dot", "cross", "outer", "matmul", "matvec", "vecmat", "quat_mul"})
 _QUOTIENTS = frozenset({"div", "unscale", "cw_div"})
 _ODD = frozenset({"extract", "transpose", "trace", "normalize"})
 _EVEN = frozenset({"length", "length_sq", "abs"})
@@ -121,7 +119,7 @@ class Exchange:
     def _is_repeatable(self, op: Op) -> bool:
         return recomputable(op) or (op.name == "load" and self._readable(op))
 
-    def _emit(self, name: str, operands: tuple[Value, ...], attrs: Mapping[str, object]) -> Value:
+    def _emit(self, name: str, operands: tuple[Value, ...], attrs: Mapping[str, Any]) -> Value:
         key = _key(name, operands, attrs)
         known = self._known.get(key)
         if known is not None:
@@ -218,18 +216,15 @@ class Exchange:
             copy, added = self._region(region)
             copies.append(copy)
             yields.append((added, [self._of(v) for v in region.yields]))
-        results = [
-            r for k, r in enumerate(op.results) if yields[0][1][k] is not None and yields[1][1][k] is not None
-        ]  # fmt: skip
+        places = [k for k in range(len(op.results)) if all(own[k] is not None for _, own in yields)]
+        results = [op.results[k] for k in places]
         self._exact.update(dict.fromkeys(op.results))
         lost = {acc for added, _ in yields for acc, value in added.items() if value is None}
         sums = [acc for acc in wanted if acc not in lost]
-        places = [k for k, r in enumerate(op.results) if r in results]
         for copy, (added, own) in zip(copies, yields, strict=True):
             given = [v for k in places if (v := own[k]) is not None]
             with self._b.into(copy), self._b.at(op.loc):
-                for acc in sums:
-                    given.append(self._plain(added.get(acc), acc))
+                given += [self._plain(added.get(acc), acc) for acc in sums]
             copy.yields = tuple(given)
         found: dict[Op, Signed | None] = dict.fromkeys(lost)
         if not results and not sums:
@@ -277,7 +272,7 @@ def _even(op: Op, pairs: list[Signed]) -> tuple[Value, ...] | None:
     return tuple(v for v, _ in pairs) if is_even else None
 
 
-def _key(name: str, operands: tuple[Value, ...], attrs: Mapping[str, object]) -> Hashable:
+def _key(name: str, operands: tuple[Value, ...], attrs: Mapping[str, Any]) -> Hashable:
     if lookup(name).commutative:
         operands = tuple(sorted(operands, key=id))  # only the grouping matters, not the order
     return name, operands, tuple(sorted((k, freeze(v)) for k, v in attrs.items()))

@@ -1,9 +1,9 @@
 """Sums over all pairs of threads as each thread's own: what others would add to its elements, it computes itself.
 
-In: an adjoint in which thread ``i`` goes over all ``j`` below a number and adds to element ``j`` of cotangents. Out: the
-same where that number is the number of threads: what thread ``j`` would add to element ``i``, thread ``i`` computes in
-its trip ``j``, sums, and adds once. No two threads meet any more. Thread ``j`` may not have changed what thread ``i``
-then reads: a cotangent that it consumes is cleared behind the launch.
+In: an adjoint in which thread ``i`` goes over all ``j`` below a number and adds to element ``j`` of cotangents. Out:
+the same where that number is the number of threads: what thread ``j`` would add to element ``i``, thread ``i``
+computes in its trip ``j``, sums, and adds once. No two threads meet any more. Thread ``j`` may not have changed what
+thread ``i`` then reads: a cotangent that it consumes is cleared behind the launch.
 
 A launch takes this form only if it holds for its arguments that there are as many trips as threads.
 """
@@ -216,10 +216,10 @@ class _Search:
 
     # -- loops -------------------------------------------------------------------------------------------------------
 
-    def _goal(self, loop: For, acc: Op) -> _Goal | None:
-        """Where an accumulation adds, if that is an element by the index of the loop."""
-        access = Access(acc)
-        index = tuple(None if self._is_index(v, loop.index) else v for v in access.index)
+    def _goal(self, loop: For, acc: Op, own: bool = False) -> _Goal | None:
+        """Where an accumulation adds, if that is an element by the index of the loop, or by the thread's ``own``."""
+        access, number = Access(acc), self.thread if own else loop.index
+        index = tuple(None if self._is_index(v, number) else v for v in access.index)
         if None not in index or access.array not in self.adjoint.buffers or access.along:
             return None
         others = [v for v in index if v is not None]
@@ -261,12 +261,17 @@ class _Search:
 
     def _rewrite(self, op: Op, k: int, goals: Mapping[Op, _Goal], exchange: Exchange) -> None:
         _remove(For(op).body, goals)
-        sums: dict[_Goal, list[Signed]] = defaultdict(list)
+        sums: dict[_Goal, list[Signed]] = {goal: [] for goal in goals.values()}
+        for acc in [x for x in For(op).body.ops if x.name == "accumulate"]:
+            own_goal = self._goal(For(op), acc, own=True)
+            if own_goal in sums:
+                For(op).body.ops.remove(acc)
+                sums[own_goal].append((Access(acc).value, False))
         for acc, goal in goals.items():
             value = exchange.found[acc]
             assert value is not None
             sums[goal].append(value)
-        examples = {goal: acc for acc, goal in reversed(goals.items())}
+        examples = {goal: acc for acc, goal in reversed([*goals.items()])}
         behind = Region()
         rest = self.fn.body.ops[k + 1 :]
         loop = _Sums(op, exchange.body)
@@ -281,10 +286,10 @@ class _Search:
             b = Builder(behind, acc.loc)
             index = [self._at(b, v, place) for v, place in zip(Access(acc).index, goal.index, strict=True)]
             if own is not None:
-                adding = Builder(loc=own.loc)
-                own.operands = (*own.operands[:-1], adding.add(Access(own).value, result))
+                more = Builder(loc=own.loc)
+                own.operands = (*own.operands[:-1], more.add(Access(own).value, result))
                 at = rest.index(own)
-                rest[at:at] = adding.region.ops
+                rest[at:at] = more.region.ops
             else:
                 b.op("accumulate", goal.buffer, *index, result, **acc.attrs)
         ops = self.fn.body.ops

@@ -201,15 +201,15 @@ class Prepared:
 
     def scatter(self, leaf: int, packed: bytes) -> None:
         """Take the program that is right for all values, unless that which runs is right once a value is changed."""
-        if self.adjoint is not None and self.adjoint.gathers and self._gathers_with(leaf):
-            if not self.adjoint.gathers_with(leaf, packed):
-                self._choose_again(may_gather=False)
+        adjoint = self.adjoint if self._gathers_with(leaf) else None
+        if adjoint is not None and adjoint.gathers and not adjoint.gathers_with(leaf, packed):
+            self._choose_again(may_gather=False)
 
     def gather(self, leaf: int) -> None:
         """Take the program whose threads gather, if it has become right by the change of a value."""
-        if self.adjoint is not None and not self.adjoint.gathers and self._gathers_with(leaf):
-            if self.adjoint.gathers_with(leaf, self.launch.parts[leaf]):
-                self._choose_again()
+        adjoint = self.adjoint if self._gathers_with(leaf) else None
+        if adjoint is not None and not adjoint.gathers and adjoint.gathers_with(leaf, self.launch.parts[leaf]):
+            self._choose_again()
 
     def _choose_again(self, may_gather: bool = True) -> None:
         launch, cotangents = self.launch, self.adjoint.cotangents if self.adjoint is not None else {}

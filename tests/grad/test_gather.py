@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import diffkern as dk
+from diffkern.runtime import folding
 from diffkern.runtime.adjoint import AdjointLaunch
 
 D = dk.array(dtype=dk.float64)
@@ -474,9 +475,15 @@ def held(arrays: list[Any]) -> list[np.ndarray]:
     return [a.grad.numpy().copy() for a in arrays] + [arrays[-1].numpy().copy()]
 
 
-def test_a_sequence_and_the_launch_in_one_program(ran: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("stores", [False, True])
+def test_a_sequence_with_launch_and_adjoint_in_one_program(
+    stores: bool, ran: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if stores:
+        monkeypatch.setattr(folding, "_WORK_PER_BYTE", np.inf)
     sequence, arrays = recorded(N)
     assert True in ran
+    assert sum(form is not None and not len(form) for form in sequence._program.forms) == (3 if stores else 1)
     sequence.replay()
     sequence.replay()
     found = held(arrays)
@@ -485,6 +492,21 @@ def test_a_sequence_and_the_launch_in_one_program(ran: list[bool], monkeypatch: 
     sequence.replay()
     for a, b in zip(found, held(arrays), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-12)
+
+
+def test_the_number_of_trips_of_a_sequence_changes(ran: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    sequence, arrays = recorded(N)
+    for count in (N - 9, N, 3, N):
+        sequence.set_param("n", count)
+        sequence.replay()
+        assert ran[-1] == (count == N)
+        found = held(arrays)
+        with scattering(monkeypatch):
+            other, others = recorded(count)
+            other.replay()
+        for a, b in zip(found, held(others), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-12)
+        ran.append(count == N)  # of the sequence, not of the other one
 
 
 @pytest.mark.parametrize("counts", [(N, N - 9, N), (N - 9, N, 3)])
