@@ -180,7 +180,8 @@ class Compilation:
             manifest = adjoint_manifest(
                 fn, self.types, self.primal, self.adjoint.adjoint, self.adjoint.conflicts, self.log
             )
-            manifest = replace(manifest, joint=self.adjoint.joint if self.log is None else None)
+            if self.log is None:
+                manifest = replace(manifest, joint=self.adjoint.joint, gather=self.adjoint.gather)
         checking = self._checking
         compiled = self._target.compile(fn, symbol, self._settings(obtain, checking))
         manifest = replace(
@@ -274,7 +275,8 @@ class Compilation:
     def report(self) -> str:
         """Return what the adjoint stores, copies and synchronises."""
         found = self.derivative
-        return describe(self.primal, found.adjoint, found.conflicts, self.log)
+        gather = found.gather if self.log is None else None
+        return describe(self.primal, found.adjoint, found.conflicts, self.log, gather)
 
     @_checked
     def threads(self) -> str:

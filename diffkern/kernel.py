@@ -336,12 +336,14 @@ class Kernel(Inspected, ByPath, KnownToNumba):
         merged: Merged = (),
         joint: bool = False,
         keeps: bool = False,
+        gathers: bool = False,
     ) -> Executable:
         """Return the adjoint program for argument types and active parameters, built if need be; as ``forward``.
 
         ``merged`` are parameters that are given the array of another one, each with that one. With ``joint`` it does
-        the launch as well, which the manifest of the one without has to allow. With ``keeps`` it reads cotangents, and
-        leaves to others to set them to zero, where the manifest says that they are taken.
+        the launch as well; with ``keeps`` it reads cotangents, and leaves to others to set them to zero; with
+        ``gathers`` each thread computes what others would add to its elements. The manifest of the one without has to
+        allow that.
         """
         if not self.enable_backward:
             own = self.options.enable_backward is not None
@@ -351,7 +353,7 @@ class Kernel(Inspected, ByPath, KnownToNumba):
                 f"kernel {self.name!r} is not differentiated: {why}",
                 remedy="leave that option out, or launch it with record_tape=False",
             )
-        key = (keys, active, accumulate, merged, joint, keeps)
+        key = (keys, active, accumulate, merged, joint, keeps, gathers)
         generation = of or self._current
         found = generation.adjoints.get(key) if block_dim is None else None  # which all are for the usual blocks
         if found is not None:
@@ -362,7 +364,7 @@ class Kernel(Inspected, ByPath, KnownToNumba):
             if found is None:
                 types = self._checked_types(keys)
                 variant = replace(generation.variant, active=active, accumulate=accumulate, merged=merged)
-                variant = replace(variant, joint=joint, keeps=keeps)
+                variant = replace(variant, joint=joint, keeps=keeps, gathers=gathers)
                 found = self._load(generation, variant, keys, threads, types)
                 self._keep(generation, generation.adjoints, key, threads, found)
             return found

@@ -16,7 +16,7 @@ from diffkern.errors import Loc
 from diffkern.forks import computed_once
 
 __all__ = [
-    "DEFAULT_BLOCK_DIM", "Access", "Checks", "Conflict", "Form", "GpuResources", "Linear", "Log", "Manifest",
+    "DEFAULT_BLOCK_DIM", "Access", "Checks", "Conflict", "Form", "Gather", "GpuResources", "Linear", "Log", "Manifest",
     "Monomial", "Order", "Output", "Parameter", "RaceCheck", "Shared", "Site", "Stamp", "Touch", "Turn",
     "from_json", "to_json",
 ]  # fmt: skip
@@ -256,6 +256,22 @@ class Checks:
 
 
 @dataclass(frozen=True)
+class Gather:
+    """When an adjoint may have each thread compute what other threads would add to its elements.
+
+    Attributes
+    ----------
+    count
+        What the number of threads has to be, along the only axis.
+    cleared
+        Parameters whose cotangent has to be cleared behind such a launch; it has an element for each thread.
+    """
+
+    count: Monomial
+    cleared: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class Output:
     """A text that threads print, with fields for values, and the types of these."""
 
@@ -359,6 +375,9 @@ class Manifest:
     joint
         Of an adjoint: the work of a program that does the launch as well, as a part of the work of the two; None if
         there is no such program.
+    gather
+        Of an adjoint: when another program of it may run, whose threads gather what those of this one scatter; None if
+        there is no such program.
     log
         What a log of the atomic updates of a kernel would be like; of an adjoint, only if it reads one.
     turn
@@ -394,6 +413,7 @@ class Manifest:
     gpu: GpuResources | None = None
     checks: Checks | None = None
     joint: float | None = None
+    gather: Gather | None = None
     log: Log | None = None
     turn: Turn | None = None
     outputs: tuple[Output, ...] = ()

@@ -290,6 +290,9 @@ class Variant:
         Of an adjoint: whether its threads first do what the threads of the launch do.
     keeps
         Of an adjoint: whether cotangents that it reads once, and would then set to zero, keep what they hold.
+    gathers
+        Of an adjoint: whether each thread computes what others would add to its elements, for launches of which the
+        manifest of the one without says that they may.
     """
 
     options: KernelOptions = KernelOptions()
@@ -310,6 +313,7 @@ class Variant:
     deterministic: bool = False
     joint: bool = False
     keeps: bool = False
+    gathers: bool = False
 
     def __post_init__(self) -> None:
         if self.block_dim is None:
@@ -339,6 +343,8 @@ class Variant:
             said["joint"] = True
         if self.keeps:
             said["keeps"] = True
+        if self.gathers:
+            said["gathers"] = True
         if self.log_for is not None:
             said["log_for"] = sorted(self.log_for)
         told = {name: value for name, value in said.items() if value != usual.get(name)}

@@ -27,6 +27,7 @@ from diffkern.opt.ranges import clear_wraps
 from diffkern.opt.reciprocals import share_reciprocals
 from diffkern.opt.rules import remove_rules
 from diffkern.opt.sink import guard_singular, sink_into_branches
+from diffkern.opt.terms import collect_terms
 from diffkern.opt.unroll import unroll
 
 COMPARABLE = (
@@ -76,5 +77,9 @@ CLEAN = (
     Pass("reciprocals", ADJOINT, ADJOINT, share_reciprocals),
 )
 SHARE = CLEAN[:-1]
+TERMS = Pass("terms", ADJOINT, ADJOINT, collect_terms)
+GATHER = (*SHARE, TERMS, *SHARE, TERMS, *SHARE)
+"""Of an adjoint whose threads compute what others would add to their elements. Factors that only one term is left to
+need are multiplied the second time."""
 JOIN = (*SHARE, Pass("fuse", ADJOINT, ADJOINT, fuse_loops), *SHARE)
 """Of a primal and its adjoint in one program."""

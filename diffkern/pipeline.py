@@ -24,6 +24,7 @@ from diffkern import passes
 from diffkern.ad.adjoint import Adjoint, Swept
 from diffkern.ad.derivative import Derivative
 from diffkern.ad.forward import with_tangents
+from diffkern.ad.gather import gathered, gathering_pays
 from diffkern.ad.inner import FuncDerivatives
 from diffkern.ad.joint import can_join, joined
 from diffkern.ad.overwritten import Overwritten, Reading, overwritten_values
@@ -43,6 +44,7 @@ from diffkern.ir.structs import Argument
 from diffkern.ir.types import is_differentiable
 from diffkern.lower.batch import with_examples
 from diffkern.lower.nulls import has_nulls
+from diffkern.manifest import Gather
 from diffkern.opt.reports import without_assertions, without_breakpoints, without_reports
 from diffkern.options import FORWARD, Batch, Variant
 from diffkern.targets import target_named
@@ -140,7 +142,11 @@ def finish(
     target, context = target_named(variant.target, variant.compiler), context or Context(verify=variant.is_debug)
     adjoint = swept.adjoint()
     run(passes.CLEAN, context.done("reverse", ADJOINT, adjoint.fn), context)
-    work = None
+    work = gathering = None
+    if variant.gathers:
+        adjoint = _gathering(adjoint, context)[0]
+    elif primal is not None and _may_gather(variant):
+        gathering = gathered(_copy(adjoint))
     if primal is not None and variant.joint:
         adjoint = joined(primal, adjoint)
         run(passes.JOIN, context.done("join", ADJOINT, adjoint.fn), context)
@@ -149,7 +155,28 @@ def finish(
     check_adjoint(adjoint.fn, target.shared_bytes)
     conflicts = analyse_conflicts(adjoint.fn, adjoint.buffers)
     context.done("conflicts", PROGRAM, adjoint.fn)
-    return Derivative(adjoint, tuple(conflicts), work)
+    pays = gathering is not None and gathering_pays(adjoint.fn, conflicts, gathering[0])
+    return Derivative(adjoint, tuple(conflicts), work, gathering[1] if gathering is not None and pays else None)
+
+
+def _gathering(adjoint: Adjoint, context: Context) -> tuple[Adjoint, Gather]:
+    """The adjoint whose threads gather, in place."""
+    found = gathered(adjoint)
+    if found is None:
+        raise ValueError(f"no thread of {adjoint.fn.name} adds to an element of each other one")
+    run(passes.GATHER, context.done("gather", ADJOINT, found[0].fn), context)
+    return found
+
+
+def _may_gather(variant: Variant) -> bool:
+    """Whether launches may ask for a program whose threads compute what others would add to their elements."""
+    if variant.is_debug or variant.accumulate != "plain":
+        return False
+    return not target_named(variant.target, variant.compiler).simt
+
+
+def _copy(adjoint: Adjoint) -> Adjoint:
+    return replace(adjoint, fn=clone_function(adjoint.fn))
 
 
 def _may_be_joined(variant: Variant) -> bool:
@@ -167,8 +194,7 @@ def _joint_work(primal: Function, adjoint: Adjoint) -> float | None:
     if not can_join(primal, adjoint):
         return None
     apart = thread_cost(primal) + thread_cost(adjoint.fn)
-    copied = replace(adjoint, fn=clone_function(adjoint.fn))
-    return thread_cost(run(passes.JOIN, joined(primal, copied).fn)) / apart
+    return thread_cost(run(passes.JOIN, joined(primal, _copy(adjoint)).fn)) / apart
 
 
 _ONE_CALL, _MAP, _CLEAN = (partial(run, p) for p in (passes.ONE_CALL, passes.NORMALISE_MAP, passes.CLEAN))

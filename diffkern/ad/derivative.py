@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from diffkern.ad.adjoint import Adjoint
 from diffkern.ir.nodes import Function, Value
-from diffkern.manifest import Conflict
+from diffkern.manifest import Conflict, Gather
 
 __all__ = ["Derivative"]
 
@@ -24,11 +24,14 @@ class Derivative:
     joint
         The work of a program that does the launch as well, as a part of the work of the two; None if there is no such
         program.
+    gather
+        When a program may run whose threads compute what others would add to their elements; None if there is none.
     """
 
     adjoint: Adjoint
     conflicts: tuple[Conflict, ...]
     joint: float | None = None
+    gather: Gather | None = None
 
     @property
     def fn(self) -> Function:

@@ -9,7 +9,7 @@ from diffkern.ad.adjoint import Adjoint
 from diffkern.analysis.cost import usual_ways
 from diffkern.ir.nodes import Function, Op, walk
 from diffkern.ir.types import Stack
-from diffkern.manifest import Conflict, Log
+from diffkern.manifest import Conflict, Gather, Log
 
 _SYNCHRONISATION = {
     "none": "plain additions, no two threads race",
@@ -19,12 +19,32 @@ _SYNCHRONISATION = {
 }
 
 
-def describe(primal: Function, adjoint: Adjoint, conflicts: Sequence[Conflict], log: Log | None = None) -> str:
-    """A report of several lines, ending in a newline; ``log`` is what a launch on a tape keeps."""
+def describe(
+    primal: Function,
+    adjoint: Adjoint,
+    conflicts: Sequence[Conflict],
+    log: Log | None = None,
+    gather: Gather | None = None,
+) -> str:
+    """A report of several lines, ending in a newline.
+
+    Parameters
+    ----------
+    primal, adjoint, conflicts
+        The kernel, its adjoint, and how threads race in the gradients.
+    log
+        What a launch on a tape keeps.
+    gather
+        When threads gather instead.
+    """
     names = primal.param_names
     lines = [f"adjoint of {primal.name}"]
     lines += [f"  gradient of {names[k]}: {_SYNCHRONISATION[c.kind]}" for k, c in zip(
         adjoint.cotangents, conflicts, strict=True)]  # fmt: skip
+    if gather is not None:
+        (k, axis), *_ = gather.count.of or ((0, None),)
+        extent = names[k] if axis == -1 else f"{names[k]}.shape[{axis}]" if axis is not None else gather.count.factor
+        lines.append(f"  launches of {extent} threads gather: each computes what the others would add to its elements")
     if adjoint.saved:
         kept = ", ".join(names[k] for k in adjoint.saved)
         lines.append(f"  contents kept from before the launch: {kept}")

@@ -169,6 +169,7 @@ class Specialization:
         more = [", arrays may overlap"] if platform_named(target).tells_overlaps and self.variant.may_alias else []
         more += [f", log {self.variant.log}"] if self.variant.log else []
         more += [{"plain": "", "atomic": ", with atomics", "stored": ", sums stored"}[self.variant.accumulate]]
+        more += [", sums gathered"] if self.variant.gathers else []
         more += [", with the launch"] if self.variant.joint else []
         more += [", cotangents kept"] if self.variant.keeps else []
         return self.title + "".join(more)

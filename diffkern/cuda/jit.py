@@ -132,9 +132,11 @@ class CudaKernel(Kernel):
         merged: Merged = (),
         joint: bool = False,
         keeps: bool = False,
+        gathers: bool = False,
     ) -> Executable:
         """Return the adjoint program for argument types and active parameters, built if need be."""
-        return super().adjoint(keys, active, accumulate, self._checked_block(block_dim), of, merged, joint, keeps)
+        threads = self._checked_block(block_dim)
+        return super().adjoint(keys, active, accumulate, threads, of, merged, joint, keeps, gathers)
 
     def _checked_block(self, block_dim: int | None) -> int | None:
         """Return the threads of a block that a launch asks for, which the kernel knows already."""

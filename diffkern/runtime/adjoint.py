@@ -6,7 +6,7 @@ cotangents of what was written are consumed, the others added to; or a :class:`L
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from diffkern.runtime.array import _given, array, new, wrap
 from diffkern.runtime.device import Device
 from diffkern.runtime.memory import overlaps
 from diffkern.runtime.native.replay import Steps
-from diffkern.runtime.operation import Copy, Operation
+from diffkern.runtime.operation import Assign, Copy, Operation
 from diffkern.runtime.packed import DIMS, Launchable, PackedLaunch
 from diffkern.runtime.pointed import held_in
 from diffkern.runtime.program import Executable
@@ -54,6 +54,8 @@ class AdjointLaunch(Operation):
         Copies to read in place of arrays that no longer hold what they held after the forward ran.
     executable : Executable, optional
         The adjoint program for these cotangents that accumulates plainly, if it is at hand.
+    may_gather : bool, optional
+        Whether the program whose threads gather may run, if the arguments are such that it is right.
     """
 
     in_elements = False
@@ -66,6 +68,7 @@ class AdjointLaunch(Operation):
         saved: Mapping[int, array] | None = None,
         contents: Mapping[int, array] | None = None,
         executable: Executable | None = None,
+        may_gather: bool = True,
     ) -> None:
         kernel = launch.kernel
         cotangents = _merged(launch, cotangents)
@@ -87,8 +90,12 @@ class AdjointLaunch(Operation):
             self.executable.races.check(kernel.name, launch.dims, launch.parts.__getitem__)
         self._are_shared = check_aliases(kernel, launch, cotangents)
         self._strided = [i for i, ct in cotangents.items() if ct._type.layout == "A"]
+        self.gathering = self.executable.gathering
+        self.cleared: tuple[array, ...] = ()
+        shared = self._are_shared or (bool(self._strided) and any(_is_repeated(cotangents[k]) for k in self._strided))
+        self.gathers = may_gather and not shared and self._may_gather(launch.parts.__getitem__)
         try:
-            self.sweep = self._chosen(self._are_shared)
+            self.sweep = self._chosen(shared)
         except LaunchError:
             raise
         except ValueError as error:
@@ -158,6 +165,12 @@ class AdjointLaunch(Operation):
 
     def steps(self) -> Steps | None:
         """Return the adjoint in native code, or None where it needs copies of cotangents that this does not make."""
+        found, behind = self._swept(), [Assign(ct, 0).steps() for ct in self.cleared]
+        if not found or not behind:
+            return found
+        return None if None in behind else [*found, *(step for steps in behind for step in steps or ())]
+
+    def _swept(self) -> Steps | None:
         plan = self.sweep.plan
         if self._copies():
             return None
@@ -178,21 +191,44 @@ class AdjointLaunch(Operation):
             for ct in self.cotangents.values():
                 ct._memory.zero_version = -1
             raise
+        for ct in self.cleared:
+            Assign(ct, 0).execute()
         if given is not self.cotangents:
             for index, ct in self.cotangents.items():
                 if given[index] is not ct:
                     Copy(ct, given[index]).execute()
 
+    def _may_gather(self, part: Callable[[int], bytes]) -> bool:
+        """Whether the program whose threads gather is right for arguments with these bytes."""
+        gathering, launch = self.gathering, self.launch
+        if gathering is None or launch.merged or not gathering.holds(launch.dims, part):
+            return False
+        cleared = [self.cotangents[k] for k in gathering.cleared]
+        return all(ct.shape == launch.dims and ct._data.flags.c_contiguous for ct in cleared)
+
+    def gathers_with(self, leaf: int, packed: bytes) -> bool:
+        """Return whether the program whose threads gather is right if a value is changed."""
+        return self._may_gather(lambda k: packed if k == leaf else self.launch.parts[k])
+
     def _chosen(self, shared: bool) -> Sweep:
         """Decide how to run."""
+        if self.gathers:
+            program = self.launch.adjoint(frozenset(self.cotangents), gathers=True)
+            found = self._choose(program, shared)
+            if found.executable is program:
+                assert self.gathering is not None
+                self.cleared = tuple(self.cotangents[k] for k in self.gathering.cleared)
+                return found
+            self.gathers = False
+        return self._choose(self.executable, shared)
+
+    def _choose(self, program: Executable, shared: bool) -> Sweep:
+        """Decide how a program runs, or the one with atomic additions in its place."""
         launch, cotangents = self.launch, self.cotangents
-        for k in self._strided:
-            if 0 in cotangents[k].strides and cotangents[k].size > 1:
-                shared = True
         shapes = tuple([ct.shape for ct in cotangents.values()])
-        found = self.executable.sweeps.get((launch.dims, shared, shapes))
+        found = program.sweeps.get((launch.dims, shared, shapes))
         return found or choose(
-            self.executable,
+            program,
             lambda: launch.adjoint(frozenset(cotangents), "atomic"),
             launch.dims,
             shapes,
@@ -219,6 +255,11 @@ class AdjointLaunch(Operation):
             else:
                 parts.append(own.get(index) or cotangents[index]._packed)
         return b"".join(parts)
+
+
+def _is_repeated(ct: array) -> bool:
+    """Whether elements of a cotangent are one and the same."""
+    return 0 in ct.strides and ct.size > 1
 
 
 def _merged(launch: PackedLaunch, cotangents: Mapping[int, array]) -> Mapping[int, array]:

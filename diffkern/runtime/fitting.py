@@ -92,7 +92,8 @@ def as_run_by(program: Executable, form: Steps) -> Steps:
         step._replace(
             function=program.address, partials=partials, finish=finish, chunks=chunks, code=program.code,
             updates=program.updates,
-        )
+        ),
+        *form[1:],
     ]  # fmt: skip
 
 
@@ -100,9 +101,9 @@ def fit_adjoint(place: Place, forms: list[Steps]) -> None:
     """Exchange the forms of an adjoint, and of what stands in front of it, for those of a program that does less."""
     adjoint, form = place.adjoint, forms[place.index]
     executable, active = adjoint.executable, frozenset(adjoint.cotangents)
-    if len(form) != 1 or executable.manifest.checks is not None:
+    if len(form) != 1 + len(adjoint.cleared) or executable.manifest.checks is not None:
         return  # nothing to run, or every access is looked at
-    if adjoint.launch.adjoint(active) is not executable:
+    if adjoint.launch.adjoint(active, gathers=adjoint.gathers) is not executable:
         return  # with atomic additions
     spared, taken = _spared(place), _taken(place, forms)
     bytes_spared = sum(_itemsize(place.changes[k].goal) for k in spared)
@@ -111,10 +112,10 @@ def fit_adjoint(place: Place, forms: list[Steps]) -> None:
     if not bytes_spared or executable.cost > _WORK_PER_BYTE * bytes_spared:
         return
     mode: Accumulate = "stored" if spared else "plain"
-    program = adjoint.launch.adjoint(active, mode, place.joint is not None, bool(taken.fills))
-    (step,) = as_run_by(program, form)
+    program = adjoint.launch.adjoint(active, mode, place.joint is not None, bool(taken.fills), adjoint.gathers)
+    step, *behind = as_run_by(program, form)
     assert isinstance(step, Step)
-    forms[place.index] = [step._replace(replaced=replaced(taken.addresses) if taken.addresses else None)]
+    forms[place.index] = [step._replace(replaced=replaced(taken.addresses) if taken.addresses else None), *behind]
     for k in spared:
         forms[k] = []
     for k, fill in taken.fills.items():

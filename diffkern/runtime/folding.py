@@ -128,13 +128,13 @@ def _program_of_both(adjoint: AdjointLaunch, launched: Steps, swept: Steps) -> E
     work = executable.manifest.joint
     if work is None or work > _LESS_WORK or launch.merged or adjoint.contents or own.manifest.reports:
         return None
-    if len(launched) != 1 or len(swept) != 1:
+    if len(launched) != 1 or len(swept) != 1 + len(adjoint.cleared):
         return None  # nothing to run
     step = launched[0]
     if not isinstance(step, Step) or step.copied is not None:
         return None
-    if launch.adjoint(active) is not executable:
+    if launch.adjoint(active, gathers=adjoint.gathers) is not executable:
         return None  # with atomic additions
-    program = launch.adjoint(active, joint=True)
+    program = launch.adjoint(active, joint=True, gathers=adjoint.gathers)
     # Threads that have to run one after the other cost nothing; joined, they may be fewer in a register.
     return program if 0.0 < program.cost < own.cost + executable.cost else None

@@ -17,7 +17,7 @@ __all__ = ["AdjointKey", "Generation", "Merged"]
 Merged = tuple[tuple[int, int], ...]
 """Parameters that are given the array of another one, each with that one."""
 
-AdjointKey = tuple[tuple[str, ...], frozenset[int], str, Merged, bool, bool]
+AdjointKey = tuple[tuple[str, ...], frozenset[int], str, Merged, bool, bool, bool]
 
 
 class Generation:
@@ -38,7 +38,7 @@ class Generation:
         Forward programs by the keys of the argument types.
     adjoints : dict
         Adjoint programs by those keys, active parameters, the way of accumulating, what is one array, whether they do
-        the launch too, and whether they keep what cotangents hold.
+        the launch too, whether they keep what cotangents hold, and whether their threads gather.
     logged : dict
         Forward programs with a log, by those keys and what they do with it.
     sized : dict

@@ -114,10 +114,12 @@ class Launchable(Protocol):
         merged: Merged = (),
         joint: bool = False,
         keeps: bool = False,
+        gathers: bool = False,
     ) -> Executable:
         """Return the adjoint program for argument types and active parameters, built if need be; `merged` are
         parameters that are given the array of another one, each with that one; with `joint` it does the launch too,
-        with `keeps` it sets no cotangents to zero."""
+        with `keeps` it sets no cotangents to zero, with `gathers` each thread computes what others would add to its
+        elements."""
         ...
 
 
@@ -202,11 +204,17 @@ class PackedLaunch(Operation):
         return found or self.kernel.forward(keys, block_dim, self.generation)
 
     def adjoint(
-        self, active: frozenset[int], accumulate: Accumulate = "plain", joint: bool = False, keeps: bool = False
+        self,
+        active: frozenset[int],
+        accumulate: Accumulate = "plain",
+        joint: bool = False,
+        keeps: bool = False,
+        gathers: bool = False,
     ) -> Executable:
-        """Return the adjoint of the program that it runs; `joint`, `keeps` as :meth:`Launchable.adjoint` has them."""
+        """Return the adjoint of the program that it runs; the rest is as :meth:`Launchable.adjoint` has it."""
         merged, blocks = tuple(self.merged.items()), self.blocks.block_dim
-        return self.kernel.adjoint(self.keys, active, accumulate, blocks, self.generation, merged, joint, keeps)
+        how = joint, keeps, gathers
+        return self.kernel.adjoint(self.keys, active, accumulate, blocks, self.generation, merged, *how)
 
     @property
     def merged(self) -> Mapping[int, int]:

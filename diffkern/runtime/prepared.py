@@ -183,7 +183,7 @@ class Prepared:
     def _slot(self, index: int, leaf: int) -> Slot | None:
         launch = self._form.launch
         start, size = self._form.offsets.get(leaf, -1), len(launch.parts[leaf])
-        if start < 0 or self._races_with(leaf) is not None:
+        if start < 0 or self._races_with(leaf) is not None or self._gathers_with(leaf):
             return None
         if launch.arrays[leaf] is None:
             return Slot(leaf, start, launch.kernel.parameters[index].value_key, size)
@@ -193,6 +193,27 @@ class Prepared:
         """What an adjoint is checked for that depends on a value."""
         races = None if self.adjoint is None else self.adjoint.executable.races
         return races if races is not None and leaf in races.arguments else None
+
+    def _gathers_with(self, leaf: int) -> bool:
+        """Whether it depends on a value which program of an adjoint runs."""
+        gathering = None if self.adjoint is None else self.adjoint.gathering
+        return gathering is not None and leaf in gathering.arguments
+
+    def scatter(self, leaf: int, packed: bytes) -> None:
+        """Take the program that is right for all values, unless that which runs is right once a value is changed."""
+        adjoint = self.adjoint if self._gathers_with(leaf) else None
+        if adjoint is not None and adjoint.gathers and not adjoint.gathers_with(leaf, packed):
+            self._choose_again(may_gather=False)
+
+    def gather(self, leaf: int) -> None:
+        """Take the program whose threads gather, if it has become right by the change of a value."""
+        adjoint = self.adjoint if self._gathers_with(leaf) else None
+        if adjoint is not None and not adjoint.gathers and adjoint.gathers_with(leaf, self.launch.parts[leaf]):
+            self._choose_again()
+
+    def _choose_again(self, may_gather: bool = True) -> None:
+        launch, cotangents = self.launch, self.adjoint.cotangents if self.adjoint is not None else {}
+        self._take(launch, self._adjoint_of(launch, cotangents, may_gather), self._form.given)
 
     def check_races(self, leaf: int, packed: bytes) -> None:
         """Raise if threads may race once a value has been changed."""
@@ -449,6 +470,8 @@ class Prepared:
         for member in members:
             member.check_races(leaf, packed)
         for member in members:
+            member.scatter(leaf, packed)
+        for member in members:
             member._wait_idle()
             member._renew()
             offset = member._form.offsets.get(leaf)
@@ -459,6 +482,7 @@ class Prepared:
         deque(map(operator.setitem, goals, places, repeat(packed)), maxlen=0)
         for member in members:
             member._renew()
+            member.gather(leaf)
 
     def set_value(self, index: int, key: str, packed: bytes, value: Any) -> None:
         """Change a parameter by value."""
@@ -505,9 +529,11 @@ class Prepared:
         adjoint = None if self.adjoint is None else self._adjoint_of(launch, self.adjoint.cotangents)
         self._take(launch, adjoint, self._form.given)
 
-    def _adjoint_of(self, launch: PackedLaunch, cotangents: dict[int, array] | Any) -> AdjointLaunch:
+    def _adjoint_of(
+        self, launch: PackedLaunch, cotangents: dict[int, array] | Any, may_gather: bool = True
+    ) -> AdjointLaunch:
         assert self.adjoint is not None
-        return AdjointLaunch(launch, cotangents, self.adjoint.saved, self.adjoint.contents)
+        return AdjointLaunch(launch, cotangents, self.adjoint.saved, self.adjoint.contents, may_gather=may_gather)
 
     def _take(self, launch: PackedLaunch, adjoint: AdjointLaunch | None, given: list[array | None]) -> None:
         # The built-in stays the one it is, so what it points to has to be changed in place: a new plan for a new call.

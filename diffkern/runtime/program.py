@@ -19,6 +19,7 @@ from diffkern.manifest import Manifest
 from diffkern.runtime.block import Layout, Reader, header, with_partials
 from diffkern.runtime.derivative import DerivativePlan
 from diffkern.runtime.device import CPU, Device
+from diffkern.runtime.gathering import Gathering
 from diffkern.runtime.grid import Grid
 from diffkern.runtime.grid_checks import Extents, check_alone, check_axes
 from diffkern.runtime.native import pool
@@ -91,15 +92,17 @@ class Executable:
         What the shapes of a launch are held against, None where nothing is.
     races : Races or None
         Of an adjoint: what the numbers of a launch are held against, None where nothing is.
+    gathering : Gathering or None
+        Of an adjoint: when another program of it may run, whose threads gather; None where there is none.
     sweeps : dict
         Of an adjoint: what was decided for launches of one shape.
     """
 
     __slots__ = (
         "__weakref__", "_added", "_block_offset", "_derivative", "_grouped", "_sizes", "address", "block_dim",
-        "blockwise", "by_id", "code", "contiguous_cotangents", "cost", "device", "extents", "finish", "grids",
-        "is_in_place", "layout", "manifest", "races", "reads", "sites", "sweeps", "together", "updates", "uses",
-        "whole", "writes", "writes_elements",
+        "blockwise", "by_id", "code", "contiguous_cotangents", "cost", "device", "extents", "finish",
+        "gathering", "grids", "is_in_place", "layout", "manifest", "races", "reads", "sites", "sweeps", "together",
+        "updates", "uses", "whole", "writes", "writes_elements",
     )  # fmt: skip
 
     def __init__(self, address: int, finish: int, manifest: Manifest, code: Code | None = None) -> None:
@@ -136,6 +139,7 @@ class Executable:
         self.sweeps: dict[Any, Sweep] = {}
         self.extents = Extents(manifest, self.layout) if manifest.accesses else None
         self.races = Races(manifest) if manifest.races else None
+        self.gathering = Gathering(manifest) if manifest.gather is not None else None
 
     def _note_added(self, manifest: Manifest) -> None:
         """Note what chunks may have copies of."""

@@ -13,11 +13,11 @@ import sys
 from collections.abc import Callable, Sequence
 
 from diffkern.errors import AutodiffError
-from diffkern.ir.types import Kind, Scalar, parse_type
+from diffkern.ir.types import Kind, Scalar, Type, parse_type
 from diffkern.manifest import Manifest, RaceCheck
 from diffkern.race_search import Numbers, Threads, needed, racing
 
-__all__ = ["Races", "check_races"]
+__all__ = ["Races", "check_races", "number_in"]
 
 _CACHED = 256
 _extent = struct.Struct("q")
@@ -64,7 +64,7 @@ class Races:
         AutodiffError
             If two threads may race.
         """
-        found = tuple(self._number(part(k), k, axis) for k, axis in self._places)
+        found = tuple(number_in(part(k), self._types.get(k), axis) for k, axis in self._places)
         if (dims, found) in self._passed:
             return
         check_races(kernel, self._entries, self._names, dims, dict(zip(self._places, found, strict=True)))
@@ -72,13 +72,24 @@ class Races:
             self._passed.clear()
         self._passed.add((dims, found))
 
-    def _number(self, part: bytes, k: int, axis: int) -> int:
-        if axis < 0:  # a number is followed by zeros up to eight bytes
-            t = self._types[k]
-            assert isinstance(t, Scalar)
-            return int.from_bytes(part[: t.itemsize], sys.byteorder, signed=t.kind is Kind.INT)
-        extent: int = _extent.unpack_from(part, 8 * (1 + axis))[0]
-        return extent
+
+def number_in(part: bytes, t: Type | None, axis: int) -> int:
+    """Return what a part of the argument block says: the extent of an array along an axis, or an integer of a type.
+
+    Parameters
+    ----------
+    part : bytes
+        The bytes of the parameter.
+    t : Type or None
+        The type of an integer.
+    axis : int
+        The axis of an array, -1 for an integer.
+    """
+    if axis < 0:  # a number is followed by zeros up to eight bytes
+        assert isinstance(t, Scalar)
+        return int.from_bytes(part[: t.itemsize], sys.byteorder, signed=t.kind is Kind.INT)
+    extent: int = _extent.unpack_from(part, 8 * (1 + axis))[0]
+    return extent
 
 
 def check_races(

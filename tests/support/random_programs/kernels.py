@@ -20,6 +20,9 @@ _READ = ("line", "line", "grid", "vec3", "vec2", "vec4", "mat33", "mat22", "mat4
          "int32", "int64", "int8", "uint8", "int16")  # fmt: skip
 _OWN = ("line", "line", "line", "grid", "grid", "vec3", "vec2", "vec4", "mat33", "mat22", "body")
 
+_MOST_PAIRED = 16
+"""Elements up to which sums over all pairs take no time."""
+
 FUNCTIONS = """\
 @dk.func
 def squash(v: {real}, k: {real} = 1.0):
@@ -113,9 +116,15 @@ def random_kernel(choices: Choices, name: str, real: str, extents: Extents, stat
     w.emit(f"v2 = {w.pick(('b', 'x[n - 1]', 'h.mass'))}")
     w.emit("p = u")
     w.emit(f"j0 = {w.flat} % n")
+    pairs = axes == 1 and extents.length <= _MOST_PAIRED and choices.chance(15)
+    if pairs and choices.chance(70):
+        body.all_pairs()
+        pairs = False
     while body.budget > 0:
         body.budget -= 1
         body.one()
+    if pairs:
+        body.all_pairs()
     for p in w.parameters:
         if p.written:
             body.update(p)

@@ -1,0 +1,278 @@
+"""What another thread computes in a trip of a loop over all threads, computed by this one.
+
+In: the ops of thread ``i`` up to the loop, and those of its trip ``j``. Out: the same values of thread ``j`` in its
+trip ``i``: a copy of the ops in which the thread index and the index of the loop have changed places. What neither
+depends on is not copied. Of differences like ``x[j] - x[i]`` the copy is the negative, which products and sums pass on,
+so that most of what a symmetric pair computes is there already. Signs are moved only where that is exact but for the
+sign of a zero, and no op for which this sign matters gets such a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any
+
+from diffkern.analysis.uniformity import recomputable
+from diffkern.ir.builder import Builder
+from diffkern.ir.clone import free_values
+from diffkern.ir.nodes import Op, Region, Value, walk
+from diffkern.ir.types import Scalar, scalar_of
+from diffkern.ir.views import Access, If
+from diffkern.ops.table import lookup
+from diffkern.opt.cse import freeze
+
+__all__ = ["Exchange", "Signed"]
+
+Signed = tuple[Value, bool]
+"""A value, and whether its negative is meant."""
+
+_BILINEAR = frozenset({"mul", "scale", "cw_mul", "dot", "cross", "outer", "matmul", "matvec", "vecmat", "quat_mul"})
+_QUOTIENTS = frozenset({"div", "unscale", "cw_div"})
+_ODD = frozenset({"extract", "transpose", "trace", "normalize"})
+_EVEN = frozenset({"length", "length_sq", "abs"})
+_SQUARES = frozenset({"mul", "dot", "cw_mul"})
+
+
+class Exchange:
+    """The copy of the ops of one pair of threads, made as the ops are given in the order of the program.
+
+    Parameters
+    ----------
+    thread, index
+        The thread index and the index of the loop.
+    readable
+        Whether what a load gives does not depend on when it is executed.
+    wanted
+        The accumulations whose values are to be had.
+
+    Attributes
+    ----------
+    before, body
+        The new ops that go in front of the loop, and those that go at the end of its body.
+    found
+        By wanted accumulation the value for the pair exchanged; zero where thread ``j`` would not come by in trip
+        ``i``. None where it cannot be had.
+    """
+
+    def __init__(self, thread: Value, index: Value, readable: Callable[[Op], bool], wanted: Sequence[Op]) -> None:
+        self.before, self.body = Region(), Region()
+        self.found: dict[Op, Signed | None] = dict.fromkeys(wanted)
+        self._readable = readable
+        self._b = Builder(self.body)
+        self._nested = 0
+        self._outside: set[Value] = {thread}
+        self._known: dict[Hashable, tuple[Value, ...]] = {}
+        self._signed: dict[Value, Signed] = {}
+        # What a value is for the pair exchanged; None where it cannot be had, itself without an entry.
+        self._exact: dict[Value, Value | None] = {}
+        self._exact[index] = self._cast(thread, index)
+        self._exact[thread] = self._cast(index, thread)
+        self._thread = self._exact[thread]
+
+    def run(self, params: Iterable[Value], outer: Sequence[Op], loop: Region, carried: Iterable[Value]) -> None:
+        """Copy what is needed.
+
+        Parameters
+        ----------
+        params
+            The parameters of the function.
+        outer
+            The ops in front of the loop.
+        loop
+            Its body.
+        carried
+            Its carried values that differ from trip to trip.
+        """
+        self._outside.update(params)
+        self._exact.update(dict.fromkeys(carried))
+        for op in (*outer, *loop.ops):
+            self._note(op)
+        for op in outer:
+            self._outside.update(op.results)
+            self._op(op)
+        self.found.update(self._ops(loop.ops))
+
+    # -- values ------------------------------------------------------------------------------------------------------
+
+    def _of(self, v: Value) -> Value | None:
+        return self._exact.get(v, v)
+
+    def _sign(self, v: Value) -> Signed:
+        """A value for the pair exchanged that is right but for the sign of a zero."""
+        if v in self._signed:
+            return self._signed[v]
+        exact = self._of(v)
+        assert exact is not None
+        return exact, False
+
+    def _cast(self, v: Value, like: Value) -> Value:
+        assert isinstance(like.type, Scalar)
+        if v.type == like.type:
+            return v
+        return self._emit("cast", (v,), {"to": like.type})
+
+    def _note(self, op: Op) -> None:
+        """Let an op that is there serve for equal ones."""
+        if not op.regions and self._is_repeatable(op):
+            self._known.setdefault(_key(op.name, op.operands, op.attrs), op.results)
+
+    def _is_repeatable(self, op: Op) -> bool:
+        return recomputable(op) or (op.name == "load" and self._readable(op))
+
+    def _emit(self, name: str, operands: tuple[Value, ...], attrs: Mapping[str, Any]) -> Value:
+        key = _key(name, operands, attrs)
+        known = self._known.get(key)
+        if known is not None:
+            return known[0]
+        is_outside = not self._nested and self._outside.issuperset(operands)
+        with self._b.into(self.before if is_outside else self._b.region):
+            results = self._b.op(name, *operands, **attrs)
+        if is_outside:
+            self._outside.update(results)
+        self._known[key] = results
+        return results[0]
+
+    # -- ops ---------------------------------------------------------------------------------------------------------
+
+    def _ops(self, ops: Iterable[Op]) -> dict[Op, Signed | None]:
+        """Copy ops; return the values of the wanted accumulations in them."""
+        found: dict[Op, Signed | None] = {}
+        for op in ops:
+            if op in self.found:
+                value = Access(op).value
+                found[op] = None if self._of(value) is None else self._sign(value)
+            elif op.name == "if" and any(inner in self.found for inner in walk_all(op)):
+                found.update(self._branch(op))
+            else:
+                self._op(op)
+        return found
+
+    def _op(self, op: Op) -> None:
+        if op.name == "tid":
+            self._exact[op.result] = self._thread
+        elif op.name == "if":
+            self._branch(op)
+        elif op.regions or not self._is_repeatable(op) or len(op.results) != 1:
+            self._exact.update(dict.fromkeys(op.results))
+        else:
+            self._simple(op)
+
+    def _simple(self, op: Op) -> None:
+        operands = [self._of(v) for v in op.operands]
+        known = tuple(v for v in operands if v is not None)
+        if len(known) < len(operands):
+            self._exact[op.result] = None
+            return
+        with self._b.at(op.loc):
+            if not self._nested and known == op.operands:
+                return  # the same for both
+            pairs = [self._sign(v) for v in op.operands]
+            even = _even(op, pairs)
+            self._exact[op.result] = self._emit(op.name, even or known, op.attrs)
+            if even is None and any(pair != (v, False) for pair, v in zip(pairs, known, strict=True)):
+                signed = self._with_signs(op, known, pairs)
+                if signed is not None:
+                    self._signed[op.result] = signed
+            elif op.name == "sub" and scalar_of(op.result.type).is_float:
+                turned = self._known.get(_key("sub", (known[1], known[0]), op.attrs))
+                if turned is not None:
+                    self._signed[op.result] = turned[0], True
+
+    def _with_signs(self, op: Op, exact: tuple[Value, ...], pairs: list[Signed]) -> Signed | None:
+        """The result from operands with signs, None where these cannot be passed on."""
+        values, signs = tuple(v for v, _ in pairs), [sign for _, sign in pairs]
+        if op.name == "neg":
+            return values[0], not signs[0]
+        if op.name in ("add", "sub"):
+            return self._sum(values, (signs[0], signs[1] != (op.name == "sub")))
+        if op.name in _BILINEAR:
+            return self._emit(op.name, values, op.attrs), signs[0] != signs[1]
+        if op.name in _QUOTIENTS:
+            return self._emit(op.name, (values[0], exact[1]), op.attrs), signs[0]
+        if op.name in _ODD or (op.name == "construct" and len(set(signs)) == 1):
+            return self._emit(op.name, values, op.attrs), signs[0]
+        return None
+
+    def _sum(self, values: tuple[Value, ...], signs: tuple[bool, bool]) -> Signed:
+        a, b = values
+        if signs[0] == signs[1]:
+            return self._emit("add", (a, b), {}), signs[0]
+        turned = self._known.get(_key("sub", (b, a), {}))
+        if turned is not None:
+            return turned[0], signs[1]
+        return self._emit("sub", (a, b), {}), signs[0]
+
+    def _branch(self, op: Op) -> dict[Op, Signed | None]:
+        """Copy an ``if``: its results as far as they can be had, and what the wanted accumulations in it add."""
+        wanted = [inner for inner in walk_all(op) if inner in self.found]
+        condition = self._of(If(op).condition)
+        if condition is None:
+            self._exact.update(dict.fromkeys(op.results))
+            return dict.fromkeys(wanted)
+        if not wanted and not self._nested and self._is_shared(op):
+            return {}
+        copies, yields = [], []
+        for region in op.regions:
+            copy, added = self._region(region)
+            copies.append(copy)
+            yields.append((added, [self._of(v) for v in region.yields]))
+        places = [k for k in range(len(op.results)) if all(own[k] is not None for _, own in yields)]
+        results = [op.results[k] for k in places]
+        self._exact.update(dict.fromkeys(op.results))
+        lost = {acc for added, _ in yields for acc, value in added.items() if value is None}
+        sums = [acc for acc in wanted if acc not in lost]
+        for copy, (added, own) in zip(copies, yields, strict=True):
+            given = [v for k in places if (v := own[k]) is not None]
+            with self._b.into(copy), self._b.at(op.loc):
+                given += [self._plain(added.get(acc), acc) for acc in sums]
+            copy.yields = tuple(given)
+        found: dict[Op, Signed | None] = dict.fromkeys(lost)
+        if not results and not sums:
+            return found
+        with self._b.at(op.loc):
+            made = self._b.if_(condition, copies[0], copies[1])
+        self._exact.update(zip(results, made[: len(results)], strict=True))
+        found.update((acc, (v, False)) for acc, v in zip(sums, made[len(results) :], strict=True))
+        return found
+
+    def _region(self, region: Region) -> tuple[Region, dict[Op, Signed | None]]:
+        copy, known = Region(), dict(self._known)
+        self._nested += 1
+        with self._b.into(copy):
+            added = self._ops(region.ops)
+        self._nested -= 1
+        self._known = known
+        return copy, added
+
+    def _plain(self, value: Signed | None, acc: Op) -> Value:
+        """What a branch adds, as a value."""
+        if value is None:
+            return self._b.zero(Access(acc).value.type)
+        return self._b.neg(value[0]) if value[1] else value[0]
+
+    def _is_shared(self, op: Op) -> bool:
+        """Whether an ``if`` is the same for both."""
+        inner = [x for x in walk_all(op) if x is not op]
+        if not all(x.name == "if" or self._is_repeatable(x) for x in inner):
+            return False
+        used = [*op.operands, *(v for region in op.regions for v in free_values(region))]
+        return all(self._of(v) is v for v in used)
+
+
+def walk_all(op: Op) -> Iterable[Op]:
+    """An op, and those in its regions."""
+    yield op
+    for region in op.regions:
+        yield from walk(region)
+
+
+def _even(op: Op, pairs: list[Signed]) -> tuple[Value, ...] | None:
+    """The operands without their signs, where these make no difference to the last bit."""
+    is_even = op.name in _EVEN or (op.name in _SQUARES and op.operands[0] is op.operands[1])
+    return tuple(v for v, _ in pairs) if is_even else None
+
+
+def _key(name: str, operands: tuple[Value, ...], attrs: Mapping[str, Any]) -> Hashable:
+    if lookup(name).commutative:
+        operands = tuple(sorted(operands, key=id))  # only the grouping matters, not the order
+    return name, operands, tuple(sorted((k, freeze(v)) for k, v in attrs.items()))

@@ -1,0 +1,397 @@
+"""Sums over all pairs of threads as each thread's own: what others would add to its elements, it computes itself.
+
+In: an adjoint in which thread ``i`` goes over all ``j`` below a number and adds to element ``j`` of cotangents. Out:
+the same where that number is the number of threads: what thread ``j`` would add to element ``i``, thread ``i``
+computes in its trip ``j``, sums, and adds once. No two threads meet any more. Thread ``j`` may not have changed what
+thread ``i`` then reads: a cotangent that it consumes is cleared behind the launch.
+
+A launch takes this form only if it holds for its arguments that there are as many trips as threads.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from diffkern.ad.adjoint import Adjoint
+from diffkern.ad.exchange import Exchange, Signed
+from diffkern.analysis.affine import AffineForms
+from diffkern.analysis.blocks import is_simt
+from diffkern.analysis.conflicts import analyse_conflicts
+from diffkern.analysis.cost import thread_cost
+from diffkern.analysis.launch_forms import LaunchForms
+from diffkern.ir.builder import Builder
+from diffkern.ir.clone import substitute
+from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.types import Kind, Scalar, Tile
+from diffkern.ir.views import Access, For, If
+from diffkern.manifest import Conflict, Gather, Monomial
+from diffkern.ops.memory import ACCESSES, WRITES
+from diffkern.opt.dce import eliminate
+
+__all__ = ["gathered", "gathering_pays"]
+
+_GUARDS = {("lt", 0): 0, ("gt", 1): 0, ("ge", 0): 1, ("le", 1): 1}
+"""Comparisons of the thread index, at this place, with the number of threads: which branch all threads take."""
+
+_MOST_WORK = 1.75
+"""Times the work of scattering that gathering may be; in lanes an update of one element by all costs several steps."""
+
+
+def gathered(adjoint: Adjoint) -> tuple[Adjoint, Gather] | None:
+    """Return the adjoint that gathers and what has to hold for it; None if it would be no other one.
+
+    Parameters
+    ----------
+    adjoint : Adjoint
+        The adjoint, whose function is taken over.
+    """
+    fn = adjoint.fn
+    if fn.tid_arity != 1 or is_simt(fn) or any(isinstance(v.type, Tile) for op in walk(fn.body) for v in op.results):
+        return None
+    threads = [op for op in fn.body.ops if op.name == "tid"]
+    if not threads:
+        return None
+    return _Search(adjoint, threads[0].result).run()
+
+
+def gathering_pays(fn: Function, conflicts: Sequence[Conflict], adjoint: Adjoint) -> bool:
+    """Whether fewer cotangents are raced in if threads gather, for a bearable amount of work.
+
+    Parameters
+    ----------
+    fn : Function
+        The adjoint as it is.
+    conflicts : sequence of Conflict
+        How its threads race.
+    adjoint : Adjoint
+        The one that gathers.
+    """
+    own = analyse_conflicts(adjoint.fn, adjoint.buffers)
+    if sum(c.kind == "general" for c in own) >= sum(c.kind == "general" for c in conflicts):
+        return False
+    return thread_cost(adjoint.fn) <= _MOST_WORK * thread_cost(fn)
+
+
+@dataclass(frozen=True)
+class _Goal:
+    """Elements that all threads add to: the buffer, and the index; constants as numbers, that of the loop as None."""
+
+    buffer: Value
+    index: tuple[Value | int | None, ...]
+
+
+class _Search:
+    """What is known of an adjoint, whose function is changed as loops are found that can gather."""
+
+    def __init__(self, adjoint: Adjoint, thread: Value) -> None:
+        self.adjoint, self.fn, self.thread = adjoint, adjoint.fn, thread
+        self.forms = LaunchForms(self.fn, AffineForms(self.fn))
+        self.source = self.forms.affine.producer
+        self.given = len(self.fn.params) - len(adjoint.saved) - len(adjoint.cotangents)
+
+    def run(self) -> tuple[Adjoint, Gather] | None:
+        for count in self._counts():
+            self._remove_guards(count)
+            self._note_accesses()
+            found = [self._gather(op) for op in [*self.fn.body.ops] if op.name == "for" and self._trips(op) == count]
+            if any(found):
+                eliminate(self.fn)
+                return self.adjoint, Gather(count, self._clear_later())
+        return None
+
+    # -- what has to hold --------------------------------------------------------------------------------------------
+
+    def _counts(self) -> list[Monomial]:
+        """The numbers of trips of loops that add to elements by their index; the first one is taken."""
+        loops = (op for op in walk(self.fn.body) if op.name == "for")
+        adding = [op for op in loops if any(self._goal(For(op), acc) for acc in _accumulations(For(op).body))]
+        return [count for op in adding if (count := self._trips(op)) is not None][:1]
+
+    def _trips(self, op: Op) -> Monomial | None:
+        """How many trips a loop over 0, 1, … makes, forwards or backwards; None if it is another one."""
+        loop = For(op)
+        step = self._constant(loop.step)
+        if step == 1 and self._constant(loop.start) == 0:
+            return self._number(loop.stop)
+        if step != -1 or self._constant(loop.stop) != -1:
+            return None
+        last = self._constant(loop.start)
+        if last is not None:
+            return Monomial(int(last) + 1)
+        made = self.source.get(loop.start)
+        if made is None or made.name != "sub" or self._constant(made.operands[1]) != 1:
+            return None
+        return self._number(made.operands[0])
+
+    def _constant(self, v: Value) -> float | None:
+        op = self.source.get(v)
+        return op.attrs["value"] if op is not None and op.name == "const" else None
+
+    def _number(self, v: Value) -> Monomial | None:
+        """A constant, or an extent or integer argument that the launch knows, as it is or where it is not negative."""
+        op = self.source.get(v)
+        if op is not None and op.name == "max" and self._constant(op.operands[1]) == 0:
+            v = op.operands[0]
+        form = self.forms.of(v)
+        if form.terms or len(form.const) != 1:
+            return None
+        ((product, factor),) = form.const.items()
+        if not product:
+            return Monomial(factor)
+        return Monomial(1, product) if factor == 1 and len(product) == 1 and product[0][0] < self.given else None
+
+    def _remove_guards(self, count: Monomial) -> None:
+        """Put in the place of branches, in front, what all threads do if there are so many."""
+        body = self.fn.body
+        k = 0
+        while k < len(body.ops):
+            op = body.ops[k]
+            taken = self._taken(op, count) if op.name == "if" else None
+            if taken is None:
+                k += 1
+                continue
+            body.ops[k : k + 1] = taken.ops
+            substitute(body, dict(zip(op.results, taken.yields, strict=True)))
+
+    def _taken(self, op: Op, count: Monomial) -> Region | None:
+        test = self.source.get(If(op).condition)
+        if test is None or len(test.operands) != 2:
+            return None
+        for place in (0, 1):
+            branch = _GUARDS.get((test.name, place))
+            if branch is not None and self._is_thread(test.operands[place]):
+                return op.regions[branch] if self._number(test.operands[1 - place]) == count else None
+        return None
+
+    def _is_thread(self, v: Value) -> bool:
+        return self._is_index(v, self.thread)
+
+    def _is_index(self, v: Value, index: Value) -> bool:
+        """Whether an integer is an index, perhaps of another type."""
+        op = self.source.get(v)
+        while op is not None and op.name == "cast" and _is_signed(v) and v is not index:
+            v = op.operands[0]
+            op = self.source.get(v)
+        return v is index or (op is not None and op.name == "tid" and index is self.thread)
+
+    # -- memory ------------------------------------------------------------------------------------------------------
+
+    def _note_accesses(self) -> None:
+        accesses = [op for op in walk(self.fn.body) if op.name in ACCESSES]
+        self.accesses: dict[Value, list[Op]] = defaultdict(list)
+        for op in accesses:
+            self.accesses[Access(op).array].append(op)
+        self.written = {Access(op).array for op in accesses if op.name in WRITES}
+        self.consumed = {b for b in self.adjoint.buffers if self._is_consumed(b)}
+
+    def _is_consumed(self, buffer: Value) -> bool:
+        """Whether each thread reads its own element of a cotangent and then clears it, and nothing else is done."""
+        ops = self.accesses[buffer]
+        own = all(len(Access(op).index) == 1 and self._is_thread(Access(op).index[0]) for op in ops)
+        names = [op.name for op in self.fn.body.ops if op in ops]  # in the order in which every thread executes them
+        if not own or len(names) < len(ops) or len(names) < 2:
+            return False
+        return names == ["load"] * (len(names) - 1) + ["store"] and self._is_zero(Access(ops[-1]).value)
+
+    def _is_zero(self, v: Value) -> bool:
+        op = self.source.get(v)
+        if op is not None and op.name == "construct":
+            return all(map(self._is_zero, op.operands))
+        return op is not None and op.name == "const" and op.attrs["value"] == 0
+
+    def _is_readable(self, op: Op) -> bool:
+        array = Access(op).array
+        return array not in self.written or array in self.consumed
+
+    def _clear_later(self) -> tuple[int, ...]:
+        """Leave it to the launch to clear the cotangents that other threads read; return these."""
+        later = {Access(x).array for op in walk(self.fn.body) if op.name == "for" for x in walk(For(op).body)
+                 if x.name == "load" and Access(x).array in self.consumed}  # fmt: skip
+        ops = self.fn.body.ops
+        ops[:] = [op for op in ops if op.name != "store" or Access(op).array not in later]
+        pairs = zip(self.adjoint.cotangents, self.adjoint.buffers, strict=True)
+        return tuple(k for k, buffer in pairs if buffer in later)
+
+    # -- loops -------------------------------------------------------------------------------------------------------
+
+    def _goal(self, loop: For, acc: Op, own: bool = False) -> _Goal | None:
+        """Where an accumulation adds, if that is an element by the index of the loop, or by the thread's ``own``."""
+        access, number = Access(acc), self.thread if own else loop.index
+        index = tuple(None if self._is_index(v, number) else v for v in access.index)
+        if None not in index or access.array not in self.adjoint.buffers or access.along:
+            return None
+        others = [v for v in index if v is not None]
+        if any(self.forms.of(v).terms for v in others):
+            return None
+        inside = {r for op in walk(loop.body) for r in op.results}
+        constants = [None if v is None else self._constant(v) for v in index]
+        if any(v in inside and c is None for v, c in zip(index, constants, strict=True)):
+            return None
+        return _Goal(access.array, tuple(v if c is None else int(c) for v, c in zip(index, constants, strict=True)))
+
+    def _gather(self, op: Op) -> bool:
+        """Let a loop gather what it scatters, in place; return whether it scattered anything."""
+        loop, k = For(op), self.fn.body.ops.index(op)
+        fixed = {carried: init for init, carried, after, _ in loop.chains if self._is_kept(after, carried)}
+        substitute(loop.body, fixed)
+        goals = {acc: goal for acc in _accumulations(loop.body) if (goal := self._goal(loop, acc)) is not None}
+        goals = {acc: goal for acc, goal in goals.items() if self._is_only_added_to(goal.buffer)}
+        while goals:
+            exchange = Exchange(self.thread, loop.index, self._is_readable, [*goals])
+            exchange.run(self.fn.params, self.fn.body.ops[:k], loop.body, [v for v in loop.carried if v not in fixed])
+            lost = {goals[acc].buffer for acc, value in exchange.found.items() if value is None}
+            if not lost:
+                self._rewrite(op, k, goals, exchange)
+                return True
+            goals = {acc: goal for acc, goal in goals.items() if goal.buffer not in lost}
+        return False
+
+    def _is_kept(self, v: Value, carried: Value) -> bool:
+        """Whether a value is a carried one, whichever branches were taken."""
+        op = self.source.get(v)
+        if op is None or op.name != "if":
+            return v is carried
+        k = op.results.index(v)
+        return all(self._is_kept(region.yields[k], carried) for region in op.regions)
+
+    def _is_only_added_to(self, buffer: Value) -> bool:
+        return all(op.name == "accumulate" for op in self.accesses[buffer])
+
+    def _rewrite(self, op: Op, k: int, goals: Mapping[Op, _Goal], exchange: Exchange) -> None:
+        _remove(For(op).body, goals)
+        sums: dict[_Goal, list[Signed]] = {goal: [] for goal in goals.values()}
+        for acc in [x for x in For(op).body.ops if x.name == "accumulate"]:
+            own_goal = self._goal(For(op), acc, own=True)
+            if own_goal in sums:
+                For(op).body.ops.remove(acc)
+                sums[own_goal].append((Access(acc).value, False))
+        for acc, goal in goals.items():
+            value = exchange.found[acc]
+            assert value is not None
+            sums[goal].append(value)
+        examples = {goal: acc for acc, goal in reversed([*goals.items()])}
+        behind = Region()
+        rest = self.fn.body.ops[k + 1 :]
+        loop = _Sums(op, exchange.body)
+        for goal, terms in sums.items():
+            acc = examples[goal]
+            own = next((x for x in rest if x.name == "accumulate" and self._same_place(x, goal)), None)
+            with loop.b.at(acc.loc):
+                total = loop.joined(terms)
+                if own is not None and loop.extend(Access(own).value, total, self.fn.body):
+                    continue
+                result = loop.sum(total, exchange.before)
+            b = Builder(behind, acc.loc)
+            index = [self._at(b, v, place) for v, place in zip(Access(acc).index, goal.index, strict=True)]
+            if own is not None:
+                more = Builder(loc=own.loc)
+                own.operands = (*own.operands[:-1], more.add(Access(own).value, result))
+                at = rest.index(own)
+                rest[at:at] = more.region.ops
+            else:
+                b.op("accumulate", goal.buffer, *index, result, **acc.attrs)
+        ops = self.fn.body.ops
+        ops[k:] = [*exchange.before.ops, loop.made(), *behind.ops, *rest]
+
+    def _same_place(self, acc: Op, goal: _Goal) -> bool:
+        """Whether an accumulation is to the element that a goal becomes."""
+        access = Access(acc)
+        if access.array is not goal.buffer:
+            return False
+        pairs = zip(access.index, goal.index, strict=True)
+        return all(self._is_thread(v) if place is None else place in (v, self._constant(v)) for v, place in pairs)
+
+    def _at(self, b: Builder, v: Value, place: Value | int | None) -> Value:
+        assert isinstance(v.type, Scalar)
+        if place is None:
+            return b.cast(self.thread, v.type)
+        return place if isinstance(place, Value) else b.const(place, v.type)
+
+
+class _Sums:
+    """A loop that is given more to sum."""
+
+    def __init__(self, op: Op, more: Region) -> None:
+        loop = For(op)
+        self.op, self.b = op, Builder(more)
+        self.body = Region(loop.body.params, [*loop.body.ops], loop.yields)
+        self.operands, self.results = list(op.operands), list(op.results)
+        self.params, self.yields = list(loop.body.params), list(loop.yields)
+
+    def joined(self, terms: Sequence[Signed]) -> Signed:
+        """The sum of what a trip adds."""
+        total = terms[0]
+        for value, negative in terms[1:]:
+            name = "add" if negative == total[1] else "sub"
+            total = self.b.one(name, total[0], value), total[1]
+        return total
+
+    def sum(self, term: Signed, before: Region) -> Value:
+        """Sum something over the trips; return the sum."""
+        t = term[0].type
+        self.operands.append(Builder(before, self.b.loc).zero(t))
+        carried, result = Value(t), Value(t)
+        self.params.append(carried)
+        self.yields.append(self._added(carried, term))
+        self.results.append(result)
+        return result
+
+    def extend(self, result: Value, term: Signed, function: Region) -> bool:
+        """Add to a sum that there is, if nothing else uses it; return whether there is one."""
+        if result not in self.op.results:
+            return False
+        k = self.op.results.index(result)
+        carried, after = self.op.regions[0].params[1 + k], self.op.regions[0].yields[k]
+        adding = next((x for x in self.body.ops if after in x.results), None)
+        if adding is None or adding.name not in ("add", "sub") or carried not in adding.operands:
+            return False
+        uses = _uses(function)
+        if uses[carried] != 1 or uses[result] != 1 or (adding.name == "sub" and adding.operands[0] is not carried):
+            return False
+        ((other),) = [v for v in adding.operands if v is not carried]
+        own = (other, adding.name == "sub")
+        self.yields[k] = self._added(carried, self.joined([own, term]))
+        return True
+
+    def _added(self, carried: Value, term: Signed) -> Value:
+        return self.b.one("sub" if term[1] else "add", carried, term[0])
+
+    def made(self) -> Op:
+        """Return the loop."""
+        self.body.params, self.body.yields = tuple(self.params), tuple(self.yields)
+        self.body.ops += self.b.region.ops
+        op = self.op
+        return Op("for", tuple(self.operands), tuple(self.results), op.attrs, (self.body,), op.loc)
+
+
+def _uses(function: Region) -> Counter[Value]:
+    uses = Counter(function.yields)
+    for op in walk(function):
+        uses.update(op.operands)
+        for region in op.regions:
+            uses.update(region.yields)
+    return uses
+
+
+def _accumulations(region: Region) -> Iterator[Op]:
+    """The accumulations that a trip makes at most once, in branches too."""
+    for op in region.ops:
+        if op.name == "accumulate":
+            yield op
+        elif op.name == "if":
+            for sub in op.regions:
+                yield from _accumulations(sub)
+
+
+def _remove(region: Region, chosen: Container[Op]) -> None:
+    region.ops[:] = [op for op in region.ops if op not in chosen]
+    for op in region.ops:
+        for sub in op.regions:
+            _remove(sub, chosen)
+
+
+def _is_signed(v: Value) -> bool:
+    """Whether a number has room for every index of a thread, and a sign."""
+    return isinstance(v.type, Scalar) and v.type.kind is Kind.INT and v.type.bits >= 32

@@ -1,0 +1,249 @@
+"""Like terms of sums of products are collected, and common factors taken out, in place.
+
+The rules of derivatives leave ``x y + x y`` of a square, and the product ``m r r r`` gives three terms of one value.
+Where a thread adds what another one would have added, both contain the same factors. As the sums of an adjoint they
+may be rounded in another way; what a kernel computes itself is rounded as it is written.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from diffkern.ir.builder import Builder
+from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.types import Scalar, Vec, scalar_of
+
+__all__ = ["collect_terms"]
+
+_SUMS = ("add", "sub")
+_PRODUCTS = ("mul", "scale")
+_LARGEST = 16
+"""Factors beyond which products are not compared."""
+
+
+@dataclass(frozen=True)
+class _Term:
+    """A product: of a number, of scalars, and of a vector where it is one."""
+
+    number: float
+    scalars: tuple[Value, ...]
+    vector: Value | None = None
+
+
+def collect_terms(fn: Function) -> Function:
+    """Collect the terms of each sum of floating-point scalars or vectors."""
+    _Collector(fn).region(fn.body)
+    return fn
+
+
+class _Collector:
+    def __init__(self, fn: Function) -> None:
+        self.source = {r: op for op in walk(fn.body) for r in op.results}
+        self.uses: Counter[Value] = Counter()
+        self.within: set[tuple[Value, tuple[str, ...]]] = set()  # terms of sums, and factors
+        self.carried = {p for op in walk(fn.body) for region in op.regions for p in region.params}
+        for op in walk(fn.body):
+            self.uses.update(op.operands)
+            for region in op.regions:
+                self.uses.update(region.yields)
+            for names in (_SUMS, _PRODUCTS):
+                if op.name in names and self.carried.isdisjoint(op.operands):
+                    self.within.update((v, names) for v in op.operands)
+        self.mapping: dict[Value, Value] = {}
+        self.b = Builder()
+
+    def region(self, region: Region) -> None:
+        """Collect the terms of the sums in a region."""
+        out = Region()
+        here = {r for op in region.ops for r in op.results}
+        for op in region.ops:
+            if not self.mapping.keys().isdisjoint(op.operands):
+                op.operands = tuple(map(self.resolved, op.operands))
+            for sub in op.regions:
+                self.region(sub)
+            if op.name in (*_SUMS, *_PRODUCTS) and self.is_whole(op):
+                with self.b.into(Region()) as made, self.b.at(op.loc):
+                    new = (self.collected if op.name in _SUMS else self.multiplied)(op.result, here)
+                if new is not None:
+                    out.ops += made.ops
+                    here.update(r for x in made.ops for r in x.results)
+                    self.uses[new] = self.uses[op.result]
+                    self.mapping[op.result] = new
+                    continue
+            out.ops.append(op)
+        region.ops[:] = out.ops
+        region.yields = tuple(map(self.resolved, region.yields))
+
+    def resolved(self, v: Value) -> Value:
+        """What has taken the place of a value."""
+        while v in self.mapping:
+            v = self.mapping[v]
+        return v
+
+    def is_whole(self, op: Op) -> bool:
+        """Whether a sum or product is no part of another one, and no carried sum that must be found as such."""
+        v = op.result
+        if not isinstance(v.type, (Scalar, Vec)) or not scalar_of(v.type).is_float:
+            return False
+        names = _SUMS if op.name in _SUMS else _PRODUCTS
+        return self.carried.isdisjoint(op.operands) and not ((v, names) in self.within and self.uses[v] == 1)
+
+    def collected(self, v: Value, here: set[Value]) -> Value | None:
+        """A sum with its terms collected, None if there is nothing to collect."""
+        leaves = self.leaves(v, 1.0, here, top=True)
+        counts = Counter(leaf for leaf, _ in leaves)
+        terms = []
+        for leaf, sign in leaves:
+            term = self.product(leaf, here, top=counts[leaf] == self.uses[leaf])
+            terms.append(replace(term, number=sign * term.number))
+        found, changed = self.collect(terms)
+        return self.total(found, v.type) if changed else None
+
+    def multiplied(self, v: Value, here: set[Value]) -> Value | None:
+        """A product with its numbers multiplied, None if it has but one."""
+        numbers = sum(self.numbers(x, here) for x in self.source[v].operands)
+        if numbers < 2:
+            return None
+        term = self.product(v, here, top=True)
+        return self.total([term], v.type) if abs(term.number) == 1.0 else self.made(term, 1.0, v.type)
+
+    def numbers(self, v: Value, here: set[Value]) -> int:
+        """How many numbers and signs a product contains."""
+        op = self.source.get(v)
+        if op is None or (op.name != "const" and not (v in here and self.uses[v] == 1)):
+            return 0
+        own = sum(self.numbers(x, here) for x in op.operands) if op.name in (*_PRODUCTS, "neg") else 0
+        return own + (op.name in ("const", "neg"))
+
+    # -- taking apart ------------------------------------------------------------------------------------------------
+
+    def leaves(self, v: Value, sign: float, here: set[Value], top: bool = False) -> list[tuple[Value, float]]:
+        """What a sum consists of, and the sign of each."""
+        op = self.source.get(v)
+        is_inner = op is not None and v in here and (top or self.uses[v] == 1)
+        if op is not None and is_inner and op.name in (*_SUMS, "neg") and self.carried.isdisjoint(op.operands):
+            if op.name == "neg":
+                return self.leaves(op.operands[0], -sign, here)
+            a, b = op.operands
+            return [*self.leaves(a, sign, here), *self.leaves(b, -sign if op.name == "sub" else sign, here)]
+        return [(v, sign)]
+
+    def product(self, v: Value, here: set[Value] | None, top: bool = False) -> _Term:
+        """The factors of a value: of products that nothing else needs, or of all without ``here``."""
+        op = self.source.get(v)
+        if op is not None and (here is None or (v in here and (top or self.uses[v] == 1))):
+            if op.name == "neg":
+                term = self.product(op.operands[0], here)
+                return replace(term, number=-term.number)
+            if op.name in ("mul", "scale"):
+                a, b = (self.product(x, here) for x in op.operands)
+                return _Term(a.number * b.number, (*a.scalars, *b.scalars), a.vector or b.vector)
+        if op is not None and op.name == "const" and op.attrs["value"]:
+            return _Term(op.attrs["value"], ())
+        return _Term(1.0, (v,)) if isinstance(v.type, Scalar) else _Term(1.0, (), v)
+
+    def key(self, term: _Term) -> tuple[object, float] | None:
+        """What is equal for terms that differ by a number, and this number; None if there are too many factors."""
+        number, scalars = term.number, Counter[Value]()
+        vector = None if term.vector is None else self.product(term.vector, None)
+        parts = [*(self.product(v, None) for v in term.scalars), *(() if vector is None else (vector,))]
+        for part in parts:
+            number *= part.number
+            scalars.update(part.scalars)
+            if scalars.total() > _LARGEST:
+                return None
+        return (frozenset(scalars.items()), None if vector is None else vector.vector), number
+
+    # -- putting together --------------------------------------------------------------------------------------------
+
+    def collect(self, terms: Sequence[_Term]) -> tuple[list[_Term], bool]:
+        """Return fewer terms with the same sum, and whether anything has changed."""
+        found: dict[object, tuple[_Term, float, float]] = {}
+        for k, term in enumerate(terms):
+            key = self.key(term)
+            name, number = (k, 1.0) if key is None else key
+            first, own, total = found.get(name, (term, number, 0.0))
+            found[name] = first, own, total + number
+        changed = len(found) < len(terms) and all(total for _, _, total in found.values())
+        if changed:
+            terms = [replace(first, number=first.number * total / own) for first, own, total in found.values()]
+        vectors = Counter(term.vector for term in terms if term.vector is not None)
+        shared = [v for v, count in vectors.items() if count > 1]
+        for vector in shared:
+            own_terms = [replace(term, vector=None) for term in terms if term.vector is vector]
+            others = [term for term in terms if term.vector is not vector]
+            factor, number = self.factored(own_terms, scalar_of(vector.type))
+            terms = [*others, _Term(number, factor, vector)]
+        scalars_only = len(terms) > 1 and all(term.vector is None for term in terms)
+        if scalars_only and (common := _common(terms)):
+            factor, number = self.factored(terms, common[0].type)
+            return [_Term(number, factor)], True
+        return list(terms), changed or bool(shared)
+
+    def factored(self, terms: Sequence[_Term], t: object) -> tuple[tuple[Value, ...], float]:
+        """Return factors and a number whose product is the sum of terms of scalars."""
+        assert isinstance(t, Scalar)
+        common = _common(terms)
+        number = abs(terms[0].number) if len({abs(term.number) for term in terms}) == 1 else 1.0
+        rest = [_Term(term.number / number, _without(term.scalars, common)) for term in terms]
+        return (self.total(rest, t), *common), number
+
+    def total(self, terms: Sequence[_Term], t: object) -> Value:
+        """Make ops that sum terms of a type."""
+        first = next((k for k, term in enumerate(terms) if term.number > 0), 0)
+        ordered = [terms[first], *terms[:first], *terms[first + 1 :]]
+        sign = 1.0 if ordered[0].number > 0 else -1.0
+        total = self.made(ordered[0], sign, t)
+        for term in ordered[1:]:
+            positive = sign * term.number > 0
+            value = self.made(term, sign if positive else -sign, t)
+            total = self.emit("add" if positive else "sub", total, value)
+        return total if sign > 0 else self.emit("neg", total)
+
+    def made(self, term: _Term, sign: float, t: object) -> Value:
+        """Make ops that multiply a term, and a sign."""
+        number = sign * term.number
+        scalars = list(term.scalars)
+        like = t if isinstance(t, Scalar) else t.dtype if isinstance(t, Vec) else None
+        assert isinstance(like, Scalar)
+        if number != 1.0 or (not scalars and term.vector is None):
+            c = self.b.const(number, like)
+            self.source[c], self.uses[c] = self.b.region.ops[-1], 1
+            scalars.append(c)
+        factor: Value | None = None
+        for v in scalars:
+            factor = v if factor is None else self.emit("mul", factor, v)
+        if term.vector is None:
+            assert factor is not None
+            return factor
+        return term.vector if factor is None else self.emit("scale", term.vector, factor)
+
+    def emit(self, name: str, *operands: Value) -> Value:
+        v = self.b.one(name, *operands)
+        self.source[v], self.uses[v] = self.b.region.ops[-1], 1
+        return v
+
+
+def _common(terms: Iterable[_Term]) -> tuple[Value, ...]:
+    """The scalars that all terms contain."""
+    first, *others = terms
+    left: list[Value] = []
+    counts = [Counter(term.scalars) for term in others]
+    for v in first.scalars:
+        if all(count[v] > 0 for count in counts):
+            left.append(v)
+            for count in counts:
+                count[v] -= 1
+    return tuple(left)
+
+
+def _without(scalars: Sequence[Value], common: Sequence[Value]) -> tuple[Value, ...]:
+    gone, left = Counter(common), []
+    for v in scalars:
+        if gone[v]:
+            gone[v] -= 1
+        else:
+            left.append(v)
+    return tuple(left)

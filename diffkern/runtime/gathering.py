@@ -1,0 +1,56 @@
+"""May the adjoint of a launch run as the program whose threads compute what others would add to their elements?
+
+In: the :class:`~diffkern.manifest.Gather` of an adjoint that scatters, the dimensions of a launch, its arguments. Out:
+whether it has exactly one thread for each trip of the loops in which threads add to each other's elements.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from diffkern.ir.types import parse_type
+from diffkern.manifest import Manifest
+from diffkern.runtime.race_checks import number_in
+
+__all__ = ["Gathering"]
+
+
+class Gathering:
+    """When the adjoint of a launch may gather.
+
+    Parameters
+    ----------
+    manifest : Manifest
+        The facts of the adjoint that scatters.
+
+    Attributes
+    ----------
+    arguments : frozenset of int
+        The integer parameters on which it depends.
+    cleared : tuple of int
+        Parameters whose cotangent has to be cleared behind the program; it has an element for each thread.
+    """
+
+    __slots__ = ("_factor", "_places", "arguments", "cleared")
+
+    def __init__(self, manifest: Manifest) -> None:
+        assert manifest.gather is not None
+        count = manifest.gather.count
+        self._factor = count.factor
+        self._places = [(k, axis, parse_type(manifest.params[k].type)) for k, axis in count.of]
+        self.arguments = frozenset(k for k, axis in count.of if axis < 0)
+        self.cleared = manifest.gather.cleared
+
+    def holds(self, dims: tuple[int, ...], part: Callable[[int], bytes]) -> bool:
+        """Return whether a launch may gather, as far as its dimensions and arguments tell.
+
+        Parameters
+        ----------
+        dims : tuple of int
+            The launch's dimensions.
+        part : callable
+            Returns the bytes of a parameter in the argument block.
+        """
+        count = self._factor * math.prod(number_in(part(k), t, axis) for k, axis, t in self._places)
+        return dims == (count,)
