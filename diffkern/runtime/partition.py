@@ -80,7 +80,7 @@ class Grain(NamedTuple):
     worthwhile
         As many as are worth handing over.
     lanes
-        As many as run in a vector register, a divisor of 64; fewer of them run one by one. 1 where all do.
+        As many as run in a vector register, a divisor of 64; fewer waste some of it. 1 where they run one by one.
     group
         As many as run in several registers side by side, a divisor of 64.
     """

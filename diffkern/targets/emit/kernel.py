@@ -111,7 +111,10 @@ class KernelFrame(Frame, ABC):
 
     @abstractmethod
     def threads(self, body: BodyEmitter) -> Iterator[None]:
-        """Emit the loops around a thread; stop once, where the thread's code belongs, with its index known."""
+        """Emit the loops around a thread; stop once, where the thread's code belongs, with its index known.
+
+        It does not stop where all threads run in lanes, whose code it emits itself.
+        """
 
     @abstractmethod
     def finish(self, sums: dict[int, list[Any]]) -> None:

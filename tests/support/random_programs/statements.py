@@ -97,6 +97,10 @@ class Statements:
     def for_loop(self) -> None:
         """A ``for`` of a few trips."""
         w = self.w
+        lists = [*w.having(Role.READ, "int32"), *w.having(Role.READ, "perm")]
+        if lists and w.having(Role.READ, "line") and w.chance(60):
+            self.neighbours(w.pick(lists).name)
+            return
         k = w.fresh("k")
         bounds, below = w.pick((("m", 4), ("3", 3), ("1, m + 2", 5), ("m, -1, -1", 4), ("0, 7, 3", 7), ("j0 % 4", 4)))
         with w.block(f"for {k} in range({bounds}):", (k, below)):
@@ -130,6 +134,23 @@ class Statements:
             else:
                 w.emit(f"{total} += {term}")
         w.emit(f"{w.pick(VARIABLES)} = dk.sin({total})")
+
+    def neighbours(self, data: str) -> None:
+        """A sum of elements that are found through an array of integers."""
+        w, s = self.w, self.w.scalars
+        line = w.pick(w.having(Role.READ, "line")).name
+        k, j, v = w.fresh("k"), w.fresh("near"), w.pick(VARIABLES)
+        trips = w.pick((3, 4, 6))
+        with w.block(f"for {k} in range({trips}):", (k, trips)):
+            w.emit(f"{j} = {data}[({w.flat} + {k}) % n]")
+            value = (
+                f"{w.pick(('+=', '-='))} 0.1 * {line}[{j}] * {w.pick((s.squashed(3), f'dk.sin({line}[{j}] * p[0])'))}"
+            )
+            if w.chance(50):
+                with w.block(f"if {j} >= {w.below(3)}:"):
+                    w.emit(f"{v} {value}")
+            else:
+                w.emit(f"{v} {value}")
 
     def while_loop(self) -> None:
         """A ``while`` of a few trips."""

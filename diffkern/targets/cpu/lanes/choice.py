@@ -35,11 +35,11 @@ __all__ = ["Choice", "Form", "chosen", "lane_count", "refusal"]
 STACK_BYTES = 32 * 1024 * 1024
 """The most memory for the loop stacks and buffers of all lanes."""
 LARGEST = 2000
-"""Operations beyond which lanes are not taken unasked: they are compiled besides the code of one thread."""
+"""Operations beyond which lanes are not taken unasked: their code takes longer to compile, and is in one piece."""
 GAIN = 1.5
 """How many times faster lanes have to be by estimate."""
 _TOGETHER = 300
-"""Operations up to which a value of all lanes may take several registers: it is compiled for one besides."""
+"""Operations up to which a value of all lanes may take several registers: it is compiled for one register besides."""
 _MOST_ALONE = 256
 """The most instructions for what each lane does by itself, where there are several registers."""
 _MOST_BYTES = 256
@@ -250,7 +250,7 @@ def _if_it_pays(fn: Function, lanes: int) -> Choice:
     if not any(map(is_loop, ops)) and not any(map(_keeps_memory, ops)):
         return Choice(1, 1.0, "it has no loop, and LLVM makes vectors of the loop over threads")
     if len(ops) > LARGEST:
-        return Choice(1, 1.0, f"{len(ops)} operations would be compiled twice")
+        return Choice(1, 1.0, f"{len(ops)} operations would take long to compile")
     gain = _Work(fn, lanes).gain()
     why = f"less work by a factor of {gain:.1f}, by estimate"
     return Choice(lanes, gain, why) if gain > GAIN else Choice(1, 1.0, f"{why}, which is too little")

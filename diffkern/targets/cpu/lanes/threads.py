@@ -1,7 +1,7 @@
 """The loop over the threads of a row in lanes, and what it sums.
 
 In: the function of a chunk under construction. Out: a loop that runs as many threads at a time as a vector register has
-elements; the threads that are left are run one by one by whoever asks for the loop.
+elements. Fewer threads run in it as well, under a mask, or are left to whoever asks for the loop.
 """
 
 from __future__ import annotations
