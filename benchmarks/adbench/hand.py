@@ -6,7 +6,7 @@ point and its derivatives with respect to the 26 numbers of the pose (the simple
 complicated one), with respect to its own two coordinates there as well, which come first.
 
 The pose is a rotation and a translation of the whole hand, then two angles for the first bone of each of five fingers
-and one for the second and third.
+and one for the second and third. The bones are the wrist, the palm, and four of each finger, from the palm on.
 """
 
 from __future__ import annotations
@@ -311,7 +311,8 @@ def case(given: Data) -> Case:
     with dk.record() as both:
         dk.launch(move, FINGERS, [pose, *tree], [moved, rotation])
         dk.launch(move_columns, (FINGERS, FINGER_ANGLES), [pose, *tree], [columns, rotation_columns])
-        dk.launch(jacobian, (count, FINGER_ANGLES), [pose, places, moved, rotation, *mesh, columns, rotation_columns], [error, rows])
+        inputs = [pose, places, moved, rotation, *mesh, columns, rotation_columns]
+        dk.launch(jacobian, (count, FINGER_ANGLES), inputs, [error, rows])
 
     def results() -> dict[str, Any]:
         return {"value": error.numpy(), "rows": rows.numpy()}
