@@ -6,7 +6,7 @@ point and its derivatives with respect to the 26 numbers of the pose (the simple
 complicated one), with respect to its own two coordinates there as well, which come first.
 
 The pose is a rotation and a translation of the whole hand, then two angles for the first bone of each of five fingers
-and one for the second and third.
+and one for the second and third. The bones are the wrist, the palm, and four of each finger, from the palm on.
 """
 
 from __future__ import annotations
@@ -208,26 +208,30 @@ def errors(
 
 
 @dk.func
-def add_slopes(
+def bent_and_slopes(
     k: int,
     vertex: int,
     share: REAL,
+    moved: dk.array[Rigid],
     columns: dk.array2d[REAL],
     vertices: dk.array[dk.vec4d],
     bones: dk.array2d[int],
     weights: dk.array2d[REAL],
     slopes: dk.array[REAL],
 ):
-    """Add what a vertex's share of a point contributes to the point's derivatives by an angle of each finger."""
+    """A bent vertex; what its share of a point contributes to the point's derivatives by an angle of each finger."""
+    total = dk.vec3d()
     for n in range(NEAREST):
         bone = bones[vertex, n]
-        x = vertices[vertex] * (weights[vertex, n] * share)
+        x = vertices[vertex] * weights[vertex, n]
+        total += moved[bone] @ x
         finger = dk.max(bone - 2, 0) // FINGER_BONES  # the columns of the palm and the wrist are 0
         for r in range(3):
             slope = REAL(0.0)
             for c in range(4):
                 slope += columns[bone, FINGER_ANGLES * (4 * r + c) + k] * x[c]
-            slopes[3 * finger + r] += slope
+            slopes[3 * finger + r] += slope * share
+    return total
 
 
 @dk.kernel
@@ -249,26 +253,24 @@ def jacobian(
     """The error of a point and its rows. A thread has one angle of each finger, and up to three other columns."""
     i, k = dk.tid()
     slopes = dk.zeros(3 * FINGERS, dtype=REAL)
-    x = bent(belongs[i, 0], moved, vertices, bones, weights)
     own = 0
     if places:
         u = places[i]
-        second = bent(belongs[i, 1], moved, vertices, bones, weights)
-        third = bent(belongs[i, 2], moved, vertices, bones, weights)
+        last = 1.0 - u[0] - u[1]
+        first = bent_and_slopes(k, belongs[i, 0], u[0], moved, columns, vertices, bones, weights, slopes)
+        second = bent_and_slopes(k, belongs[i, 1], u[1], moved, columns, vertices, bones, weights, slopes)
+        third = bent_and_slopes(k, belongs[i, 2], last, moved, columns, vertices, bones, weights, slopes)
         if k < 2:
             along = dk.vec2d()
             along[k] = 1.0
-            change = dk.jvp(inside)(u, x, second, third, along, dk.vec3d(), dk.vec3d(), dk.vec3d())[1]
+            change = dk.jvp(inside)(u, first, second, third, along, dk.vec3d(), dk.vec3d(), dk.vec3d())[1]
             column = -(rotation[0] @ change)
             for r in range(3):
                 rows[i, r, k] = column[r]
-        x = inside(u, x, second, third)
-        add_slopes(k, belongs[i, 0], u[0], columns, vertices, bones, weights, slopes)
-        add_slopes(k, belongs[i, 1], u[1], columns, vertices, bones, weights, slopes)
-        add_slopes(k, belongs[i, 2], 1.0 - u[0] - u[1], columns, vertices, bones, weights, slopes)
+        x = inside(u, first, second, third)
         own = 2
     else:
-        add_slopes(k, belongs[i, 0], 1.0, columns, vertices, bones, weights, slopes)
+        x = bent_and_slopes(k, belongs[i, 0], 1.0, moved, columns, vertices, bones, weights, slopes)
     if k == 0:
         error[i] = points[i] - placed(pose[0], rotation[0], x)
     if k < 3:
@@ -309,7 +311,8 @@ def case(given: Data) -> Case:
     with dk.record() as both:
         dk.launch(move, FINGERS, [pose, *tree], [moved, rotation])
         dk.launch(move_columns, (FINGERS, FINGER_ANGLES), [pose, *tree], [columns, rotation_columns])
-        dk.launch(jacobian, (count, FINGER_ANGLES), [pose, places, moved, rotation, *mesh, columns, rotation_columns], [error, rows])
+        inputs = [pose, places, moved, rotation, *mesh, columns, rotation_columns]
+        dk.launch(jacobian, (count, FINGER_ANGLES), inputs, [error, rows])
 
     def results() -> dict[str, Any]:
         return {"value": error.numpy(), "rows": rows.numpy()}

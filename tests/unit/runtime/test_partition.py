@@ -53,8 +53,8 @@ def test_native_code_decides_as_python_does():
 
 def busy(threads, cost, copied, cores, lanes=1):
     """How an adjoint runs whose threads may race anywhere, and how many processors work on it."""
-    facts = (threads, Grain(max(1, 20_000 // cost), lanes, lanes), threads * cost * COST_UNIT, 0, 1, copied, 1, 1, cores)
-    how = partition(INTEGERS, *facts)
+    grain = Grain(max(1, 20_000 // cost), lanes, lanes)
+    how = partition(INTEGERS, threads, grain, threads * cost * COST_UNIT, 0, 1, copied, 1, 1, cores)
     return how, min(cores, -(-threads // how.chunk))
 
 
