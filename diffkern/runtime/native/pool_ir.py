@@ -236,7 +236,9 @@ def _run(m: Module, name: str, draw: Any, draw_quickly: Any, share: Any, is_mark
     with c.when(c.all(c.compare("!=", lone.get(), 0), is_better_alone(c, fields))):
         start = c.invoke("dk_now")
         drawn = c.invoke(draw, job, watch)
-        learn(c, ALONE, fields, c.sub(c.invoke("dk_now"), start), count)
+        end = c.invoke("dk_now")
+        learn(c, ALONE, fields, c.sub(end, start), count)
+        note_end(c, end)
         doubt(c, fields)
         _leave_run(c, lone, _status(c, drawn))
     (is_known, time), limit = expected(c, fields, count), c.invoke("dk_worth")
@@ -482,7 +484,8 @@ def _rest(c: Code, spin: Any) -> None:
     """Wait for work: awake for a while, but not on the submitter's processor, and then asleep."""
     seen, processor = c.atomic_load(c.named("ticket")), submitted_at(c)
     _unlock(c)
-    with c.when(runs_at(c, processor)):
+    has_room = c.compare("!=", c.atomic_load(c.named("spin_ns")), 0)  # no more threads than processors
+    with c.when(c.all(has_room, runs_at(c, processor))):
         c.invoke("dk_move_away")
     with c.when(c.b.not_(runs_at(c, processor))):
         c.invoke(spin, c.named("ticket"), seen, 0)

@@ -60,7 +60,7 @@ def add_waking_words(m: Module) -> None:
 
 
 def add_waking(m: Module, platform: str) -> None:
-    """Add ``dk_worth`` and ``dk_processor``.
+    """Add ``dk_worth``, ``dk_processor`` and ``dk_move_away``.
 
     Parameters
     ----------
