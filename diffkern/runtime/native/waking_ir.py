@@ -9,7 +9,7 @@ for all kernels. It goes up with workers that come late or are of no use. While 
 little by little, until it is tried again: on average that costs a hundredth.
 
 What workers that are awake have to take part costs little. So a wake-up is an investment in the jobs that follow too:
-since a pause, jobs count together, and in a loop without pauses workers soon are awake and stay so.
+jobs without long pauses in between count together, and in a loop of them workers soon are awake and stay so.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ SIGNALLED = "dk_pool_signalled"
 WORTH_NS = 50_000
 """Work of less time than this is done by its submitter, whether workers are awake or not."""
 _PAUSE_NS = 50_000  # about as long as workers stay awake without work
+_MOST_COUNTED_NS = 2_000_000  # of the jobs before a pause
+_FORGOTTEN = 8  # times the length of a pause: a moment's delay in a loop is no end of it
 _TIMES = 3  # with work for three times the latency, two threads take two thirds of the time that one takes
 FIRST_NS, MOST_NS = 50_000, 333_000
 _MASK_BYTES = 128  # of a set of 1024 processors
@@ -56,7 +58,7 @@ def add_waking_words(m: Module) -> None:
     m.exported_word(SIGNALLED)
     m.room("submitter_at", 8)  # the processor of the last submitter, guarded by the mutex
     m.room("ended", 8)  # when the last job ended
-    m.room("busy_since", 8)  # when the first job after the last pause began
+    m.room("busy_since", 8)  # when the first of the jobs began that count together
 
 
 def add_waking(m: Module, platform: str) -> None:
@@ -107,8 +109,11 @@ def _worth(m: Module) -> None:
     with c.when(c.compare("<", c.atomic_load(c.named(IDLE)), c.atomic_load(c.named("live")))):
         c.leave(WORTH_NS)
     now, since = c.invoke("dk_now"), c.named("busy_since")
-    with c.when(c.compare(">=", c.sub(now, c.atomic_load(c.named("ended"))), _PAUSE_NS)):
-        c.atomic_store(now, since)
+    pause = c.sub(now, c.atomic_load(c.named("ended")))
+    with c.when(c.compare(">=", pause, _PAUSE_NS)):
+        counted = c.max(c.atomic_load(since), c.sub(now, _MOST_COUNTED_NS))
+        forgotten = c.mul(c.min(pause, _MOST_COUNTED_NS), _FORGOTTEN)
+        c.atomic_store(c.min(now, c.add(counted, forgotten)), since)
     arrival = c.min(c.atomic_load(c.named(ARRIVAL)), MOST_NS)
     invested = c.sub(now, c.atomic_load(since))
     c.leave(c.max(c.sub(c.mul(arrival, _TIMES), invested), WORTH_NS))

@@ -215,6 +215,15 @@ def test_jobs_without_pauses_count_together(apart: OwnPool, workers: int) -> Non
     assert told == [0, 0, 0, 0, 1]
 
 
+def test_a_short_pause_is_no_end_of_a_loop(apart: OwnPool, workers: int) -> None:
+    know(apart, workers, 25_000, 8)
+    for _ in range(4):
+        assert apart.spend(25_000, 8) == 0
+    apart.clock.value += 60_000  # counts eight times against what has been invested
+    told = [apart.spend(25_000, 8) for _ in range(3)]
+    assert told == [0, 0, 1]
+
+
 def test_quick_jobs_wake_nobody(apart: OwnPool, workers: int) -> None:
     know(apart, workers, 5_000, 8)
     apart.arrival.value = 0
