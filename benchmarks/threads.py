@@ -1,7 +1,7 @@
 """Measure launches of 10,000 to 300,000 threads on two native threads beside one.
 
-In: nothing but the command line. Out: a table (and a JSON file) of medians of wall time and their ratios. The two numbers
-of native threads take turns of ten launches, with pauses before each in which the pool's threads fall asleep, and without.
+In: nothing but the command line. Out: a table (and a JSON file) of medians of wall time and their ratios. One and two
+native threads take turns of ten launches: with a pause before each, in which the pool's threads fall asleep, or none.
 The launches of the first 20 ms of a turn are not read. The machine must be idle.
 """
 

@@ -41,14 +41,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        try:
-            return _run(arguments)
-        finally:
-            sys.stdout.flush()
+        status = _run(arguments)
+        sys.stdout.flush()
     except BrokenPipeError:
         # Whoever read the output has enough, as head has. What is left in the buffer must not be tried again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + 13  # as a shell has it of a program that SIGPIPE ended
+    return status
 
 
 def _run(arguments: list[str]) -> int:

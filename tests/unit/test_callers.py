@@ -222,3 +222,16 @@ def test_output_that_nobody_reads_on_is_no_fault():
         assert process.stderr is not None
         assert process.stderr.read() == ""
     assert process.returncode == 141
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes of POSIX")
+@pytest.mark.parametrize("arguments", [["demo", "--list"], ["cache", "info"]])
+def test_output_that_nobody_reads_at_all_is_no_fault(arguments: list[str]):
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        command = [sys.executable, "-m", "diffkern", *arguments]
+        done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from diffkern.runtime.native.builder import Code, Module, Word
-from diffkern.runtime.native.waking_ir import WORTH_NS, note_end
+from diffkern.runtime.native.waking_ir import note_end
 
 __all__ = [
     "BLOCKS",
@@ -41,7 +41,7 @@ __all__ = [
 # A job: three cache lines, so that drawing chunks does not disturb those who read what the job is. Its count is how
 # many chunks it has; of those left, one in so many is drawn at once; its link is the next job in the queue, guarded by
 # the mutex; refs counts the workers that hold it, under the mutex; finished are the chunks that need not be waited for.
-# Its cursor is the next chunk to draw. Updates is not 0 where several threads take longer for an element than one alone.
+# Its cursor is the next chunk to draw. Updates is not 0 where several threads may take longer for an element than one.
 FN, BLOCKS, STRIDE, N, CHUNK, FIRST, STEP, COUNT, SHARE, LINK, REFS, FINISHED, OWNED, UPDATES = range(0, 112, 8)
 CURSOR, JOB_BYTES = 128, 192
 _MOST_AT_ONCE = 64
@@ -50,7 +50,7 @@ _MOST_AT_ONCE = 64
 DUE = 8
 _LOOK_NS = 100_000_000
 _QUICK_NS = 1_000_000
-_BETWEEN_LOOKS = 4  # chunks at most, where one thread begins: a look at the clock takes as long as a short chunk's tenth
+_BETWEEN_LOOKS = 4  # chunks at most, of one thread: a look at the clock takes a tenth of the time of a short chunk
 _NEVER = 2**63 - 1
 _RATES = 1024
 RATES_BYTES = 8 * _RATES
@@ -92,8 +92,10 @@ def fill(c: Code, job: Word, values: list[Word], count: Word, share: Word) -> No
     """Write a job; `values` are its fields as far as its step."""
     for field, value in zip((FN, BLOCKS, STRIDE, N, CHUNK, FIRST, STEP), values, strict=True):
         c.store(value, job, field)
-    for field, value in ((COUNT, count), (SHARE, share), (LINK, 0), (REFS, 0), (FINISHED, 0), (UPDATES, 0), (CURSOR, 0)):
+    for field, value in ((COUNT, count), (SHARE, share)):
         c.store(value, job, field)
+    for field in (LINK, REFS, FINISHED, UPDATES, CURSOR):
+        c.store(0, job, field)
 
 
 def add_draws(m: Module, interrupted: Any) -> tuple[Any, Any]:

@@ -6,8 +6,9 @@ function: a call costs a tenth of one through ctypes. :mod:`diffkern.runtime.nat
 How it works:
 
 - A job is a range cut into chunks. One that took less than 50 us the last time is done by its submitter, who tells the
-  others only if it takes longer; others are copied into a slot of the pool's memory and linked into one queue. Whoever
-  works on a job draws chunks from its cursor by an atomic addition, the submitter as well.
+  others only if it takes longer; while they sleep, so is one for which waking them does not pay (``waking_ir``). Others
+  are copied into a slot of the pool's memory and linked into one queue. Whoever works on a job draws chunks from its
+  cursor by an atomic addition, the submitter as well.
 - A worker counts itself into ``refs`` while it holds a slot, under the mutex and only while the job is in the queue; a
   slot that is held is not used for another job. When there are no chunks left to draw, the worker adds to ``finished``
   those that it has run.
@@ -18,7 +19,8 @@ How it works:
 - A run that Python's main thread submits looks for signals between two chunks, ten times in a second: it takes the
   interpreter's lock for that. If a handler raises (Ctrl-C), the job has no more chunks to draw; those that have begun
   are waited for, and the run ends with the exception.
-- Waiting is a spin of ``spin_ns`` nanoseconds, then a condition variable: an idle pool uses no processor time.
+- Waiting is a spin of ``spin_ns`` nanoseconds, then a condition variable: an idle pool uses no processor time. A worker
+  that finds itself on the submitter's processor moves to another one first.
 """
 
 from __future__ import annotations
@@ -54,6 +56,8 @@ from diffkern.runtime.native.draw_ir import (
 from diffkern.runtime.native.waking_ir import (
     ARRIVAL,
     FIRST_NS,
+    IDLE,
+    SIGNALLED,
     WORTH_NS,
     add_waking,
     add_waking_words,
@@ -61,7 +65,8 @@ from diffkern.runtime.native.waking_ir import (
     note_arrival,
     note_end,
     note_signal,
-    rests_beside,
+    runs_at,
+    submitted_at,
 )
 
 __all__ = ["add_pool"]
@@ -116,7 +121,6 @@ def _variables(m: Module, most: int) -> None:
     m.room("ticket", 8, 64)  # rises whenever work is signalled; spinners read it
     # The first job; this and the following are guarded by the mutex.
     m.room("queue", 8, 64)
-    m.room("idle", 8)  # workers asleep on work
     m.room("waiters", 8)  # submitters asleep on done
     m.room("live", 8)  # workers that exist
     m.room("alive", most)  # by worker index
@@ -160,7 +164,7 @@ def _reset(m: Module, most: int) -> None:
     c.invoke("pthread_mutex_init", c.named("mutex"), 0)
     c.invoke("pthread_cond_init", c.named("work"), 0)
     c.invoke("pthread_cond_init", c.named("done"), 0)
-    for name in ("queue", "idle", "waiters", "live", "others", "sole", "signalled", "submitter_at"):
+    for name in ("queue", IDLE, "waiters", "live", "others", "sole", SIGNALLED, "submitter_at"):
         c.store(0, c.named(name))
     c.store(FIRST_NS, c.named(ARRIVAL))
     c.b.ret_void()
@@ -232,7 +236,9 @@ def _run(m: Module, name: str, draw: Any, draw_quickly: Any, share: Any, is_mark
     with c.when(c.all(c.compare("!=", lone.get(), 0), is_better_alone(c, fields))):
         start = c.invoke("dk_now")
         drawn = c.invoke(draw, job, watch)
-        learn(c, ALONE, fields, c.sub(c.invoke("dk_now"), start), count)
+        end = c.invoke("dk_now")
+        learn(c, ALONE, fields, c.sub(end, start), count)
+        note_end(c, end)
         doubt(c, fields)
         _leave_run(c, lone, _status(c, drawn))
     (is_known, time), limit = expected(c, fields, count), c.invoke("dk_worth")
@@ -342,7 +348,7 @@ def _submit(c: Code, given: Word, workers: Word, start_workers: Any) -> Word:
         _enqueue(c, slot)
         c.bump(c.named("dk_pool_shared"), 1)
         c.atomic("add", c.named("ticket"), 1, "release")
-        sleeping.set(c.load(c.named("idle")))
+        sleeping.set(c.load(c.named(IDLE)))
         note_signal(c, sleeping.get())
     _unlock(c)
     _wake(c, slot, sleeping.get())
@@ -458,7 +464,7 @@ def _worker(m: Module, draw: Any, spin: Any) -> Any:
 def _take_part(c: Code, job: Word, draw: Any) -> None:
     refs, finished = c.add(job, REFS), c.add(job, FINISHED)
     c.bump(refs, 1)
-    sleeping = c.load(c.named("idle"))
+    sleeping = c.load(c.named(IDLE))
     _unlock(c)
     _wake(c, job, sleeping)
     fields, start = c.loads(job, 7), c.invoke("dk_now")
@@ -475,14 +481,17 @@ def _take_part(c: Code, job: Word, draw: Any) -> None:
 
 
 def _rest(c: Code, spin: Any) -> None:
-    """Wait for work: awake for a while, unless that keeps the submitter from its processor, and then asleep."""
-    seen, beside = c.atomic_load(c.named("ticket")), rests_beside(c)
-    with c.when(c.compare("==", beside, 0)):
-        _unlock(c)
+    """Wait for work: awake for a while, but not on the submitter's processor, and then asleep."""
+    seen, processor = c.atomic_load(c.named("ticket")), submitted_at(c)
+    _unlock(c)
+    has_room = c.compare("!=", c.atomic_load(c.named("spin_ns")), 0)  # no more threads than processors
+    with c.when(c.all(has_room, runs_at(c, processor))):
+        c.invoke("dk_move_away")
+    with c.when(c.b.not_(runs_at(c, processor))):
         c.invoke(spin, c.named("ticket"), seen, 0)
-        _lock(c)
+    _lock(c)
     with c.when(c.compare("==", c.atomic_load(c.named("ticket")), seen)):
-        _sleep(c, "work", "idle")
+        _sleep(c, "work", IDLE)
         note_arrival(c)
 
 

@@ -16,6 +16,7 @@ SIGNATURES: Final[dict[str, str]] = {
     "pthread_create": "ipppp", "pthread_attr_init": "ip", "pthread_attr_setstacksize": "ipw",
     "pthread_attr_setdetachstate": "ipi", "pthread_attr_destroy": "ip", "pthread_sigmask": "iipp",
     "sigfillset": "ip", "sigdelset": "ipi", "clock_gettime": "iip", "sched_getcpu": "i",
+    "sched_getaffinity": "iiwp", "sched_setaffinity": "iiwp",
     "PyErr_CheckSignals": "i", "PyErr_Clear": "v", "PyErr_Occurred": "p", "PyErr_SetString": "vpp",
     "PyEval_RestoreThread": "vp", "PyEval_SaveThread": "p", "PyThread_get_thread_ident": "w",
     "PyLong_AsLongLong": "wp", "PyLong_AsLongLongAndOverflow": "wpp", "PyLong_AsDouble": "dp",
