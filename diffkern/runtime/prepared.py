@@ -421,16 +421,14 @@ class Prepared:
         counters, address = self.plan.counters, ctypes.addressof(held._memory.counter)
         self._wait_idle()
         self._renew()
-        if form.device is CPU:
-            self._tell_users()  # what they leave out depends on the arrays
+        self._tell_users(of_arrays=True)
         # An interrupt comes between two calls; from here on there is none.
         if counter is not None and other:
             counters[counter] = address
         launch.put(leaf, held)
         block[offset:behind] = packed
         self._renew()
-        if form.device is CPU:
-            self._tell_users()  # those too that another thread has brought up to date meanwhile
+        self._tell_users(of_arrays=True)  # those too that another thread has brought up to date meanwhile
 
     def check(self, index: int, value: Any) -> None:
         """Raise if a parameter cannot take a value."""
@@ -548,9 +546,11 @@ class Prepared:
         self._complete()
         self._tell_users()  # those too that another thread has brought up to date meanwhile
 
-    def _tell_users(self) -> None:
+    def _tell_users(self, of_arrays: bool = False) -> None:
+        """Tell what has a plan that this has changed; with `of_arrays` only plans that would be others for others."""
         for user in self._living():
-            user.plan.flag(STALE)
+            if user.leaves_out or not of_arrays:
+                user.plan.flag(STALE)
 
     def _complete(self) -> None:
         """Let the plan be that of the present form, also after an interrupt has kept it from that."""

@@ -37,6 +37,8 @@ class Quick:
 
     __slots__ = ("__weakref__", "_call", "_zero", "plan")
 
+    leaves_out = True
+
     def __init__(self, plan: Plan, zero: Sequence[Memory], python: Callable[..., Any]) -> None:
         self.plan = plan
         self._zero = zero

@@ -164,9 +164,11 @@ class _Program:
             steps: Any = [step for k in indices for step in forms[k] or ()]
             return Plan(steps, counters, flags)
 
+        self._is_folded = False
         native = [form for form in forms if form is not None]
         if len(native) == len(forms) and {*places, CPU} == {CPU} and len({item.stream for item in self.items}) <= 1:
             forms = [*folded(operations, native)]
+            self._is_folded = forms != native
         self.forms = forms
         if None not in forms and len(set(places)) <= 1:
             every = list(range(len(forms)))
@@ -201,6 +203,11 @@ class _Program:
 
             self.quick = Quick(Plan(steps, counters, 0), memories(fills.values()), run)
             self._watch(self.quick)
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether a replay leaves something out, which launches of other arrays might see."""
+        return self._is_folded or self.quick is not None
 
     def replayed(self) -> Callable[..., None]:
         """Return what runs all, at best in one native call."""

@@ -844,3 +844,13 @@ def test_arrays_that_come_to_be_read_between_fills():
     sequence[1].set_param_by_name("x", y)
     sequence.replay()
     np.testing.assert_allclose(z.numpy(), np.sin(0.5) * np.exp(-0.25), rtol=1e-5)
+
+
+def test_a_sequence_that_leaves_nothing_out_is_not_compiled_again():
+    x, y, z = given(1), given(2), dk.zeros(N, dtype=float)
+    with dk.record(run=False) as sequence:
+        waves[N](x, z)
+    sequence[0].set_param_by_name("x", y)
+    assert not sequence._program.plan.flags
+    sequence.replay()
+    np.testing.assert_allclose(z.numpy(), np.sin(y.numpy()) * np.exp(-(y.numpy() ** 2)), rtol=1e-5, atol=1e-7)
