@@ -181,12 +181,12 @@ class AdjointLaunch(Operation):
             given = {index: _contiguous(ct) if index in wanted else ct for index, ct in given.items()}
         try:
             self.sweep.run(given, lambda own: self._pack(given, own))
+            for ct in self.cleared:
+                Assign(ct, 0).execute()
         except BaseException:
             for ct in self.cotangents.values():
                 ct._memory.zero_version = -1
             raise
-        for ct in self.cleared:
-            Assign(ct, 0).execute()
         if given is not self.cotangents:
             for index, ct in self.cotangents.items():
                 if given[index] is not ct:
