@@ -24,7 +24,7 @@ from diffkern.analysis.launch_forms import LaunchForms
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import substitute
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
-from diffkern.ir.types import Kind, Scalar, Tile
+from diffkern.ir.types import Array, Kind, Scalar, Tile
 from diffkern.ir.views import Access, For, If
 from diffkern.manifest import Conflict, Gather, Monomial
 from diffkern.ops.memory import ACCESSES, WRITES
@@ -50,6 +50,8 @@ def gathered(adjoint: Adjoint) -> tuple[Adjoint, Gather] | None:
     fn = adjoint.fn
     if fn.tid_arity != 1 or is_simt(fn) or any(isinstance(v.type, Tile) for op in walk(fn.body) for v in op.results):
         return None
+    if any(isinstance(p.type, Array) and p.type.outer for p in fn.params):
+        return None  # which elements are one is known to the launch alone
     threads = [op for op in fn.body.ops if op.name == "tid"]
     if not threads:
         return None

@@ -82,8 +82,8 @@ def compile_ahead(
     programs : {"all", "least"}, optional
         Which of them. ``all``: what a machine needs which is to compile nothing. That is also programs for launches on
         a GPU whose arrays overlap, adjoints with atomics for launches whose gradients overlap or in which several
-        threads have one index, and on GPUs diffkern's own programs that copy and add such arrays. ``least``: one in
-        each direction, the one that most launches run.
+        threads have one index, adjoints that gather sums over all pairs, and on GPUs diffkern's own programs that copy
+        and add such arrays. ``least``: one in each direction, the one that most launches run.
     block_dim : int, optional
         Threads of a block in launches on GPUs of kernels whose matrix products of tiles are libmathdx's, by default
         each kernel's own number; other kernels are launched with any number.
@@ -126,7 +126,11 @@ def _variants(wanted: Specialization, target: str, programs: Programs) -> list[S
     found = [wanted.for_arrays_apart(), wanted] if platform_named(target).tells_overlaps else [wanted]
     if programs == "least":
         return found[:1]
-    return found if wanted.variant.active is None else [*found, *(one.with_atomics() for one in found)]
+    if wanted.variant.active is None:
+        return found
+    gathers = not platform_named(target).tells_overlaps and wanted.compilation(target).adjoint.gather is not None
+    gathering = [wanted.with_variant(gathers=True)] if gathers else []
+    return [*found, *(one.with_atomics() for one in found), *gathering]
 
 
 def _moving(wanted: Sequence[Specialization]) -> list[Specialization]:

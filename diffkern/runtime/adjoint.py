@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from diffkern.callers import place_of
-from diffkern.errors import LaunchError, described
+from diffkern.errors import CompileError, LaunchError, described
 from diffkern.ir.structs import Leaf, Struct, StructArray, declared, holds_arrays
 from diffkern.ir.types import Array, Element, is_differentiable, value_type
 from diffkern.lang.dtypes import element_of_value
@@ -187,12 +187,12 @@ class AdjointLaunch(Operation):
             given = {index: _contiguous(ct) if index in wanted else ct for index, ct in given.items()}
         try:
             self.sweep.run(given, lambda own: self._pack(given, own))
+            for ct in self.cleared:
+                Assign(ct, 0).execute()
         except BaseException:
             for ct in self.cotangents.values():
                 ct._memory.zero_version = -1
             raise
-        for ct in self.cleared:
-            Assign(ct, 0).execute()
         if given is not self.cotangents:
             for index, ct in self.cotangents.items():
                 if given[index] is not ct:
@@ -212,15 +212,23 @@ class AdjointLaunch(Operation):
 
     def _chosen(self, shared: bool) -> Sweep:
         """Decide how to run."""
-        if self.gathers:
-            program = self.launch.adjoint(frozenset(self.cotangents), gathers=True)
+        program = self._gathering_program() if self.gathers else None
+        if program is not None:
             found = self._choose(program, shared)
             if found.executable is program:
                 assert self.gathering is not None
                 self.cleared = tuple(self.cotangents[k] for k in self.gathering.cleared)
                 return found
-            self.gathers = False
+        self.gathers = False
         return self._choose(self.executable, shared)
+
+    def _gathering_program(self) -> Executable | None:
+        """The program whose threads gather; None where it has not been shipped and there is no compiler."""
+        try:
+            return self.launch.adjoint(frozenset(self.cotangents), gathers=True)
+        except (CompileError, ImportError):
+            self.executable.gathering = self.gathering = None
+            return None
 
     def _choose(self, program: Executable, shared: bool) -> Sweep:
         """Decide how a program runs, or the one with atomic additions in its place."""

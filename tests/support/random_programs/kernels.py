@@ -116,20 +116,18 @@ def random_kernel(choices: Choices, name: str, real: str, extents: Extents, stat
     w.emit(f"v2 = {w.pick(('b', 'x[n - 1]', 'h.mass'))}")
     w.emit("p = u")
     w.emit(f"j0 = {w.flat} % n")
-    pairs = axes == 1 and extents.length <= _MOST_PAIRED and choices.chance(15)
-    if pairs and choices.chance(70):
-        body.all_pairs()
-        pairs = False
     while body.budget > 0:
         body.budget -= 1
         body.one()
-    if pairs:
-        body.all_pairs()
     for p in w.parameters:
         if p.written:
             body.update(p)
+    parameters = w.parameters
+    if axes == 1 and extents.length <= _MOST_PAIRED and choices.chance(15):
+        parameters += (Parameter("near", "line", Role.READ), Parameter("pull", "line", Role.OWN))
+        body.all_pairs(*parameters[-2:])
     t = typed("real", real)
     values = [f"a: {t}", f"b: {t}", f"u: {typed('vec3', real)}", "h: Body", "n: int", "m: int"]
-    arrays = [f"{p.name}: {annotation(p.kind, real)}" for p in w.parameters]
+    arrays = [f"{p.name}: {annotation(p.kind, real)}" for p in parameters]
     head = f"@dk.kernel\ndef {name}(\n" + "".join(f"    {line},\n" for line in (*arrays, *values)) + "):\n"
-    return RandomKernel(name, head + "\n".join(w.lines) + "\n", w.parameters, axes)
+    return RandomKernel(name, head + "\n".join(w.lines) + "\n", parameters, axes)

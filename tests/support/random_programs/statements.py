@@ -106,34 +106,29 @@ class Statements:
         with w.block(f"for {k} in range({bounds}):", (k, below)):
             self.several(3)
 
-    def all_pairs(self) -> None:
-        """A sum over all elements, whose adjoint adds to each of them: often as many as there are threads."""
+    def all_pairs(self, read: Parameter, own: Parameter) -> None:
+        """A sum over all elements of an array, whose adjoint adds to each of them: often as many as threads."""
         w, s = self.w, self.w.scalars
         k, total = w.fresh("k"), w.fresh("sum")
-        lines = [p.name for p in w.having(Role.READ, "line")]
-        w.emit(f"{total} = {w.pick(VARIABLES)} * 0.0")
+        w.emit(f"{total} = {w.pick((f'{read.name}[i]', 'v0'))} * 0.5")
         with w.block(f"for {k} in range({w.pick(('n', 'n', 'n', 'x.shape[0]', 'n - 1'))}):", (k, w.extents.length)):
-            other, own = f"{w.pick(lines)}[{k}]", w.pick((f"{w.pick(lines)}[i]", *VARIABLES))
-            w.emit(f"gap = {other} - {own}")
+            w.emit(f"gap = {read.name}[{k}] - {w.pick((f'{read.name}[i]', f'{read.name}[i]', *VARIABLES))}")
             term = w.pick(
                 (
-                    f"dk.sin(gap) * {w.pick(lines)}[{k}]",
+                    f"dk.sin(gap) * {read.name}[{k}]",
                     f"gap / (gap * gap + 0.5) * {w.pick(VARIABLES)}",
-                    f"squash(gap * {w.pick(lines)}[{k}], 0.8)",
-                    f"dk.sqrt(gap * gap + 0.3) * {s.squashed(1)}",
-                    s.squashed(),
+                    f"squash(gap * {read.name}[{k}], 0.8)",
+                    f"dk.sqrt(gap * gap + 0.3) * {read.name}[i]",
+                    f"dk.exp(-gap * gap) * {s.squashed(1)}",
                 )
             )
-            guard = w.below(4)
-            if guard == 0:
-                with w.block(f"if i != {k}:"):
+            guard = w.below(6)
+            if guard < 2:
+                with w.block(f"if {f'i != {k}' if guard else s.condition()}:"):
                     w.emit(f"{total} += {term}")
-            elif guard == 1:
-                with w.block(f"if {s.condition()}:"):
-                    w.emit(f"{total} -= {term}")
             else:
-                w.emit(f"{total} += {term}")
-        w.emit(f"{w.pick(VARIABLES)} = dk.sin({total})")
+                w.emit(f"{total} {w.pick(('+=', '-='))} {term}")
+        w.emit(f"{own.name}[i] = {w.pick((f'dk.sin({total})', f'{total} / {w.extents.length}.0'))}")
 
     def neighbours(self, data: str) -> None:
         """A sum of elements that are found through an array of integers."""
