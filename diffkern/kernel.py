@@ -27,7 +27,7 @@ from diffkern.lang.imported import ByPath
 from diffkern.lang.static import settle_static
 from diffkern.lang.structs import functions_of
 from diffkern.lang.text import take_text
-from diffkern.options import Accumulate, Batch, KernelOptions, Variant, names
+from diffkern.options import PLAIN, AdjointForm, Batch, KernelOptions, Variant, names
 from diffkern.runtime.arguments import NO_DEFAULT, Parameter, device_of_keys
 from diffkern.runtime.config import config
 from diffkern.runtime.device import get_cuda_device
@@ -330,20 +330,14 @@ class Kernel(Inspected, ByPath, KnownToNumba):
         self,
         keys: tuple[str, ...],
         active: frozenset[int],
-        accumulate: Accumulate = "plain",
+        form: AdjointForm = PLAIN,
         block_dim: int | None = None,
         of: Generation | None = None,
         merged: Merged = (),
-        joint: bool = False,
-        keeps: bool = False,
-        gathers: bool = False,
     ) -> Executable:
-        """Return the adjoint program for argument types and active parameters, built if need be; as ``forward``.
+        """Return an adjoint program for argument types and active parameters, built if need be; as ``forward``.
 
-        ``merged`` are parameters that are given the array of another one, each with that one. With ``joint`` it does
-        the launch as well; with ``keeps`` it reads cotangents, and leaves to others to set them to zero; with
-        ``gathers`` each thread computes what others would add to its elements. The manifest of the one without has to
-        allow that.
+        ``merged`` are parameters that are given the array of another one, each with that one.
         """
         if not self.enable_backward:
             own = self.options.enable_backward is not None
@@ -353,7 +347,7 @@ class Kernel(Inspected, ByPath, KnownToNumba):
                 f"kernel {self.name!r} is not differentiated: {why}",
                 remedy="leave that option out, or launch it with record_tape=False",
             )
-        key = (keys, active, accumulate, merged, joint, keeps, gathers)
+        key = (keys, active, form, merged)
         generation = of or self._current
         found = generation.adjoints.get(key) if block_dim is None else None  # which all are for the usual blocks
         if found is not None:
@@ -363,8 +357,7 @@ class Kernel(Inspected, ByPath, KnownToNumba):
             found = self._known(generation, generation.adjoints, key, threads)
             if found is None:
                 types = self._checked_types(keys)
-                variant = replace(generation.variant, active=active, accumulate=accumulate, merged=merged)
-                variant = replace(variant, joint=joint, keeps=keeps, gathers=gathers)
+                variant = replace(generation.variant, active=active, merged=merged, **form._asdict())
                 found = self._load(generation, variant, keys, threads, types)
                 self._keep(generation, generation.adjoints, key, threads, found)
             return found

@@ -18,7 +18,10 @@ from diffkern.launch_layout import Layout
 from diffkern.manifest import DEFAULT_BLOCK_DIM
 from diffkern.platforms import CUDA_COMPILERS, LLVM, NATIVE
 
-__all__ = ["FORWARD", "Along", "KernelOptions", "Mode", "Variant", "checked", "describe", "names"]
+__all__ = [
+    "ATOMIC", "FORWARD", "GATHERING", "PLAIN", "AdjointForm", "Along", "KernelOptions", "Mode", "Variant", "checked",
+    "describe", "names",
+]  # fmt: skip
 
 Mode = Literal["release", "debug", "finite"]
 Accumulate = Literal["plain", "atomic", "stored"]
@@ -247,6 +250,31 @@ class Batch(NamedTuple):
         return own
 
 
+class AdjointForm(NamedTuple):
+    """Which of the adjoint programs of a launch. The manifest of the plain one says which of the others there are.
+
+    Attributes
+    ----------
+    accumulate
+        How it adds to cotangents: with ``"atomic"`` to those of class ``general`` atomically; with ``"stored"`` it
+        stores what it adds to elements that get nothing else, which have to begin at zero.
+    joint
+        Whether its threads first do what the threads of the launch do.
+    keeps
+        Whether cotangents that it reads once, and would then set to zero, keep what they hold.
+    gathers
+        Whether each thread computes what others would add to its elements.
+    """
+
+    accumulate: Accumulate = "plain"
+    joint: bool = False
+    keeps: bool = False
+    gathers: bool = False
+
+
+PLAIN, ATOMIC, GATHERING = AdjointForm(), AdjointForm("atomic"), AdjointForm(gathers=True)
+
+
 @dataclass(frozen=True)
 class Variant:
     """Which of the programs of a kernel, for arguments of given types.
@@ -261,9 +289,8 @@ class Variant:
         Whether it checks what it does while it runs.
     active
         None for the forward; else the parameters to differentiate for.
-    accumulate
-        How the adjoint adds to cotangents: with ``"atomic"`` to those of class ``general`` atomically; with
-        ``"stored"`` it stores what it adds to elements that get nothing else, which have to begin at zero.
+    accumulate, joint, keeps, gathers
+        Of an adjoint: which of the forms it has, as in :class:`AdjointForm`.
     block_dim
         Threads of a block, as far as the program depends on them; by default the kernel's option.
     library
@@ -286,13 +313,6 @@ class Variant:
         What was made of the kernel, one after the other: forward mode, and how it takes tangents; an axis of examples.
     deterministic
         Whether its results are the same to the last bit from run to run.
-    joint
-        Of an adjoint: whether its threads first do what the threads of the launch do.
-    keeps
-        Of an adjoint: whether cotangents that it reads once, and would then set to zero, keep what they hold.
-    gathers
-        Of an adjoint: whether each thread computes what others would add to its elements, for launches of which the
-        manifest of the one without says that they may.
     """
 
     options: KernelOptions = KernelOptions()

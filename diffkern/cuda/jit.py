@@ -24,7 +24,7 @@ from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.lang.func import Func, check_function, function_of_dispatcher
 from diffkern.lang.numba_cuda import TOGETHER
 from diffkern.launch_layout import Layout, lay_out
-from diffkern.options import MAX_BLOCK_DIM, Accumulate, KernelOptions, Variant, names
+from diffkern.options import MAX_BLOCK_DIM, PLAIN, AdjointForm, KernelOptions, Variant, names
 from diffkern.runtime.arguments import Parameter
 from diffkern.runtime.extents import whole_number
 from diffkern.runtime.generation import Generation, Merged
@@ -126,17 +126,13 @@ class CudaKernel(Kernel):
         self,
         keys: tuple[str, ...],
         active: frozenset[int],
-        accumulate: Accumulate = "plain",
+        form: AdjointForm = PLAIN,
         block_dim: int | None = None,
         of: Generation | None = None,
         merged: Merged = (),
-        joint: bool = False,
-        keeps: bool = False,
-        gathers: bool = False,
     ) -> Executable:
-        """Return the adjoint program for argument types and active parameters, built if need be."""
-        threads = self._checked_block(block_dim)
-        return super().adjoint(keys, active, accumulate, threads, of, merged, joint, keeps, gathers)
+        """Return an adjoint program for argument types and active parameters, built if need be."""
+        return super().adjoint(keys, active, form, self._checked_block(block_dim), of, merged)
 
     def _checked_block(self, block_dim: int | None) -> int | None:
         """Return the threads of a block that a launch asks for, which the kernel knows already."""

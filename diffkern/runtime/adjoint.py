@@ -16,6 +16,7 @@ from diffkern.errors import CompileError, LaunchError, described
 from diffkern.ir.structs import Leaf, Struct, StructArray, declared, holds_arrays
 from diffkern.ir.types import Array, Element, is_differentiable, value_type
 from diffkern.lang.dtypes import element_of_value
+from diffkern.options import ATOMIC, GATHERING, PLAIN, AdjointForm
 from diffkern.runtime.array import _given, array, new, wrap
 from diffkern.runtime.device import Device
 from diffkern.runtime.memory import overlaps
@@ -210,6 +211,11 @@ class AdjointLaunch(Operation):
         """Return whether the program whose threads gather is right if a value is changed."""
         return self._may_gather(lambda k: packed if k == leaf else self.launch.parts[k])
 
+    @property
+    def form(self) -> AdjointForm:
+        """Which of the programs it runs, unless it adds atomically."""
+        return GATHERING if self.gathers else PLAIN
+
     def _chosen(self, shared: bool) -> Sweep:
         """Decide how to run."""
         program = self._gathering_program() if self.gathers else None
@@ -225,7 +231,7 @@ class AdjointLaunch(Operation):
     def _gathering_program(self) -> Executable | None:
         """The program whose threads gather; None where it has not been shipped and there is no compiler."""
         try:
-            return self.launch.adjoint(frozenset(self.cotangents), gathers=True)
+            return self.launch.adjoint(frozenset(self.cotangents), GATHERING)
         except (CompileError, ImportError):
             self.executable.gathering = self.gathering = None
             return None
@@ -237,7 +243,7 @@ class AdjointLaunch(Operation):
         found = program.sweeps.get((launch.dims, shared, shapes))
         return found or choose(
             program,
-            lambda: launch.adjoint(frozenset(cotangents), "atomic"),
+            lambda: launch.adjoint(frozenset(cotangents), ATOMIC),
             launch.dims,
             shapes,
             lambda: {index: ct._data.size for index, ct in cotangents.items()},

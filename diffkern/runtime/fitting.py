@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from diffkern.options import Accumulate
 from diffkern.runtime.adjoint import AdjointLaunch
 from diffkern.runtime.array import array
 from diffkern.runtime.memory import bytewise
@@ -103,7 +102,7 @@ def fit_adjoint(place: Place, forms: list[Steps]) -> None:
     executable, active = adjoint.executable, frozenset(adjoint.cotangents)
     if len(form) != 1 + len(adjoint.cleared) or executable.manifest.checks is not None:
         return  # nothing to run, or every access is looked at
-    if adjoint.launch.adjoint(active, gathers=adjoint.gathers) is not executable:
+    if adjoint.launch.adjoint(active, adjoint.form) is not executable:
         return  # with atomic additions
     spared, taken = _spared(place), _taken(place, forms)
     bytes_spared = sum(_itemsize(place.changes[k].goal) for k in spared)
@@ -111,8 +110,10 @@ def fit_adjoint(place: Place, forms: list[Steps]) -> None:
     bytes_spared += 2 * sum(_itemsize(place.changes[k].goal) for k in taken.fills)
     if not bytes_spared or executable.cost > _WORK_PER_BYTE * bytes_spared:
         return
-    mode: Accumulate = "stored" if spared else "plain"
-    program = adjoint.launch.adjoint(active, mode, place.joint is not None, bool(taken.fills), adjoint.gathers)
+    fitted = adjoint.form._replace(
+        accumulate="stored" if spared else "plain", joint=place.joint is not None, keeps=bool(taken.fills)
+    )
+    program = adjoint.launch.adjoint(active, fitted)
     step, *behind = as_run_by(program, form)
     assert isinstance(step, Step)
     forms[place.index] = [step._replace(replaced=replaced(taken.addresses) if taken.addresses else None), *behind]

@@ -133,8 +133,9 @@ def _program_of_both(adjoint: AdjointLaunch, launched: Steps, swept: Steps) -> E
     step = launched[0]
     if not isinstance(step, Step) or step.copied is not None:
         return None
-    if launch.adjoint(active, gathers=adjoint.gathers) is not executable:
+    form = adjoint.form
+    if launch.adjoint(active, form) is not executable:
         return None  # with atomic additions
-    program = launch.adjoint(active, joint=True, gathers=adjoint.gathers)
+    program = launch.adjoint(active, form._replace(joint=True))
     # Threads that have to run one after the other cost nothing; joined, they may be fewer in a register.
     return program if 0.0 < program.cost < own.cost + executable.cost else None

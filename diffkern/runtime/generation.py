@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from diffkern.options import Variant
+from diffkern.options import AdjointForm, Variant
 from diffkern.runtime.program import Executable
 
 __all__ = ["AdjointKey", "Generation", "Merged"]
@@ -17,7 +17,7 @@ __all__ = ["AdjointKey", "Generation", "Merged"]
 Merged = tuple[tuple[int, int], ...]
 """Parameters that are given the array of another one, each with that one."""
 
-AdjointKey = tuple[tuple[str, ...], frozenset[int], str, Merged, bool, bool, bool]
+AdjointKey = tuple[tuple[str, ...], frozenset[int], AdjointForm, Merged]
 
 
 class Generation:
@@ -37,8 +37,7 @@ class Generation:
     programs : dict
         Forward programs by the keys of the argument types.
     adjoints : dict
-        Adjoint programs by those keys, active parameters, the way of accumulating, what is one array, whether they do
-        the launch too, whether they keep what cotangents hold, and whether their threads gather.
+        Adjoint programs by those keys, active parameters, form, and what is one array.
     logged : dict
         Forward programs with a log, by those keys and what they do with it.
     sized : dict

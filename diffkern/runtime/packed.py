@@ -16,7 +16,7 @@ from diffkern.ir.structs import Leaf
 from diffkern.ir.types import parse_array_type
 from diffkern.lang.dialects import Dialect
 from diffkern.manifest import Log
-from diffkern.options import Accumulate
+from diffkern.options import PLAIN, AdjointForm
 from diffkern.runtime.arguments import Parameter, bind, keys_on, leaves_of
 from diffkern.runtime.array import array, new
 from diffkern.runtime.calls import new_log
@@ -108,18 +108,13 @@ class Launchable(Protocol):
         self,
         keys: tuple[str, ...],
         active: frozenset[int],
-        accumulate: Accumulate,
+        form: AdjointForm = PLAIN,
         block_dim: int | None = None,
         of: Generation | None = None,
         merged: Merged = (),
-        joint: bool = False,
-        keeps: bool = False,
-        gathers: bool = False,
     ) -> Executable:
-        """Return the adjoint program for argument types and active parameters, built if need be; `merged` are
-        parameters that are given the array of another one, each with that one; with `joint` it does the launch too,
-        with `keeps` it sets no cotangents to zero, with `gathers` each thread computes what others would add to its
-        elements."""
+        """Return an adjoint program for argument types and active parameters, built if need be; `merged` are
+        parameters that are given the array of another one, each with that one."""
         ...
 
 
@@ -203,18 +198,10 @@ class PackedLaunch(Operation):
         found = self.generation.programs.get(keys) if block_dim is None else None
         return found or self.kernel.forward(keys, block_dim, self.generation)
 
-    def adjoint(
-        self,
-        active: frozenset[int],
-        accumulate: Accumulate = "plain",
-        joint: bool = False,
-        keeps: bool = False,
-        gathers: bool = False,
-    ) -> Executable:
-        """Return the adjoint of the program that it runs; the rest is as :meth:`Launchable.adjoint` has it."""
+    def adjoint(self, active: frozenset[int], form: AdjointForm = PLAIN) -> Executable:
+        """Return an adjoint of the program that it runs."""
         merged, blocks = tuple(self.merged.items()), self.blocks.block_dim
-        how = joint, keeps, gathers
-        return self.kernel.adjoint(self.keys, active, accumulate, blocks, self.generation, merged, *how)
+        return self.kernel.adjoint(self.keys, active, form, blocks, self.generation, merged)
 
     @property
     def merged(self) -> Mapping[int, int]:

@@ -26,6 +26,7 @@ from diffkern.interop.jax.registry import CPU
 from diffkern.interop.jax.table import Code
 from diffkern.kernel import Kernel
 from diffkern.manifest import Log, Manifest
+from diffkern.options import AdjointForm
 from diffkern.platforms import NATIVE
 from diffkern.runtime.derivative import DerivativePlan
 from diffkern.runtime.generation import Generation
@@ -157,7 +158,7 @@ def reverse(kernel: Kernel, of: Generation, keys: tuple[str, ...], active: froze
     """Return the adjoint programs for active parameters and launches of so many axes; as :func:`forward`."""
 
     def made(accumulate: Literal["plain", "atomic"]) -> Program:
-        code = kernel.adjoint(keys, active, accumulate, of=of)
+        code = kernel.adjoint(keys, active, AdjointForm(accumulate), of=of)
         return _program(code, _meant(kernel, of, keys).with_variant(active=active, accumulate=accumulate))
 
     plain, gpu = made("plain"), cuda.present()

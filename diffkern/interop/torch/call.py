@@ -24,7 +24,7 @@ from diffkern.ir.structs import Struct, carries_gradient, is_null
 from diffkern.ir.types import UINT64, Array, Element, Mat, Scalar, Vec, scalar_of
 from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.manifest import Log, Turn
-from diffkern.options import Accumulate
+from diffkern.options import ATOMIC, PLAIN, AdjointForm
 from diffkern.runtime.arguments import Parameter, pack_value
 from diffkern.runtime.array import array
 from diffkern.runtime.block import pack_address, tail_of
@@ -176,9 +176,9 @@ class Forward:
         assert isinstance(t, (Scalar, Vec, Mat))
         return t
 
-    def adjoint(self, active: frozenset[int], accumulate: Accumulate = "plain") -> Executable:
+    def adjoint(self, active: frozenset[int], form: AdjointForm = PLAIN) -> Executable:
         """Return the adjoint of the program that runs."""
-        return self.kernel.adjoint(self.keys, active, accumulate, None, self.generation)
+        return self.kernel.adjoint(self.keys, active, form, None, self.generation)
 
     def run(self, args: Sequence[Any]) -> tuple[tuple[torch.Tensor, ...], dict[int, bytes]]:
         """Return the results, and the bytes of what was passed by value."""
@@ -325,7 +325,7 @@ class Backward:
             self._tails[k] = tail_of(as_array(self._zeros(k), element)._packed)
 
         def atomic() -> Executable:
-            return forward.adjoint(active, "atomic")
+            return forward.adjoint(active, ATOMIC)
 
         def sizes() -> dict[int, int]:
             return {k: int(np.prod(self._shapes[k], dtype=np.int64)) for k in shapes}
