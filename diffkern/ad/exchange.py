@@ -16,7 +16,7 @@ from diffkern.analysis.uniformity import recomputable
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import free_values
 from diffkern.ir.nodes import Op, Region, Value, walk
-from diffkern.ir.types import Scalar, scalar_of
+from diffkern.ir.types import Mat, Scalar, Vec, scalar_of
 from diffkern.ir.views import Access, If
 from diffkern.ops.table import lookup
 from diffkern.opt.cse import freeze
@@ -31,6 +31,10 @@ _QUOTIENTS = frozenset({"div", "unscale", "cw_div"})
 _ODD = frozenset({"extract", "transpose", "trace", "normalize"})
 _EVEN = frozenset({"length", "length_sq", "abs"})
 _SQUARES = frozenset({"mul", "dot", "cw_mul"})
+_JUMPS = frozenset({"floor", "ceil", "trunc", "round", "rint", "sign", "floordiv", "mod", "rem"})
+_PRODUCTS = frozenset({"mul", "scale", "cw_mul", *_QUOTIENTS})  # quotients may become products by reciprocals
+_PARTS = frozenset({"neg", "cast", "extract", "construct", "select"})
+_ROUNDED_ALIKE = frozenset({"load", "const", "abs", "min", "max", "sqrt", *_PRODUCTS, *_PARTS})
 
 
 class Exchange:
@@ -63,6 +67,8 @@ class Exchange:
         self._outside: set[Value] = {thread}
         self._known: dict[Hashable, tuple[Value, ...]] = {}
         self._signed: dict[Value, Signed] = {}
+        self._alike: set[Value] = set()  # floats whose copies are rounded alike
+        self._products: set[Value] = set()
         # What a value is for the pair exchanged; None where it cannot be had, itself without an entry.
         self._exact: dict[Value, Value | None] = {}
         self._exact[index] = self._cast(thread, index)
@@ -157,7 +163,19 @@ class Exchange:
         else:
             self._simple(op)
 
+    def _is_alike(self, v: Value) -> bool:
+        return v in self._alike or not _is_float(v)
+
+    def _note_rounding(self, op: Op) -> None:
+        """Note whether a copy of an op is rounded as the op is: a product and the sum it goes into may be fused."""
+        if op.name in _PRODUCTS or (op.name in _PARTS and not self._products.isdisjoint(op.operands)):
+            self._products.add(op.result)
+        is_sum = op.name in ("add", "sub") and self._products.isdisjoint(op.operands)
+        if (is_sum or op.name in _ROUNDED_ALIKE) and all(map(self._is_alike, op.operands)):
+            self._alike.add(op.result)
+
     def _simple(self, op: Op) -> None:
+        self._note_rounding(op)
         operands = [self._of(v) for v in op.operands]
         known = tuple(v for v in operands if v is not None)
         if len(known) < len(operands):
@@ -168,6 +186,9 @@ class Exchange:
                 return  # the same for both
             pairs = [self._sign(v) for v in op.operands]
             even = _even(op, pairs)
+            if (even or known) != op.operands and _jumps(op) and not all(map(self._is_alike, op.operands)):
+                self._exact[op.result] = None
+                return
             self._exact[op.result] = self._emit(op.name, even or known, op.attrs)
             if even is None and any(pair != (v, False) for pair, v in zip(pairs, known, strict=True)):
                 signed = self._with_signs(op, known, pairs)
@@ -264,6 +285,15 @@ def walk_all(op: Op) -> Iterable[Op]:
     yield op
     for region in op.regions:
         yield from walk(region)
+
+
+def _is_float(v: Value) -> bool:
+    return isinstance(v.type, (Scalar, Vec, Mat)) and scalar_of(v.type).is_float
+
+
+def _jumps(op: Op) -> bool:
+    """Whether a float that is rounded in another way may give quite another result: comparisons, numbers cut off."""
+    return any(map(_is_float, op.operands)) and (op.name in _JUMPS or not _is_float(op.result))
 
 
 def _even(op: Op, pairs: list[Signed]) -> tuple[Value, ...] | None:

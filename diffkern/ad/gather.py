@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from diffkern.ad.adjoint import Adjoint
 from diffkern.ad.exchange import Exchange, Signed
@@ -35,7 +36,7 @@ __all__ = ["gathered", "gathering_pays"]
 _GUARDS = {("lt", 0): 0, ("gt", 1): 0, ("ge", 0): 1, ("le", 1): 1}
 """Comparisons of the thread index, at this place, with the number of threads: which branch all threads take."""
 
-_MOST_WORK = 1.75
+_MOST_WORK = 1.8
 """Times the work of scattering that gathering may be; in lanes an update of one element by all costs several steps."""
 
 
@@ -262,6 +263,8 @@ class _Search:
         return all(op.name == "accumulate" for op in self.accesses[buffer])
 
     def _rewrite(self, op: Op, k: int, goals: Mapping[Op, _Goal], exchange: Exchange) -> None:
+        always = {x for x in For(op).body.ops if x.name == "accumulate"}
+        conditional = goals.keys() - always
         _remove(For(op).body, goals)
         sums: dict[_Goal, list[Signed]] = {goal: [] for goal in goals.values()}
         for acc in [x for x in For(op).body.ops if x.name == "accumulate"]:
@@ -292,8 +295,13 @@ class _Search:
                 own.operands = (*own.operands[:-1], more.add(Access(own).value, result))
                 at = rest.index(own)
                 rest[at:at] = more.region.ops
-            else:
+            elif conditional.isdisjoint(acc for acc, other in goals.items() if other == goal):
                 b.op("accumulate", goal.buffer, *index, result, **acc.attrs)
+            else:
+                # The element need not exist where no trip adds to it; the sum is zero there.
+                with b.into(Region()) as adding:
+                    b.op("accumulate", goal.buffer, *index, result, **acc.attrs)
+                b.if_(_differs_from_zero(b, result), adding, Region())
         ops = self.fn.body.ops
         ops[k:] = [*exchange.before.ops, loop.made(), *behind.ops, *rest]
 
@@ -350,7 +358,9 @@ class _Sums:
         if adding is None or adding.name not in ("add", "sub") or carried not in adding.operands:
             return False
         uses = _uses(function)
-        if uses[carried] != 1 or uses[result] != 1 or (adding.name == "sub" and adding.operands[0] is not carried):
+        if any(uses[v] != 1 for v in (carried, after, result)):
+            return False
+        if adding.name == "sub" and adding.operands[0] is not carried:
             return False
         ((other),) = [v for v in adding.operands if v is not carried]
         own = (other, adding.name == "sub")
@@ -392,6 +402,12 @@ def _remove(region: Region, chosen: Container[Op]) -> None:
     for op in region.ops:
         for sub in op.regions:
             _remove(sub, chosen)
+
+
+def _differs_from_zero(b: Builder, v: Value) -> Value:
+    """Whether a number, or any component, is not zero."""
+    found = [b.one("ne", part, b.zero(part.type)) for part in b.components(v)]
+    return reduce(lambda one, other: b.one("or", one, other), found)
 
 
 def _is_signed(v: Value) -> bool:

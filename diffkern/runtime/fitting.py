@@ -140,8 +140,9 @@ def _goals(adjoint: AdjointLaunch, axes: Mapping[int, int | None]) -> dict[int, 
 
 def _is_alone(adjoint: AdjointLaunch, ct: array) -> bool:
     """Whether the adjoint touches the memory of a cotangent as that one only, over the shape of its threads."""
-    touched = [a._memory for a in (*adjoint.reads(), *adjoint.writes())]
-    return ct.shape == adjoint.launch.dims and touched.count(ct._memory) == 2
+    touched = [*adjoint.reads(), *adjoint.writes()]
+    others = [a for a in touched if a._memory is not ct._memory]
+    return ct.shape == adjoint.launch.dims and len(touched) - len(others) == 2 and not meet([ct], others)
 
 
 def _spared(place: Place) -> list[int]:

@@ -68,12 +68,16 @@ def _looks_elsewhere(operation: Operation) -> bool:
 
 
 class _Next:
-    """Which operation is the next to touch some memory."""
+    """Which operation is the next to touch some memory, its own or what others have made of it (DLPack, buffers)."""
 
     def __init__(self, operations: Sequence[Operation]) -> None:
+        touched = [{a._memory for a in (*operation.reads(), *operation.writes())} for operation in operations]
+        everything = {memory for memories in touched for memory in memories}
+        foreign = {memory for memory in everything if memory.foreign}
+        under = {memory: [own for own in everything - foreign if _is_over(memory, own)] for memory in foreign}
         self._touching: dict[Memory, list[int]] = defaultdict(list)
-        for index, operation in enumerate(operations):
-            for memory in {a._memory for a in (*operation.reads(), *operation.writes())}:
+        for index, memories in enumerate(touched):
+            for memory in memories.union(*(under[m] for m in memories & foreign)):
                 self._touching[memory].append(index)
 
     def after(self, index: int, memory: Memory) -> int | None:
@@ -82,9 +86,14 @@ class _Next:
         return following[place] if place < len(following) else None
 
 
+def _is_over(one: Memory, other: Memory) -> bool:
+    """Whether two memories have bytes in common."""
+    return one.address < other.address + other.nbytes and other.address < one.address + one.nbytes
+
+
 def _overwrites(operation: Operation, held: array) -> bool:
     """Whether an operation overwrites an array as a whole, without having looked at it."""
-    if held._memory in {a._memory for a in operation.reads()}:
+    if held._memory in {a._memory for a in operation.reads()} or meet([held], list(operation.reads())):
         return False
     if isinstance(operation, PackedLaunch):
         dims, params = operation.dims, operation.executable.manifest.params

@@ -149,6 +149,29 @@ def stars(s: dk.array(dtype=Star), n: int, a: V):
     a[i] = total
 
 
+@dk.kernel
+def drifting(p: V, v: V, dt: dk.float64, n: int, a: V):
+    i = dk.tid()
+    q = p[i]
+    f = dk.vec3d(0.0, 0.0, 0.0)
+    for j in range(n):
+        q += v[j] * dt  # what is carried is read in the same trip: v cannot be gathered, p can
+        f += q - p[j]
+    a[i] = f
+
+
+@dk.kernel
+def running(x: D, w: dk.array(dtype=int), z: D, n: int, y: D):
+    i = dk.tid()
+    c = x[i]
+    s = dk.float64(0.0)
+    for j in range(n):
+        c += z[j]
+        s += c * dk.float64(w[j])
+        s += x[j] * x[j]
+    y[i] = s
+
+
 def uniform(seed: int, *shape: int, low: float = -1.0) -> np.ndarray:
     return np.random.default_rng(seed).uniform(low, 1.0, shape)
 
@@ -165,7 +188,11 @@ LINE = {
     "two_loops": (two_loops, [uniform(1, N), uniform(2, N), N], [np.zeros(N)]),
     "weighed": (weighed, [uniform(1, N), (np.arange(N) % 3).astype(np.int32), N], [np.zeros(N), np.zeros(N)]),
     "attraction": (attraction, [uniform(1, N, 3), uniform(2, N, low=0.1), N], [np.zeros((N, 3))]),
-}
+    "drifting": (drifting, [uniform(1, N, 3), uniform(2, N, 3), 0.1, N], [np.zeros((N, 3))]),
+    "running": (
+        running, [uniform(1, N), (np.arange(N) % 3).astype(np.int32), uniform(2, N), N], [np.zeros(N)],
+    ),
+}  # fmt: skip
 
 
 def argument(value: Any) -> Any:
@@ -453,6 +480,105 @@ def test_a_gradient_that_is_a_view_keeps_its_surroundings(ran: list[bool]) -> No
         expected[2 : 2 + step * N : step] = 0.0
         np.testing.assert_array_equal(whole.numpy(), expected)
     assert ran == [True, False]
+
+
+@dk.kernel
+def where_there_is(x: D, w: D, n: int, y: D):
+    i = dk.tid()
+    s = dk.float64(0.0)
+    for j in range(n):
+        if j < x.shape[0]:
+            s += w[i] * x[j]
+    y[i] = s
+
+
+@dk.kernel
+def where_there_is_a_column(x: D2, w: D, c: int, n: int, y: D):
+    i = dk.tid()
+    s = dk.float64(0.0)
+    for j in range(n):
+        if c < x.shape[1]:
+            s += w[i] * x[j, c]
+    y[i] = s
+
+
+@pytest.mark.parametrize(
+    ("kernel", "shape", "more"),
+    [(where_there_is, (2,), []), (where_there_is_a_column, (N, 1), [1]), (where_there_is_a_column, (N, 1), [40])],
+)
+def test_elements_that_do_not_exist_are_left_alone(
+    kernel: Any, shape: tuple[int, ...], more: list[int], ran: list[bool]
+) -> None:
+    """A thread whose element no trip reads adds nothing, not even zero, which would change -0 to 0."""
+    size = int(np.prod(shape))
+    whole = dk.array(np.full(size + 3000, -0.0))
+    whole[:size].fill_(0.0)
+    x, w = dk.array(uniform(1, *shape)), dk.array(uniform(2, N))
+    y = dk.zeros(N, dtype=dk.float64)
+    ct_x, ct_w, ct_y = whole[:size].reshape(shape), dk.zeros_like(w), dk.ones(N, dtype=dk.float64)
+    dk.launch(
+        kernel, dim=N, inputs=[x, w, *more, N], outputs=[y], adj_inputs=[ct_x, ct_w, *(None for _ in more), None],
+        adj_outputs=[ct_y], adjoint=True,
+    )  # fmt: skip
+    assert ran == [True]
+    np.testing.assert_array_equal(np.signbit(whole.numpy()[size:]), True)
+    expected = np.full(2, w.numpy().sum()) if kernel is where_there_is else np.zeros(size)
+    np.testing.assert_allclose(whole.numpy()[:size], expected, rtol=1e-12)
+
+
+@dk.kernel
+def by_side(x: D, w: D, z: D, n: int, y: D):
+    i = dk.tid()
+    s = dk.float64(0.0)
+    for j in range(n):
+        d = w[i] * x[j] - x[i] * w[j]  # zero for j = i, but for the rounding of fused products
+        s += dk.where(d < dk.sin(x[j] - x[i]), z[i] - z[j], z[i])
+    y[i] = s
+
+
+def test_branches_that_rounding_decides_are_those_of_the_launch(ran: list[bool]) -> None:
+    x, w, z = uniform(1, N), uniform(2, N), uniform(3, N)
+    found = gradients(by_side, N, [x, w, z, N], [np.zeros(N)])
+    assert ran == [False]
+    along = uniform(11, N)
+    ends = [value(by_side, N, [x, w, z + step * along, N], [np.zeros(N)]) for step in (0.5, -0.5)]
+    np.testing.assert_allclose((found[2] * along).sum(), ends[0] - ends[1], rtol=1e-10)
+
+
+@dk.kernel
+def in_small_units(x: F, mass: float, n: int, y: F):
+    i = dk.tid()
+    s = float(0.0)
+    for j in range(n):
+        s += ((x[j] - x[i] * 0.5) * 1.0e-25) * mass * 1.0e-25
+    y[i] = s
+
+
+@dk.kernel
+def large_and_small(x: F, large: float, small: float, n: int, y: F):
+    i = dk.tid()
+    s = float(0.0)
+    for j in range(n):
+        d = (x[j] - x[i]) * small
+        s += large * d * d
+    y[i] = s
+
+
+@pytest.mark.parametrize(
+    ("kernel", "scale", "numbers"), [(in_small_units, 1e20, [1e30]), (large_and_small, 1.0, [1e38, 1e-19])]
+)
+def test_no_product_leaves_the_range_of_its_type(
+    kernel: Any, scale: float, numbers: list[float], ran: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Factors are multiplied as they are written: in another order these would be zero, or infinite."""
+    given = [(uniform(1, N) * scale).astype(np.float32), *numbers, N]
+    (found, _) = gradients(kernel, N, given, [np.zeros(N, np.float32)])
+    assert ran == [True]
+    with scattering(monkeypatch):
+        (expected, _) = gradients(kernel, N, given, [np.zeros(N, np.float32)])
+    assert np.isfinite(found).all()
+    assert np.abs(found).min() > 0.0
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
 
 
 # -- records and sequences -------------------------------------------------------------------------------------------

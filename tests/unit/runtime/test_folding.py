@@ -846,6 +846,38 @@ def test_arrays_that_come_to_be_read_between_fills():
     np.testing.assert_allclose(z.numpy(), np.sin(0.5) * np.exp(-0.25), rtol=1e-5)
 
 
+def same_bytes(a: dk.array) -> dk.array:
+    """An array of memory that is foreign to diffkern, which is that of another array."""
+    return dk.array(np.from_dlpack(a), copy=False)
+
+
+def test_memory_that_comes_back_from_others_is_the_same_memory():
+    """Between what is set and what reads it, and between two fills, something uses the same bytes by another name."""
+
+    def run(is_whole):
+        x, z, seed, out = given(1), given(2), dk.full(N, 1.0), dk.zeros(N, dtype=float)
+        x.grad, z.grad = dk.zeros(N, dtype=float), dk.zeros(N, dtype=float)
+        ct_x, ct_z = same_bytes(x.grad), same_bytes(z.grad)
+        with dk.Tape() as tape:
+            waves[N](x, z)
+        with dk.record(run=False) as sequence:
+            x.grad.zero_()
+            dk.launch(waves, N, [seed, ct_x], record_tape=False)
+            dk.copy(z.grad, seed)
+            dk.launch(waves, N, [out, ct_z], record_tape=False)
+            tape.backward()
+            z.grad.fill_(3.0)
+            dk.launch(waves, N, [ct_z, out], record_tape=False)
+            z.grad.fill_(1.0)
+        steps = [sequence] if is_whole else [sequence[k : k + 1] for k in range(len(sequence))]
+        for step in steps:
+            step.replay()
+        return [a.numpy().copy() for a in (x.grad, z.grad, out)]
+
+    for found, expected in zip(run(is_whole=True), run(is_whole=False), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
 def test_a_sequence_that_leaves_nothing_out_is_not_compiled_again():
     x, y, z = given(1), given(2), dk.zeros(N, dtype=float)
     with dk.record(run=False) as sequence:
