@@ -119,6 +119,8 @@ class _Collector:
         if numbers < 2 or not self.reassociate:
             return None
         term = self.product(v, here, top=True)
+        if v in term.scalars or v is term.vector:
+            return None  # its numbers are too large or too small
         return self.total([term], v.type) if abs(term.number) == 1.0 else self.made(term, 1.0, v.type)
 
     def numbers(self, v: Value, here: set[Value]) -> int:

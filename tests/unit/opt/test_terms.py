@@ -11,6 +11,7 @@ import pytest
 from passes_harness import D1, after, lowered, names, results
 
 import diffkern as dk
+from diffkern.ir.nodes import walk
 from diffkern.ir.types import FLOAT64, Array, Vec
 from diffkern.opt.dce import eliminate
 from diffkern.opt.terms import collect_terms
@@ -102,6 +103,22 @@ def test_vectors():
     x = np.random.default_rng(1).normal(size=(6, 3))
     one, other = (results(f, (6,), [x, np.zeros((6, 3))])[1] for f in (fn, made))
     np.testing.assert_allclose(other, one, rtol=1e-13)
+
+
+def far_apart(x, y):
+    i = dk.tid()
+    a = x[i]
+    y[i] = ((a * 1e-25) * (a * 1e30)) * 1e-25 + dk.exp(a)
+
+
+def test_factors_keep_their_order():
+    """Unless they may be reassociated; and numbers are not multiplied if that leaves the range of a type."""
+    fn = lowered(far_apart, D1, D1)
+    for reassociate in (False, True):
+        made = after(fn, partial(collect_terms, reassociate=reassociate), eliminate)
+        numbers = [op.attrs["value"] for op in walk(made.body) if op.name == "const"]
+        assert {1e-25, 1e30} <= set(numbers)
+        assert all(1e-30 < abs(v) < 1e31 for v in numbers if isinstance(v, float))
 
 
 def nothing(x, y):

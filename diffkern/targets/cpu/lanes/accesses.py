@@ -254,7 +254,8 @@ class LaneAccesses(LaneValues):
     def own_load(self, t: Element, places: Places) -> tuple[Any, ...]:
         s = scalar_of(t)
         count = element_size(t)
-        mask = self.own_mask(places)
+        # Integers of lanes without a thread must be some number, not undefined: they may be divisors.
+        mask = self.own_mask(places) if s.is_float else self.mask
         return tuple(memory.load(self.b, s, self.component(s, places, n), mask)[0] for n in range(count))
 
     def own_store(self, t: Element, places: Places, values: Sequence[Any]) -> None:
