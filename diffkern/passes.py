@@ -77,10 +77,9 @@ CLEAN = (
     Pass("reciprocals", ADJOINT, ADJOINT, share_reciprocals),
 )
 SHARE = CLEAN[:-1]
-_TERMS = Pass("terms", ADJOINT, ADJOINT, collect_terms)
-_FAST_TERMS = Pass("terms", ADJOINT, ADJOINT, partial(collect_terms, reassociate=True))
-GATHER, FAST_GATHER = ((*SHARE, terms, *SHARE, terms, *SHARE) for terms in (_TERMS, _FAST_TERMS))
-"""Of an adjoint whose threads compute what others would add to their elements, and the same where products may be
-reassociated. Factors that only one term is left to need are multiplied the second time."""
+TERMS = Pass("terms", ADJOINT, ADJOINT, collect_terms)
+GATHER = (*SHARE, TERMS, *SHARE, TERMS, *SHARE)
+"""Of an adjoint whose threads compute what others would add to their elements. Factors that only one term is left to
+need are multiplied the second time."""
 JOIN = (*SHARE, Pass("fuse", ADJOINT, ADJOINT, fuse_loops), *SHARE)
 """Of a primal and its adjoint in one program."""

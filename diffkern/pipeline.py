@@ -144,7 +144,7 @@ def finish(
     run(passes.CLEAN, context.done("reverse", ADJOINT, adjoint.fn), context)
     work = gathering = None
     if variant.gathers:
-        adjoint = _gathering(adjoint, variant, context)[0]
+        adjoint = _gathering(adjoint, context)[0]
     elif primal is not None and _may_gather(variant):
         gathering = gathered(_copy(adjoint))
     if primal is not None and variant.joint:
@@ -159,19 +159,21 @@ def finish(
     return Derivative(adjoint, tuple(conflicts), work, gathering[1] if gathering is not None and pays else None)
 
 
-def _gathering(adjoint: Adjoint, variant: Variant, context: Context) -> tuple[Adjoint, Gather]:
+def _gathering(adjoint: Adjoint, context: Context) -> tuple[Adjoint, Gather]:
     """The adjoint whose threads gather, in place."""
     found = gathered(adjoint)
     if found is None:
         raise ValueError(f"no thread of {adjoint.fn.name} adds to an element of each other one")
-    after = passes.FAST_GATHER if variant.options.fast_math else passes.GATHER
-    run(after, context.done("gather", ADJOINT, found[0].fn), context)
+    run(passes.GATHER, context.done("gather", ADJOINT, found[0].fn), context)
     return found
 
 
 def _may_gather(variant: Variant) -> bool:
-    """Whether launches may ask for a program whose threads compute what others would add to their elements."""
-    if variant.is_debug or variant.accumulate != "plain":
+    """Whether launches may ask for a program whose threads compute what others would add to their elements.
+
+    That is less work only where like terms may be collected, in products of any order.
+    """
+    if variant.is_debug or variant.accumulate != "plain" or not variant.options.fast_math:
         return False
     return not target_named(variant.target, variant.compiler).simt
 

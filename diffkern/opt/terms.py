@@ -2,8 +2,8 @@
 
 The rules of derivatives leave ``x y + x y`` of a square, and the product ``m r r r`` gives three terms of one value.
 Where a thread adds what another one would have added, both contain the same factors. As the sums of an adjoint they
-may be rounded in another way; what a kernel computes itself is rounded as it is written. Factors are multiplied in the
-order in which they are written, unless the kernel allows to reassociate: another order might leave the range of a type.
+may be rounded in another way; what a kernel computes itself is rounded as it is written. Factors may be multiplied in
+another order, and so leave the range of a type where they would not have: this is for kernels that may be reassociated.
 """
 
 from __future__ import annotations
@@ -35,23 +35,14 @@ class _Term:
     vector: Value | None = None
 
 
-def collect_terms(fn: Function, *, reassociate: bool = False) -> Function:
-    """Collect the terms of each sum of floating-point scalars or vectors.
-
-    Parameters
-    ----------
-    fn : Function
-        The function, which is changed.
-    reassociate : bool, optional
-        Whether the factors of a product may be multiplied in any order.
-    """
-    _Collector(fn, reassociate=reassociate).region(fn.body)
+def collect_terms(fn: Function) -> Function:
+    """Collect the terms of each sum of floating-point scalars or vectors."""
+    _Collector(fn).region(fn.body)
     return fn
 
 
 class _Collector:
-    def __init__(self, fn: Function, *, reassociate: bool) -> None:
-        self.reassociate = reassociate
+    def __init__(self, fn: Function) -> None:
         self.source = {r: op for op in walk(fn.body) for r in op.results}
         self.uses: Counter[Value] = Counter()
         self.within: set[tuple[Value, tuple[str, ...]]] = set()  # terms of sums, and factors
@@ -116,7 +107,7 @@ class _Collector:
     def multiplied(self, v: Value, here: set[Value]) -> Value | None:
         """A product with its numbers multiplied, None if it has but one."""
         numbers = sum(self.numbers(x, here) for x in self.source[v].operands)
-        if numbers < 2 or not self.reassociate:
+        if numbers < 2:
             return None
         term = self.product(v, here, top=True)
         if v in term.scalars or v is term.vector:
@@ -152,7 +143,7 @@ class _Collector:
                 term = self.product(op.operands[0], here)
                 return replace(term, number=-term.number)
             if op.name in ("mul", "scale"):
-                a, b = (self.product(x, here) if self.reassociate else self.factor(x) for x in op.operands)
+                a, b = (self.product(x, here) for x in op.operands)
                 number = a.number * b.number
                 if _SMALLEST < abs(number) < 1.0 / _SMALLEST:
                     return _Term(number, (*a.scalars, *b.scalars), a.vector or b.vector)
@@ -160,12 +151,6 @@ class _Collector:
         if op is not None and op.name == "const" and op.attrs["value"]:
             return _Term(op.attrs["value"], ())
         return self.whole(v)
-
-    def factor(self, v: Value) -> _Term:
-        """A factor: a number, or anything."""
-        op = self.source.get(v)
-        is_number = op is not None and op.name == "const" and op.attrs["value"]
-        return _Term(op.attrs["value"], ()) if op is not None and is_number else self.whole(v)
 
     def whole(self, v: Value) -> _Term:
         """A value that is not taken apart."""

@@ -74,7 +74,8 @@ def _namespace(program: RandomProgram) -> dict[str, Any]:
     text = program.source.replace("import diffkern as dk", "")
     tree = ast.fix_missing_locations(_Functional().visit(ast.parse(f"from __future__ import annotations\n{text}")))
     dk = SimpleNamespace(**functions())
-    dk.kernel = dk.func = lambda f: f
+    dk.kernel = lambda f=None, **options: (lambda g: g) if f is None else f
+    dk.func = lambda f: f
     dk.struct = lambda cls: _Struct
     found: dict[str, Any] = {"dk": dk, "_put": put}
     exec(compile(tree, f"<program {program.seed}>", "exec"), found)
