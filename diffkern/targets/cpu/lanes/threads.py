@@ -110,7 +110,9 @@ class Lanes:
             varying=self.uniformity.varying, common=self.uniformity.fields, totals=self.totals, buffers=self.buffers,
             notes=self.notes, used=self.used,
         )  # fmt: skip
-        body.launch, body.alone, body.rolled = one.launch, one.alone, self.form.rest
+        # Rows of a launch with several axes may be so short that all its threads are what another form leaves.
+        rolled = self.form.rest and self.chunk.fn.tid_arity == 1
+        body.launch, body.alone, body.rolled = one.launch, one.alone, rolled
         return body
 
     def add_up(self, sums: dict[int, list[Any]]) -> None:
