@@ -64,10 +64,6 @@ def test_the_figure_has_every_case_in_which_diffkern_is_slower(page):
     assert slower <= {(row["row"], row["shown"]) for row in RATIOS}
 
 
-def test_diffkern_is_slower_somewhere():
-    assert any(float(row["shown"]) < 1.0 for row in RATIOS)
-
-
 def test_what_a_page_loads_from_the_network_is_found(tmp_path):
     spec = importlib.util.spec_from_file_location("docs_offline", ROOT / "tools" / "docs_offline.py")
     tool = importlib.util.module_from_spec(spec)
