@@ -10,7 +10,7 @@ import pytest
 import diffkern as dk
 from diffkern.compilation import Compilation
 from diffkern.errors import CompileError
-from diffkern.options import Variant
+from diffkern.options import ATOMIC, PLAIN, Variant
 
 f1 = dk.array(dtype=float)
 i1 = dk.array(dtype=int)
@@ -115,7 +115,7 @@ def test_the_same_bits_whatever_the_number_of_threads(size: int) -> None:
 
 def test_an_adjoint_with_atomics_runs_in_order() -> None:
     keys = tuple(a._key for a in _args(gather))
-    plain, atomic = (gather.adjoint(keys, frozenset({0, 2}), how) for how in ("plain", "atomic"))
+    plain, atomic = (gather.adjoint(keys, frozenset({0, 2}), form) for form in (PLAIN, ATOMIC))
     assert plain.cost > 0
     assert atomic.cost == 0
     assert atomic.grid(10_000_000).count == 1
