@@ -232,7 +232,9 @@ class AdjointLaunch(Operation):
         """The program whose threads gather; None where it has not been shipped and there is no compiler."""
         try:
             return self.launch.adjoint(frozenset(self.cotangents), GATHERING)
-        except (CompileError, ImportError):
+        except (CompileError, ImportError) as error:
+            if not isinstance(error, ImportError) and not isinstance(error.__cause__, ImportError):
+                raise
             self.executable.gathering = self.gathering = None
             return None
 

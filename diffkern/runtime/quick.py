@@ -53,7 +53,7 @@ class Quick:
         else:
             call()
         if not self.plan.flags:
-            for memory, version in zip(zero, before):  # noqa: B905 - the same memory
+            for memory, version in zip(zero, before, strict=True):
                 # Nothing else has changed it.
                 if memory.now == version + 1:
                     memory.zero_version = version + 1
