@@ -16,7 +16,7 @@ import platform
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -285,6 +285,32 @@ def options(description: str) -> argparse.ArgumentParser:
     parser.add_argument("--peer-only", action="store_true", help="time the peer alone, without diffkern")
     parser.add_argument("--strict", action="store_true", help="exit with 1 when a target is missed")
     return parser
+
+
+def chosen_cases(doc: str, cases: Collection[str], *, threads: bool = False) -> argparse.Namespace:
+    """Return what the command line of a script asks for that is given the names of cases.
+
+    Parameters
+    ----------
+    doc : str
+        The script's docstring, which begins with its description.
+    cases : collection of str
+        The names that there are.
+    threads : bool, optional
+        Whether it may be asked for a number of threads.
+    """
+    names = ", ".join(cases)
+    parser = argparse.ArgumentParser(description=doc.partition("\n")[0])
+    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {names}; all by default")
+    if threads:
+        parser.add_argument("--threads", type=int, default=1, help="1: processor time; more: wall time")
+    parser.add_argument("--quick", action="store_true", help="few repetitions: a look, not a figure to quote")
+    parser.add_argument("--json", metavar="FILE", default="", help="also write the figures to FILE")
+    chosen = parser.parse_args()
+    unknown = [name for name in chosen.cases if name not in cases]
+    if unknown:
+        parser.error(f"there is no case {unknown[0]!r}; the cases are {names}")
+    return chosen
 
 
 def exit_status(rows: Sequence[Row], strict: bool) -> int:

@@ -7,7 +7,6 @@ The launches of the first 20 ms of a turn are not read. The machine must be idle
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from typing import Any
 
 import lane_kernels
 import numpy as np
-from harness import machine, print_machine, save_json
+from harness import chosen_cases, machine, print_machine, save_json
 
 import diffkern as dk
 from diffkern.runtime.native import pool
@@ -84,14 +83,7 @@ def measure(case: str, size: int, pause: float, turns: int) -> dict[str, Any]:
 
 def main() -> int:
     """Run the cases and print the table."""
-    parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
-    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join(CASES)}; all by default")
-    parser.add_argument("--quick", action="store_true", help="few repetitions: a look, not a figure to quote")
-    parser.add_argument("--json", metavar="FILE", default="", help="also write the figures to FILE")
-    chosen = parser.parse_args()
-    unknown = [name for name in chosen.cases if name not in CASES]
-    if unknown:
-        parser.error(f"there is no case {unknown[0]!r}; the cases are {', '.join(CASES)}")
+    chosen = chosen_cases(str(__doc__), CASES)
     facts = machine()
     print_machine(facts)
     rows = []

@@ -12,7 +12,6 @@ the same work runs once unread.
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import os
 import sys
@@ -30,7 +29,7 @@ sys.path[1:1] = [str(Path(__file__).parent.parent), str(Path(__file__).parent.pa
 
 import inputs
 import numpy as np
-from harness import machine, print_machine, save_json, version_of
+from harness import chosen_cases, machine, print_machine, save_json, version_of
 
 CASES = ("elementwise", "nbody", "mesh", "recurrence")
 SIDES = {"diffkern": "own_forms", "drjit": "drjit_forms", "jax": "jax_forms", "torch": "torch_forms"}
@@ -91,15 +90,7 @@ def measure(name: str, modules: dict[str, Any], runs: int) -> dict[str, Any]:
 
 def main() -> int:
     """Run the chosen cases and print the table."""
-    parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
-    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join(CASES)}; all by default")
-    parser.add_argument("--threads", type=int, default=1, help="1: processor time; more: wall time")
-    parser.add_argument("--quick", action="store_true", help="few repetitions: a look, not a figure to quote")
-    parser.add_argument("--json", metavar="FILE", default="", help="also write the figures to FILE")
-    chosen = parser.parse_args()
-    unknown = [name for name in chosen.cases if name not in CASES]
-    if unknown:
-        parser.error(f"there is no case {unknown[0]}; the cases are {', '.join(CASES)}")
+    chosen = chosen_cases(str(__doc__), CASES, threads=True)
     facts = {**machine(), **{name: version_of(name) for name in ("drjit", "jax", "torch")}}
     print_machine(facts)
     modules = forms()

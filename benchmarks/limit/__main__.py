@@ -12,7 +12,6 @@ their results are compared before anything is timed.
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import os
 import sys
@@ -31,7 +30,7 @@ import kernels
 import limit_kernels
 import numpy as np
 from cases import CASES, Case, Values
-from harness import machine, print_machine, save_json
+from harness import chosen_cases, machine, print_machine, save_json
 
 import diffkern as dk
 
@@ -155,14 +154,7 @@ def measure(name: str, case: Case, warp: Any, runs: int) -> dict[str, Any]:
 
 def main() -> int:
     """Run the chosen cases and print the table."""
-    parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
-    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join(CASES)}; all by default")
-    parser.add_argument("--quick", action="store_true", help="few repetitions: a look, not a figure to quote")
-    parser.add_argument("--json", metavar="FILE", default="", help="also write the figures to FILE")
-    chosen = parser.parse_args()
-    unknown = [name for name in chosen.cases if name not in CASES]
-    if unknown:
-        parser.error(f"there is no case {unknown[0]}; the cases are {', '.join(CASES)}")
+    chosen = chosen_cases(str(__doc__), CASES)
     facts = machine()
     print_machine(facts)
     warp = _warp()
