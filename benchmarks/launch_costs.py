@@ -91,6 +91,14 @@ class Chain:
         self.backward()
         self.tape.zero()
 
+    def steps(self) -> None:
+        """Do the same for each link on a tape of its own."""
+        for k in range(LINKS):
+            with self.library.Tape() as tape:
+                self.launch(k)
+            tape.backward(grads={self.states[k + 1]: self.seed})
+            tape.zero()
+
     def clear(self) -> None:
         """Forget the tape, and set gradients to what the adjoints begin with."""
         self.tape = None
@@ -158,6 +166,7 @@ def works(library: Any, name: str, size: int) -> dict[str, Work]:
         "launch on a tape": work(chain.record, chain.clear),
         "backward": work(chain.backward, chain.taped, chain.gradients),
         "tape, backward and zero": work(chain.step, chain.clear),
+        "a tape for each launch, backward and zero": work(chain.steps, chain.clear),
         "record.launch": work(both[0]),
         "adjoint record.launch": work(both[1], chain.clear, chain.gradients),
         "sequence": work(replay_of(chain, chain.forward)),

@@ -14,7 +14,7 @@ import pytest
 import diffkern as dk
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
-LINKS, CASES = 6, 9
+LINKS, CASES = 6, 10
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="the benchmarks are not beside the tests")
 
 
