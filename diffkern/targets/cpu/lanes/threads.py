@@ -46,8 +46,11 @@ class Lanes:
         self.uniformity = uniformity(chunk.fn, Scope.VECTOR)
         self.notes, self.used = Notes(), used_values(chunk.fn)
         self.stacks = loop_stacks(chunk.room.take, chunk.facts, self.count)
-        self.buffers = {v: chunk.room.take((v.type.itemsize + 7) // 8 * 8 * self.count) for v in chunk.facts.buffers}
+        self.buffers = {v: self._memory(v.type) for v in chunk.facts.buffers}
         self.totals = {id(op): self._slots(op) for op in chunk.facts.reduced}
+
+    def _memory(self, t: Any) -> Any:
+        return self.chunk.room.take((t.itemsize + 7) // 8 * 8 * self.count)
 
     def _slots(self, op: Any) -> list[Any]:
         b, s = self.builder, summed_type(op)
