@@ -274,7 +274,7 @@ def filter_in_own_array(x: dk.array(dtype=dk.float64), trips: dk.array(dtype=dk.
 
 
 @pytest.mark.parametrize("lanes", [True, False])
-@pytest.mark.parametrize("stack", [0, 1 << 20])
+@pytest.mark.parametrize("stack", [0, 4 << 20])
 def test_states_of_own_arrays_need_not_fit_the_stack(stack, lanes):
     kernel = dk.kernel(filter_in_own_array, lanes=lanes)
     x, trips = np.linspace(0.0, 0.9, 11), np.arange(11) % 4
