@@ -13,7 +13,7 @@ from diffkern.runtime.array import array
 from diffkern.runtime.beside import Beside, root_of
 from diffkern.runtime.cotangents import Cotangents
 from diffkern.runtime.history import FuncStep
-from diffkern.runtime.operation import Assign, Copy, Operation, perform
+from diffkern.runtime.operation import Add, Assign, Copy, Operation, perform
 from diffkern.runtime.packed import PackedLaunch
 from diffkern.runtime.scope import Scope
 from diffkern.runtime.second_order import on_copies, record
@@ -116,13 +116,20 @@ class FunctionTape(TapeRecording, Scope, Uncopied):
         self._lose_changed()
         found = tuple([self._own.made(held) for held in arrays])
         sweep = Cotangents(self._owners, self._gradient, Beside("cotangent"))
+        # A result may be an argument that no launch has touched.
+        sweep.own({held._memory: self._owner(held) for held in arrays if held._memory not in self._owners})
         sweep.live = {goal._memory for goal, _ in seeds}
         work = [step.prepare(sweep) for step in reversed(self._steps)]
         for _, gradient in self._own.pairs.values():
             record(Assign(gradient, 0))
+        seeded = set()
         for goal, values in seeds:
             ct = sweep.of(goal)
-            record(Assign(ct, 1) if values is None else Copy(ct, values))
+            if values is None:
+                record(Assign(ct, 1))
+            else:  # results may be one array, or parts of one
+                record((Add if ct._memory in seeded else Copy)(ct, values))
+            seeded.add(ct._memory)
         for part in work:
             for item in part:
                 if isinstance(item, FuncStep):

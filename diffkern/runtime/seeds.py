@@ -1,7 +1,7 @@
 """The gradients that a reverse sweep begins with.
 
 In: a loss, and gradients for any arrays, of ours or of another library. Out: pairs of an array on the tape and what its
-cotangent begins with: a number, elements in host memory, or an array on a GPU.
+cotangent begins with: a number, elements in host memory, or an array, on a GPU and where a sequence is recorded.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from diffkern.runtime.array import _on_host, array
 from diffkern.runtime.convert import as_numpy
 from diffkern.runtime.foreign import adopt, is_foreign_tensor
 from diffkern.runtime.memory import Memory
+from diffkern.runtime.state import current
 
 __all__ = ["Seeds", "seeds_of"]
 
@@ -69,15 +70,27 @@ def seeds_of(loss: Any, grads: Mapping[Any, Any] | None, known: Container[Memory
     return seeds
 
 
+def _check_type(goal: Any, value: array) -> None:
+    """Raise if elements of a gradient cannot be copied as they are."""
+    if value._data.dtype != goal._data.dtype and value._memory.is_host:
+        raise LaunchError(
+            f"the gradient for {described(goal)} is {described(value)}, and a sequence copies it as it is",
+            remedy="make the gradient with dk.ones_like(array), or pass a NumPy array, which becomes a constant",
+        )
+
+
 def _ours(value: Any) -> Any:
     """Return a tensor of another library as an array over the same memory; anything else as it is."""
     return adopt(value, None) if not isinstance(value, array) and is_foreign_tensor(value) else value
 
 
 def _values(goal: Any, value: Any) -> Any:
-    """Return a gradient as elements in host memory, or as the array on a GPU that it is."""
+    """Return a gradient as elements in host memory; as the array that it is on a GPU, and for a sequence."""
     if isinstance(value, array):
-        return value._data if value._memory.is_host else value
+        if value._memory.is_host and (current.recorder is None or not isinstance(goal, array)):
+            return value._data
+        _check_type(goal, value)  # its elements are copied, in a sequence whenever that is replayed
+        return value
     if isinstance(goal, array) and (isinstance(goal._element, Struct) or is_complex(goal._element)):
         return as_numpy(_on_host(goal._stored(value)))
     return as_numpy(_on_host(value))

@@ -359,12 +359,15 @@ class Tape(TapeRecording, Scope, Uncopied):
         # The cotangent of what the tape wrote begins at zero; what earlier calls left in it is added again afterwards.
         begun = [sweep.of(goal) for goal, _ in seeds]
         left = [grad for memory in self._written if (grad := self._left_over(memory)) is not None]
+        # Seeds may be gradients of other arrays, which are set as well.
+        changed = [a._memory for a in (*begun, *left)]
+        begin = [_beginning(ct, values, changed) for ct, (_, values) in zip(begun, seeds, strict=True)]
         kept: list[tuple[array, array]] = []
         if left:
             set_whole = {ct._memory for ct in begun if ct._type.layout == "C" and ct._data.nbytes == ct._memory.nbytes}
             kept = [(grad, take(grad)) for grad in left if grad._memory not in set_whole]
-        for ct, (_, values) in zip(begun, seeds, strict=True):
-            perform(Copy(ct, values) if isinstance(values, array) else Seed(ct, ct._stored(values)))
+        for operation in begin:
+            perform(operation)
         carry_out(work)
         if kept:
             seeded = {ct._memory for ct in begun}
@@ -376,6 +379,15 @@ class Tape(TapeRecording, Scope, Uncopied):
         owner = self._owners.get(memory)
         grad = None if owner is None else owner.grad
         return grad if grad is not None and may_differ_from_zero(grad) else None
+
+
+def _beginning(ct: array, values: Any, changed: Sequence[Memory]) -> Copy | Seed:
+    """Return what sets a gradient to the values that a seed has now, before some memory is changed."""
+    if not isinstance(values, array):
+        return Seed(ct, ct._stored(values))
+    low, high = values._range
+    is_changed = any(memory.address < high and low < memory.address + memory.nbytes for memory in changed)
+    return Copy(ct, copied(values) if is_changed else values)
 
 
 def _interrupted(what: PackedLaunch | str, launches: int) -> LaunchError:

@@ -339,3 +339,35 @@ def test_what_is_misused():
         dk.vjp(lambda x: (x,), (doubles(X),), ())
     with pytest.raises(MisuseError, match="is not like"):
         dk.vjp(dk.clone, (doubles(X),), doubles(X[:2]))
+
+
+@dk.kernel
+def _square_of(x: dk.array(dtype=dk.float64), y: dk.array(dtype=dk.float64)):
+    i = dk.tid()
+    y[i] = x[i] * x[i]
+
+
+def _squares(x):
+    y = dk.zeros(3, dtype=dk.float64)
+    dk.launch(_square_of, 3, [x, y])
+    return y
+
+
+def test_cotangents_of_results_that_are_one_array_or_parts_of_it_add_up():
+    x = dk.array(np.array([1.0, 2.0, 3.0]))
+
+    def twice(x):
+        y = _squares(x)
+        return y, y, y[1:]
+
+    weights = [dk.array(np.array(w)) for w in ([1.0, 1.0, 1.0], [2.0, 0.0, 1.0], [5.0, 7.0])]
+    _, (gradient,) = dk.vjp(twice, (x,), tuple(weights))
+    np.testing.assert_allclose(gradient.numpy(), [3 * 2.0, 6 * 4.0, 9 * 6.0])
+
+
+def test_a_result_may_be_an_argument_that_no_launch_touches():
+    x, y = dk.array(np.array([1.0, 2.0, 3.0])), dk.array(np.array([2.0]))
+    _, gradients = dk.vjp(lambda x, y: (y, _squares(x), x, x[:2]), (x, y), tuple(map(dk.ones_like, (y, x, x, x[:2]))))
+    assert [g.numpy().tolist() for g in gradients] == [[4.0, 6.0, 7.0], [1.0]]
+    assert [g.numpy().tolist() for g in dk.grad(lambda x, y: y)(x, y)] == [[0.0, 0.0, 0.0], [1.0]]
+    assert dk.grad(lambda x: x[1:2])(x).numpy().tolist() == [0.0, 1.0, 0.0]

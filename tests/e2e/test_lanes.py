@@ -6,6 +6,7 @@ Every kernel runs over more threads than a vector register has elements, and ove
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -262,6 +263,37 @@ def test_lanes_whose_loops_keep_few_states_restart_from_checkpoints(name):
     found, expected = (run(kernel, dim, [X, *given], out) for kernel in (together, alone))
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-13)
+
+
+def filter_in_own_array(x: dk.array(dtype=dk.float64), trips: dk.array(dtype=dk.int32), y: dk.array(dtype=dk.float64)):
+    i = dk.tid()
+    a = dk.zeros(5, dtype=dk.float64)
+    for _ in range(trips[i]):
+        a[0] = a[0] * x[i] + 1.0
+    y[i] = a[0]
+
+
+@pytest.mark.parametrize("lanes", [True, False])
+@pytest.mark.parametrize("stack", [0, 4 << 20])
+def test_states_of_own_arrays_need_not_fit_the_stack(stack, lanes):
+    kernel = dk.kernel(filter_in_own_array, lanes=lanes)
+    x, trips = np.linspace(0.0, 0.9, 11), np.arange(11) % 4
+    given, y = dk.array(x, requires_grad=True), dk.zeros(11, dtype=dk.float64, requires_grad=True)
+
+    def sweep():
+        with dk.Tape() as tape:
+            dk.launch(kernel, 11, [given, dk.array(trips.astype(np.int32)), y])
+        tape.backward(grads={y: np.ones(11)})
+
+    before = threading.stack_size(stack)
+    try:
+        thread = threading.Thread(target=sweep)
+        thread.start()
+        thread.join()
+    finally:
+        threading.stack_size(before)
+    slopes = [0.0 * x, 0.0 * x, 1.0 + 0.0 * x, 1.0 + 2.0 * x]
+    assert np.allclose(given.grad.numpy(), np.choose(trips, slopes))
 
 
 @pytest.mark.lanes_choice("it reads what the estimate has chosen")

@@ -133,3 +133,39 @@ def test_while_another_thread_has_a_tape():
     left.set()
     thread.join()
     assert x.grad.numpy().tolist() == [8, 16]
+
+
+@dk.kernel
+def _half_square(x: dk.array(dtype=dk.float64), y: dk.array(dtype=dk.float64)):
+    i = dk.tid()
+    y[i] = 0.5 * x[i] * x[i]
+
+
+def test_seeds_may_be_gradients_of_other_arrays_on_the_tape():
+    x = dk.array(np.array([1.0, 2.0]), requires_grad=True)
+    y, z = (dk.zeros(2, dtype=dk.float64, requires_grad=True) for _ in range(2))
+    tape = dk.Tape()
+    with tape:
+        dk.launch(_half_square, 2, [x, y])
+        dk.launch(_half_square, 2, [y, z])
+
+    def sweep(seeds):
+        y.grad.fill_(3.0)
+        z.grad.fill_(10.0)
+        x.grad.zero_()
+        tape.backward(grads=seeds())
+
+    cases = [
+        (lambda: {y: z.grad, z: y.grad}, [11.5, 32.0]),  # 10 x + 3 x**3 / 2
+        (lambda: {z: y.grad}, [1.5, 12.0]),
+        (lambda: {z: z.grad}, [5.0, 40.0]),
+    ]
+    for seeds, expected in cases:
+        for _ in range(3):  # the third one is compiled
+            sweep(seeds)
+            np.testing.assert_allclose(x.grad.numpy(), expected)
+        with dk.record() as sequence:
+            sweep(seeds)
+        x.grad.fill_(5.0)
+        sequence.replay()
+        np.testing.assert_allclose(x.grad.numpy(), expected)

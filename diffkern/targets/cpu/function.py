@@ -18,7 +18,7 @@ from llvmlite import ir
 from diffkern.ir.nodes import Function
 from diffkern.ir.types import Array, Element, Type, scalar_of
 from diffkern.targets.emit.facts import analyse
-from diffkern.targets.emit.frame import loop_stacks
+from diffkern.targets.emit.frame import loop_stacks, untyped
 from diffkern.targets.emit.function import BodyEmitter
 from diffkern.targets.emit.kernel import float_flags
 from diffkern.targets.emit.memory import ArrayRef, element_size
@@ -39,7 +39,8 @@ def emit_function(fn: Function, symbol: str, isa: Isa, *, fast_math: bool = Fals
     facts = analyse(fn)
     facts.reduced = []  # each call is by itself
     scalars = ScalarEmitter(b, module, float_flags(fn, fast_math=fast_math, finite=False))
-    body = BodyEmitter(b, scalars, facts, {}, {}, stacks=loop_stacks(b, facts), vector_bytes=isa.vector_bytes)
+    stacks = loop_stacks(lambda size: untyped(b.alloca(ir.ArrayType(I64, size // 8))), facts)
+    body = BodyEmitter(b, scalars, facts, {}, {}, stacks=stacks, vector_bytes=isa.vector_bytes)
     given = iter(function.args)
     body.tid = tuple(next(given) for _ in range(fn.tid_arity))
     for p in fn.params:

@@ -36,7 +36,7 @@ from diffkern.targets.cpu.uniform import uniform_questions
 from diffkern.targets.emit.buffers import Scratch
 from diffkern.targets.emit.checks import Checking
 from diffkern.targets.emit.facts import Facts, analyse
-from diffkern.targets.emit.frame import Frame, width
+from diffkern.targets.emit.frame import Frame, loop_stacks, width
 from diffkern.targets.emit.function import BodyEmitter, left_alone
 from diffkern.targets.emit.kernel import KernelFrame, KernelModule, float_flags
 from diffkern.targets.emit.memory import (
@@ -44,6 +44,7 @@ from diffkern.targets.emit.memory import (
     atomic_element,
     disjoint,
 )
+from diffkern.targets.emit.room import Room
 from diffkern.targets.emit.scalars import ScalarEmitter, compare
 from diffkern.targets.emit.types import (
     I32,
@@ -224,7 +225,17 @@ class Chunk(_Frame, KernelFrame):
         super().__init__(module, fn, facts, symbol, flags, updates=updates_atomically(fn, facts.reduced))
         self.placement = placement
         self.functions = [module.globals[symbol]]
+        self.room = Room(self.builder)
         self.lanes = [Lanes(self, form, flags) for form in forms]
+
+    def stacks(self) -> dict[int, Any]:
+        """Memory for the loops' stacks of a thread by itself, by level."""
+        return {} if self.runs_in_lanes else loop_stacks(self.room.take, self.facts)
+
+    @property
+    def runs_in_lanes(self) -> bool:
+        """Whether no thread is left for the code of a single one."""
+        return any(lanes.form.masked for lanes in self.lanes)
 
     def goes_on(self, i: Any, hi: Any) -> Any:
         """Whether a loop makes another trip; no thread begins after an error."""
@@ -252,6 +263,7 @@ class Chunk(_Frame, KernelFrame):
 
     def finish(self, sums: dict[int, list[Any]]) -> None:
         self.scratch.release()
+        self.room.release()
         for lanes in self.lanes:
             lanes.add_up(sums)
         self.write_partials(sums)
@@ -298,7 +310,7 @@ class Chunk(_Frame, KernelFrame):
         """The threads of a row that are left when lanes have run, one by one; stops once, or never if none is left."""
         for lanes in self.lanes:
             lo = lanes.run(body, leading, lo, hi)
-        if any(lanes.form.masked for lanes in self.lanes):
+        if self.runs_in_lanes:
             return
         with self.loop(lo, hi, scalar=bool(self.lanes)) as i:
             yield i

@@ -6,7 +6,7 @@ arrays and values of LLVM, slots for the sums into uniform addresses, and where 
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 from typing import Any
 
 from llvmlite import ir
@@ -86,7 +86,7 @@ class Frame:
 
     def stacks(self) -> dict[int, Any]:
         """Memory for the loops' stacks, by level."""
-        return loop_stacks(self.builder, self.facts)
+        return loop_stacks(lambda size: untyped(self.builder.alloca(ir.ArrayType(I64, size // 8))), self.facts)
 
     def accumulators(self) -> dict[int, list[Any]]:
         """A slot, which holds 0, for each component of the sums into uniform addresses, by identity of the op."""
@@ -112,12 +112,9 @@ class Frame:
         return array, address(self.builder, array, indices, op.attrs.get("wrap", (False,) * len(indices)))
 
 
-def loop_stacks(b: Builder, facts: Facts, lanes: int = 1) -> dict[int, Any]:
-    """Memory for the stacks of the loops of so many threads, by level."""
-    return {
-        level: untyped(b.alloca(ir.ArrayType(I64, (size + 7) // 8 * lanes)))
-        for level, size in sorted(facts.stack_bytes.items())
-    }
+def loop_stacks(take: Callable[[int], Any], facts: Facts, lanes: int = 1) -> dict[int, Any]:
+    """Memory for the stacks of the loops of so many threads, by level; `take` gives so many bytes, whole words."""
+    return {level: take((size + 7) // 8 * 8 * lanes) for level, size in sorted(facts.stack_bytes.items())}
 
 
 def width(op: Op) -> int:

@@ -91,6 +91,14 @@ def _fields(values: np.ndarray) -> list[np.ndarray]:
     return [part for part in parts if part.dtype.kind == "f"]
 
 
+def _set_floats(array: dk.array, number: float) -> None:
+    """Set all floats of an array to a number."""
+    values = array.numpy().copy()
+    for part in _fields(values):
+        part[...] = number
+    array.assign(values)
+
+
 @dk.kernel
 def show(x, y):
     """One array as another."""
@@ -189,10 +197,14 @@ class _Run:
         return self.gather({name: arrays[name].grad.numpy() for name in self.active}, self.active)
 
     def replayed_gradient(self, weights: np.ndarray) -> np.ndarray:
-        """The same by a recorded sequence, which is replayed from the same arrays, at first with other gradients."""
+        """The same by a recorded sequence, replayed from the same arrays, at first with other gradients and seeds."""
         arrays = self.arrays(gradients=True)
         weighed = self._weighed(arrays, weights)
         shown = self._shown(weighed) if self.program.seed % 8 == 5 else {}
+        given = {} if shown else {array: dk.empty_like(array) for array in weighed}
+        for seed in given.values():
+            seed.requires_grad = False
+            _set_floats(seed, 1.5)
         with dk.record() as sequence:
             with dk.Tape() as tape:
                 for step in self.program.steps:
@@ -202,15 +214,17 @@ class _Run:
             tape.zero()
             for array, seed in shown.items():
                 dk.copy(array.grad, seed)
-            tape.backward(grads=None if shown else weighed)
+            tape.backward(grads=given or None)
         for others in (True, True, False):
             for name, array in arrays.items():
                 array.assign(self.start[name])
                 if others and array.grad is not None and array in tape.gradients:
-                    left = array.grad.numpy().copy()
-                    for part in _fields(left):
-                        part[...] = 3.0
-                    array.grad.assign(left)
+                    _set_floats(array.grad, 3.0)
+            for array, seed in given.items():
+                if others:
+                    _set_floats(seed, 2.0)
+                else:
+                    seed.assign(weighed[array])
             seeds = [seed.numpy().copy() for seed in shown.values()]
             sequence.replay()
             if any((seed.numpy() != before).any() for seed, before in zip(shown.values(), seeds, strict=True)):

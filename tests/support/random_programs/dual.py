@@ -365,7 +365,7 @@ def functions() -> dict[str, Any]:
         "outer": lambda a, b: Mat(*(x * y for x in a for y in b)), "determinant": _determinant,
         "transpose": lambda m: Mat(*(part for column in zip(*m.rows, strict=True) for part in column)),
         "trace": lambda m: sum((row[k] for k, row in enumerate(m.rows)), Dual(0.0)),
-        "float64": lifted,
+        "float64": lifted, "zeros": lambda n, dtype: Vec(*(dtype(0.0) for _ in range(n))),
         "int8": _wrapped(8, True), "uint8": _wrapped(8, False), "int16": _wrapped(16, True),
         "int32": _wrapped(32, True), "int64": _wrapped(64, True),
         "atomic_add": _update(lambda old, value: old + value), "atomic_sub": _update(lambda old, value: old - value),

@@ -97,6 +97,9 @@ class Statements:
     def for_loop(self) -> None:
         """A ``for`` of a few trips."""
         w = self.w
+        if w.chance(35):
+            self.own_array()
+            return
         lists = [*w.having(Role.READ, "int32"), *w.having(Role.READ, "perm")]
         if lists and w.having(Role.READ, "line") and w.chance(60):
             self.neighbours(w.pick(lists).name)
@@ -129,6 +132,25 @@ class Statements:
             else:
                 w.emit(f"{total} {w.pick(('+=', '-='))} {term}")
         w.emit(f"{own.name}[i] = {w.pick((f'dk.sin({total})', f'{total} / {w.extents.length}.0'))}")
+
+    def own_array(self) -> None:
+        """A loop that changes an array of the thread's own; threads may make different numbers of trips."""
+        w, s = self.w, self.w.scalars
+        cells, k, v = w.fresh("cells"), w.fresh("k"), w.pick(VARIABLES)
+        size = w.pick((2, 3, 5))
+
+        def cell() -> str:
+            return f"{cells}[{w.pick((f'{k} % {size}', f'({w.flat} + {k}) % {size}', f'{w.below(size)}', '-1'))}]"
+
+        w.emit(f"{cells} = dk.zeros({size}, dtype=dk.{w.real})")
+        w.emit(f"{cells}[{w.below(size)}] = {s.squashed(1)}")
+        with w.block(f"for {k} in range({w.pick(('m', '3', 'j0 % 4', 'j0 % 4'))}):", (k, 4)):
+            w.emit(f"{cell()} = {cell()} * {s.squashed(1)} + {s.squashed()}")
+            if w.chance(40):
+                with w.block(f"if {s.condition()}:"):
+                    w.emit(w.pick((f"{cell()} += 0.5 * {cell()}", "continue", "break", f"{cell()} *= {s.squashed()}")))
+                w.emit(f"{cell()} += 0.25 * {s.squashed()}")
+        w.emit(f"{v} = 0.5 * {v} + 0.3 * {cells}[{w.below(size)}] * {cells}[-1]")
 
     def neighbours(self, data: str) -> None:
         """A sum of elements that are found through an array of integers."""

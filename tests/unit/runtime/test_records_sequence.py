@@ -362,3 +362,27 @@ def test_checked_programs_report_from_records_and_sequences():
     record.launch(stream)
     with pytest.raises(dk.LaunchError, match="out of bounds"):
         stream.synchronize()
+
+
+def test_a_recorded_sweep_begins_with_what_the_array_of_its_seed_holds_when_it_is_replayed():
+    x, y, seed = floats(1, 2, 3, grad=True), dk.zeros(3, requires_grad=True), dk.ones(3)
+    with dk.record() as sequence:
+        with dk.Tape() as tape:
+            scale[3](x, 2.0, y)
+        tape.zero()
+        tape.backward(grads={y: seed})
+    before = x.grad.numpy().copy()
+    seed.fill_(3.0)
+    sequence.replay()
+    assert x.grad.numpy().tolist() == (3 * before).tolist()
+    assert seed.numpy().tolist() == [3, 3, 3]
+
+
+def test_a_recorded_seed_of_another_type_is_refused():
+    x, y = floats(1, 2, 3, grad=True), dk.zeros(3, requires_grad=True)
+    with dk.Tape() as tape:
+        scale[3](x, 2.0, y)
+    with dk.record():
+        with pytest.raises(dk.LaunchError, match="as it is"):
+            tape.backward(grads={y: dk.ones(3, dtype=dk.float64)})
+        tape.backward(grads={y: np.ones(3)})

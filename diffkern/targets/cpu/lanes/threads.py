@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from llvmlite import ir
-
 from diffkern.analysis.scopes import Scope, uniformity
 from diffkern.analysis.sums import used_values
 from diffkern.targets.cpu.lanes.body import LaneBody
@@ -20,7 +18,7 @@ from diffkern.targets.cpu.lanes.notes import Notes
 from diffkern.targets.cpu.lanes.scalars import LaneScalars
 from diffkern.targets.cpu.lanes.sums import add_up
 from diffkern.targets.emit.frame import loop_stacks, summed_type, width
-from diffkern.targets.emit.types import I32, I64, PTR, constant, i32, value_type
+from diffkern.targets.emit.types import I32, constant, i32, value_type
 
 if TYPE_CHECKING:
     from diffkern.targets.cpu.kernel import Chunk
@@ -47,9 +45,12 @@ class Lanes:
         self.builder = LaneBuilder(chunk.builder, self.count)
         self.uniformity = uniformity(chunk.fn, Scope.VECTOR)
         self.notes, self.used = Notes(), used_values(chunk.fn)
-        self.stacks = loop_stacks(chunk.builder, chunk.facts, self.count)
+        self.stacks = loop_stacks(chunk.room.take, chunk.facts, self.count)
         self.buffers = {v: self._memory(v.type) for v in chunk.facts.buffers}
         self.totals = {id(op): self._slots(op) for op in chunk.facts.reduced}
+
+    def _memory(self, t: Any) -> Any:
+        return self.chunk.room.take((t.itemsize + 7) // 8 * 8 * self.count)
 
     def _slots(self, op: Any) -> list[Any]:
         b, s = self.builder, summed_type(op)
@@ -57,11 +58,6 @@ class Lanes:
         for slot in slots:
             b.plain.store(b.spread(constant(s, 0)), slot)
         return slots
-
-    def _memory(self, t: Any) -> Any:
-        slot = self.builder.plain.alloca(ir.ArrayType(I64, (t.itemsize + 7) // 8 * self.count))
-        slot.align, slot.type = 64, PTR
-        return slot
 
     def run(self, one: BodyEmitter, leading: Sequence[Any], lo: Any, hi: Any) -> Any:
         """Emit the loop over the threads ``lo <= i < hi``; return the first that is left.
