@@ -38,7 +38,7 @@ class _Known:
         self.source = {r: op for op in walk(fn.body) for r in op.results}
         self._needs: dict[Op, frozenset[Value]] = {}
         self._touched: dict[Op, _Touched] = {}
-        self._only_sums: dict[Op, bool] = {}
+        self._sums_backwards: dict[Op, bool] = {}
 
     def needs(self, op: Op) -> frozenset[Value]:
         """The values from outside that an op uses."""
@@ -53,11 +53,12 @@ class _Known:
             self._touched[op] = _Touched.by(op)
         return self._touched[op]
 
-    def only_sums(self, loop: Op) -> bool:
-        """Whether the trips of a loop may be made in any order."""
-        if loop not in self._only_sums:
-            self._only_sums[loop] = _only_sums(For(loop))
-        return self._only_sums[loop]
+    def sums_backwards(self, op: Op) -> bool:
+        """Whether an op is a loop that counts down to 0, and whose trips may be made in any order."""
+        if op not in self._sums_backwards:
+            down = op.name == "for" and self.is_constant(For(op).step, -1) and self.is_constant(For(op).stop, -1)
+            self._sums_backwards[op] = down and _only_sums(For(op))
+        return self._sums_backwards[op]
 
     def constant(self, v: Value) -> float | None:
         op = self.source.get(v)
@@ -145,6 +146,8 @@ def _region(region: Region, known: _Known) -> None:
 
 def _once(region: Region, known: _Known) -> bool:
     """Fuse the loops of a region, from the first one on; return whether there are any."""
+    if not any(map(known.sums_backwards, region.ops)):
+        return False
     k, found = 0, False
     while k < len(region.ops):
         if _fuse(region, k, known):
@@ -162,7 +165,7 @@ def _fuse(region: Region, k: int, known: _Known) -> bool:
     between, past = _Between(first, known), k + 1
     for n in range(k + 1, len(region.ops)):
         second = region.ops[n]
-        if second.name != "for" or not _goes_back(For(first), For(second), known) or not known.only_sums(second):
+        if not known.sums_backwards(second) or not _goes_back(For(first), For(second), known):
             continue
         between.extend(region.ops[past:n])
         past = n
@@ -175,10 +178,8 @@ def _fuse(region: Region, k: int, known: _Known) -> bool:
 
 
 def _goes_back(one: For, other: For, known: _Known) -> bool:
-    """Whether a loop counts down to 0, over as many trips as another one makes upwards."""
-    if not (known.is_constant(one.step, 1) and known.is_constant(other.step, -1)):
-        return False
-    if not known.is_constant(other.stop, -1) or one.index.type != other.index.type:
+    """Whether a loop that counts down to 0 makes as many trips as another one makes upwards."""
+    if not known.is_constant(one.step, 1) or one.index.type != other.index.type:
         return False
     start, stop = known.constant(one.start), known.constant(one.stop)
     last = known.constant(other.start)
