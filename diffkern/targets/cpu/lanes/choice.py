@@ -207,14 +207,14 @@ def chosen(fn: Function, settings: Settings, isa: Isa) -> Choice:
     why = refusal(fn, lanes)
     if why is not None:
         return Choice(1, 1.0, why)
-    if (count := _too_many(fn, lanes)) is not None:
-        return Choice(1, 1.0, f"{count} operations would take long to compile")
     if settings.lanes:
         choice = Choice(lanes, max(1.0, _Work(fn, lanes).gain()), "lanes=True")
     else:
         choice = _if_it_pays(fn, lanes)
     if choice.lanes == 1:
         return choice
+    if (count := _too_many(fn, lanes)) is not None:
+        return Choice(1, 1.0, f"{count} operations would take long to compile")
     registers, masked = _side_by_side(fn, lanes, isa), isa.vector_bytes >= _MASKED_BYTES
     ops = list(walk(fn.body))
     always = masked and registers == 1 and (len(ops) > _TOGETHER or any(map(is_loop, ops)))
