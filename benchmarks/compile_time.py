@@ -4,7 +4,7 @@ In: nothing but the command line. Out: a table (and a JSON file) with the second
 kernel to its return — reading the source, lowering, differentiating, compiling, loading, with an empty cache — for
 250 to 4000 scalar operations, and the exponent p of the fit ``seconds ~ operations**p``. NVIDIA Warp compiles the same
 text for the smaller sizes. Two shapes are generated: one long straight line, and the same number of operations in loops
-and branches.
+and branches. ``--lanes`` asks for threads in lanes, or for none.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ Float32 = npt.NDArray[np.float32]
 SIZES = (250, 500, 1000, 2000, 4000)
 QUICK_SIZES = (250, 500, 1000)
 PEER_LIMIT = 1000
+LANES = {"unasked": "", "on": "(lanes=True)", "off": "(lanes=False)"}
+"""What kernels are decorated with."""
 HEAD = """import {library} as w
 
 
@@ -104,9 +106,9 @@ def first_launch(library: Any, kernel: Any, adjoint: bool) -> tuple[float, Float
     return elapsed, np.array(z.numpy())
 
 
-def read_own(library: Any, shape: str, operations: int, folder: Path) -> Reading:
+def read_own(library: Any, shape: str, operations: int, folder: Path, kernel_options: str) -> Reading:
     """Time diffkern, which compiles the two directions apart from each other, each when it is first launched."""
-    kernel = module_of("diffkern", shape, operations, folder).generated
+    kernel = module_of("diffkern", shape, operations, folder, kernel_options).generated
     forward, output = first_launch(library, kernel, adjoint=False)
     adjoint, _ = first_launch(library, kernel, adjoint=True)
     return Reading("diffkern", shape, operations, forward, adjoint, output)
@@ -158,7 +160,10 @@ def print_readings(readings: Sequence[Reading]) -> dict[str, float]:
 
 def main() -> int:
     """Measure the chosen shapes and print the table."""
-    arguments = options(str(__doc__).partition("\n")[0]).parse_args()
+    parser = options(str(__doc__).partition("\n")[0])
+    parser.add_argument("--lanes", choices=LANES, default="unasked", help="how the threads of diffkern's kernels run")
+    arguments = parser.parse_args()
+    own_options = LANES[arguments.lanes]
     sizes = QUICK_SIZES if arguments.quick else SIZES
     facts = machine()
     print_machine(facts)
@@ -178,8 +183,8 @@ def main() -> int:
             read_peer(warp, shape, 20, folder)
             readings += [read_peer(warp, shape, size, folder) for size in sizes if size <= PEER_LIMIT]
             if diffkern is not None:
-                read_own(diffkern, shape, 20, folder)
-                readings += [read_own(diffkern, shape, size, folder) for size in sizes]
+                read_own(diffkern, shape, 20, folder, own_options)
+                readings += [read_own(diffkern, shape, size, folder, own_options) for size in sizes]
     check_outputs(readings)
     exponents = print_readings(readings)
     if arguments.json:

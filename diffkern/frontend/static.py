@@ -25,10 +25,7 @@ class Given(ast.expr):
     """The place of a static expression: the number of its result."""
 
     _fields = ()
-
-    def __init__(self, index: int) -> None:
-        super().__init__()
-        self.index = index
+    index: int
 
 
 @dataclass(frozen=True)
@@ -161,7 +158,9 @@ class _Finder(ast.NodeTransformer):
             )
         index = len(self.found)
         self.found.append(self._result(node) if self.results is None else self.results[index])
-        return ast.copy_location(Given(index), node)
+        given = ast.copy_location(Given(), node)
+        given.index = index
+        return given
 
     def _result(self, node: ast.Call) -> Any:
         expression = node.args[0]

@@ -7,8 +7,8 @@ one trip is then computed once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import free_values, substitute
@@ -21,7 +21,8 @@ from diffkern.ops.table import lookup
 __all__ = ["fuse_loops"]
 
 _ON_STACKS = frozenset({Effect.STACK_WRITE})
-_ORDERED = frozenset({Effect.WRITE, Effect.ATOMIC, Effect.BARRIER, Effect.REPORT})
+_FIXED = frozenset({Effect.BARRIER, Effect.REPORT})
+_ORDERED = _FIXED | {Effect.WRITE, Effect.ATOMIC}
 
 
 def fuse_loops(fn: Function) -> Function:
@@ -31,10 +32,33 @@ def fuse_loops(fn: Function) -> Function:
 
 
 class _Known:
-    """What is known of values: the constants, and what the others come from."""
+    """What is known of values, the constants and what the others come from, and of ops not fused inside yet."""
 
     def __init__(self, fn: Function) -> None:
         self.source = {r: op for op in walk(fn.body) for r in op.results}
+        self._needs: dict[Op, frozenset[Value]] = {}
+        self._touched: dict[Op, _Touched] = {}
+        self._sums_backwards: dict[Op, bool] = {}
+
+    def needs(self, op: Op) -> frozenset[Value]:
+        """The values from outside that an op uses."""
+        if op not in self._needs:
+            inside = (v for r in op.regions for v in free_values(r))
+            self._needs[op] = frozenset((*op.operands, *inside))
+        return self._needs[op]
+
+    def touched(self, op: Op) -> _Touched:
+        """What an op does to arrays."""
+        if op not in self._touched:
+            self._touched[op] = _Touched.by(op)
+        return self._touched[op]
+
+    def sums_backwards(self, op: Op) -> bool:
+        """Whether an op is a loop that counts down to 0, and whose trips may be made in any order."""
+        if op not in self._sums_backwards:
+            down = op.name == "for" and self.is_constant(For(op).step, -1) and self.is_constant(For(op).stop, -1)
+            self._sums_backwards[op] = down and _only_sums(For(op))
+        return self._sums_backwards[op]
 
     def constant(self, v: Value) -> float | None:
         op = self.source.get(v)
@@ -49,36 +73,88 @@ class _Known:
         return op.operands if op is not None and op.name == name else ()
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Touched:
-    """Arrays that are read and written."""
+    """Arrays that are accessed, and those of them that are written; whether there is what keeps its place."""
 
-    read: frozenset[Value]
-    written: frozenset[Value]
+    accessed: set[Value] = field(default_factory=set)
+    written: set[Value] = field(default_factory=set)
+    fixed: bool = False
 
     @classmethod
-    def by(cls, ops: Iterable[Op]) -> _Touched:
-        found = [op for op in _all(ops) if op.name in ACCESSES]
-        written = frozenset(Access(op).array for op in found if op.name in WRITES)
-        return cls(frozenset(Access(op).array for op in found) - written, written)
+    def by(cls, op: Op) -> _Touched:
+        """What an op, with those inside of it, does."""
+        inside = [op, *(inner for sub in op.regions for inner in walk(sub))]
+        accesses = [o for o in inside if o.name in ACCESSES]
+        written = {Access(o).array for o in accesses if o.name in WRITES}
+        fixed = any(lookup(o.name).effect in _FIXED for o in inside)
+        return cls({Access(o).array for o in accesses}, written, fixed)
+
+    def add(self, other: _Touched) -> None:
+        self.accessed |= other.accessed
+        self.written |= other.written
+        self.fixed |= other.fixed
 
     def commutes_with(self, other: _Touched) -> bool:
-        return self.written.isdisjoint(other.read | other.written) and other.written.isdisjoint(self.read)
+        return self.written.isdisjoint(other.accessed) and other.written.isdisjoint(self.accessed)
 
 
-def _all(ops: Iterable[Op]) -> Iterator[Op]:
-    for op in ops:
-        yield op
-        for sub in op.regions:
-            yield from walk(sub)
+class _Between:
+    """The ops between a loop and one behind it: what needs the results of the first or of each other, and the rest."""
+
+    def __init__(self, first: Op, known: _Known) -> None:
+        self.known, self.values, self.first = known, set(first.results), known.touched(first)
+        self.later: list[Op] = []
+        self.others: list[Op] = []
+        self.moved, self.left = _Touched(), _Touched()
+
+    def extend(self, ops: Iterable[Op]) -> None:
+        """Add ops behind those that there are."""
+        for op in ops:
+            touched = self.known.touched(op)
+            if self.needed_by(op):
+                self.later.append(op)
+                self.values.update(op.results)
+                self.moved.add(touched)
+            else:
+                self.others.append(op)
+                self.left.add(touched)
+
+    @property
+    def fixed(self) -> bool:
+        """Whether the first loop may not come behind these ops, whatever there is behind them."""
+        return self.first.fixed or self.moved.fixed or self.left.fixed
+
+    def needed_by(self, op: Op) -> bool:
+        """Whether an op needs the results of the first loop."""
+        return not self.values.isdisjoint(self.known.needs(op))
+
+    def let_past(self, second: Op) -> bool:
+        """Whether the first loop may come behind the others, and what needs it behind the second one too."""
+        two = self.known.touched(second)
+        apart = ((self.first, two), (self.first, self.left), (self.moved, self.left), (self.moved, two))
+        return all(a.commutes_with(b) for a, b in apart)
 
 
 def _region(region: Region, known: _Known) -> None:
-    while any(_fuse(region, k, known) for k in range(len(region.ops))):
+    while _once(region, known):
         pass
     for op in region.ops:
         for sub in op.regions:
             _region(sub, known)
+
+
+def _once(region: Region, known: _Known) -> bool:
+    """Fuse the loops of a region, from the first one on; return whether there are any."""
+    if not any(map(known.sums_backwards, region.ops)):
+        return False
+    k, found = 0, False
+    while k < len(region.ops):
+        if _fuse(region, k, known):
+            found = True
+        else:
+            k += 1
+    return found
 
 
 def _fuse(region: Region, k: int, known: _Known) -> bool:
@@ -86,24 +162,24 @@ def _fuse(region: Region, k: int, known: _Known) -> bool:
     first = region.ops[k]
     if first.name != "for" or any(lookup(op.name).effect in _ON_STACKS for op in walk(For(first).body)):
         return False
+    between, past = _Between(first, known), k + 1
     for n in range(k + 1, len(region.ops)):
         second = region.ops[n]
-        if second.name != "for" or not _goes_back(For(first), For(second), known):
+        if not known.sums_backwards(second) or not _goes_back(For(first), For(second), known):
             continue
-        later = _needing(first, region.ops[k + 1 : n])
-        if not _depends(second, {r for op in (first, *later) for r in op.results}) and _only_sums(For(second)):
-            others = [op for op in region.ops[k + 1 : n] if op not in later]
-            if _may_move(first, later, others, second):
-                region.ops[k : n + 1] = [*others, *_fused(For(first), For(second), known), *later]
-                return True
+        between.extend(region.ops[past:n])
+        past = n
+        if between.fixed:
+            return False
+        if not between.needed_by(second) and between.let_past(second):
+            region.ops[k : n + 1] = [*between.others, *_fused(For(first), For(second), known), *between.later]
+            return True
     return False
 
 
 def _goes_back(one: For, other: For, known: _Known) -> bool:
-    """Whether a loop counts down to 0, over as many trips as another one makes upwards."""
-    if not (known.is_constant(one.step, 1) and known.is_constant(other.step, -1)):
-        return False
-    if not known.is_constant(other.stop, -1) or one.index.type != other.index.type:
+    """Whether a loop that counts down to 0 makes as many trips as another one makes upwards."""
+    if not known.is_constant(one.step, 1) or one.index.type != other.index.type:
         return False
     start, stop = known.constant(one.start), known.constant(one.stop)
     last = known.constant(other.start)
@@ -116,20 +192,6 @@ def _goes_back(one: For, other: For, known: _Known) -> bool:
     if not larger or not known.is_constant(larger[1], 0):
         return False
     return larger[0] is one.stop if start == 0 else known.operands(larger[0], "sub") == (one.stop, one.start)
-
-
-def _needing(op: Op, ops: Iterable[Op]) -> list[Op]:
-    """Return those of the ops that need the results of one in front of them, or of each other."""
-    values, found = set(op.results), []
-    for other in ops:
-        if _depends(other, values):
-            found.append(other)
-            values.update(other.results)
-    return found
-
-
-def _depends(op: Op, values: set[Value]) -> bool:
-    return not values.isdisjoint(op.operands) or any(not values.isdisjoint(free_values(r)) for r in op.regions)
 
 
 def _only_sums(loop: For) -> bool:
@@ -153,7 +215,7 @@ def _only_sums(loop: For) -> bool:
             after = before[0]
         if uses[carried] != 1:
             return False
-    touched = _Touched.by(loop.body.ops)
+    written = _Touched.by(loop.op).written
     stacks = {r for op in walk(loop.body) if op.name == "stack_new" for r in op.results}
     for op in walk(loop.body):
         effect = lookup(op.name).effect
@@ -161,7 +223,7 @@ def _only_sums(loop: For) -> bool:
             return False
         if effect in _ORDERED and op.name not in ACCUMULATES:
             return False
-    return touched.written.isdisjoint(Access(op).array for op in walk(loop.body) if op.name in LOADS)
+    return written.isdisjoint(Access(op).array for op in walk(loop.body) if op.name in LOADS)
 
 
 def _leads_to(v: Value, carried: Value, source: dict[Value, Op]) -> bool:
@@ -173,16 +235,6 @@ def _leads_to(v: Value, carried: Value, source: dict[Value, Op]) -> bool:
 def _augends(op: Op) -> tuple[Value, ...]:
     """The operands of a sum or difference that it may be said to add something to; else none."""
     return op.operands if op.name == "add" else op.operands[:1] if op.name == "sub" else ()
-
-
-def _may_move(first: Op, later: list[Op], others: list[Op], second: Op) -> bool:
-    """Whether the first loop may come behind the others, and what needs it behind the second one too."""
-    one, two = _Touched.by((first,)), _Touched.by((second,))
-    moved, left = _Touched.by(later), _Touched.by(others)
-    if any(lookup(op.name).effect in (Effect.BARRIER, Effect.REPORT) for op in _all((first, *later, *others))):
-        return False
-    apart = ((one, two), (one, left), (moved, left), (moved, two))
-    return all(a.commutes_with(b) for a, b in apart)
 
 
 def _fused(first: For, second: For, known: _Known) -> list[Op]:

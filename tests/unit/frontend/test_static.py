@@ -262,3 +262,17 @@ def test_match_on_constants() -> None:
     tape.backward(grads={y: np.ones(5, np.float32)})
     np.testing.assert_allclose(y.numpy(), [4.0, 6.0, -4.0, 8.0, 16.0])
     np.testing.assert_allclose(x.grad.numpy(), [2.0, 5.0, 2.0, 4.0, 8.0])
+
+
+def test_beside_local_functions_and_tests_of_loops_that_assign() -> None:
+    @dk.kernel
+    def k(x: dk.array(dtype=float), y: dk.array(dtype=float)):
+        i = dk.tid()
+        half = lambda v: v * dk.static(0.5)  # noqa: E731 - what is tested
+        n = 0
+        while (n := n + 1) < dk.static(4):
+            y[i] += half(x[i]) * dk.static(float(2 + 2))
+
+    y = dk.zeros(2, dtype=float)
+    dk.launch(k, 2, [dk.array([1.0, 2.0], dtype=float)], [y])
+    assert y.numpy().tolist() == [6.0, 12.0]

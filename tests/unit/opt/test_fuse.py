@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import linecache
+import sys
+
 import numpy as np
 import pytest
 from passes_harness import D1, D2, I1, after, lowered, names, results
@@ -336,6 +339,37 @@ def test_of_a_kernel(kernel, x, expected):
     np.testing.assert_array_equal(found[2], y)
     for a, b in zip(found[3:], expected_all[3:], strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-13)
+
+
+def chain_of(count: int) -> Function:
+    """So many loops that each need the one before, and behind them as many backwards."""
+    ahead = "".join(f"    for j in range(n):\n        s = s * 0.5 + x[{c}]\n" for c in range(count))
+    back = "    for k in range(max(n, 0) - 1, -1, -1):\n        s = s * x[k]\n" * count
+    text = f"def chain(x, n, y, g):\n    i = dk.tid()\n    s = x[i]\n{ahead}{back}    y[i] = s\n"
+    file = f"<chain of {count}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(True), file)
+    names = {"dk": dk}
+    exec(compile(text, file, "exec"), names)
+    return lowered(names["chain"], D1, INT32, D1, D1)
+
+
+def test_the_work_of_looking_for_pairs_is_in_proportion_to_their_number():
+    def calls(fn: Function) -> int:
+        found = 0
+
+        def count(frame, event, argument):
+            nonlocal found
+            found += event == "call"
+
+        sys.setprofile(count)
+        try:
+            fuse_loops(fn)
+        finally:
+            sys.setprofile(None)
+        assert loops(fn)
+        return found
+
+    assert calls(chain_of(96)) < 3 * calls(chain_of(48))
 
 
 def in_place(x, n, y):

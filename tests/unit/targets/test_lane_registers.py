@@ -86,6 +86,20 @@ def test_one_where_lanes_make_different_numbers_of_trips():
     assert registers(trips, "x86-64-v4", adjoint=True) == 1
 
 
+@dk.kernel(lanes=True)
+def mixed(x: dk.array(dtype=F64), n: dk.array(dtype=int), y: dk.array(dtype=F64)):
+    """The adjoint adds to 24 elements of each thread's own choice."""
+    i = dk.tid()
+    total = F64(0.0)
+    for j in range(dk.static(24)):
+        total += x[n[i] + j] * dk.static(F64(j))
+    y[i] = total
+
+
+def test_fewer_where_lanes_add_to_many_elements_by_themselves():
+    assert registers(mixed, "x86-64-v4", adjoint=True) == 2
+
+
 @pytest.mark.parametrize(("dtype", "error"), [(F32, 2e-5), (F64, 1e-12)])
 @pytest.mark.parametrize("count", [7, 33, 64, 167])
 def test_gradients_of_what_lanes_share(dtype, error, count):

@@ -16,7 +16,7 @@ from llvmlite import binding as llvm
 from diffkern.compilation import Compilation
 from diffkern.ir.nodes import Function
 from diffkern.kernel import Kernel
-from diffkern.options import Variant
+from diffkern.options import KernelOptions, Variant
 from diffkern.targets import target_named
 from diffkern.targets.cpu import outline
 
@@ -61,6 +61,14 @@ def test_functions_have_a_bound_and_their_number_grows_with_the_kernel(tmp_path:
     assert max(many[1:]) <= 1.2 * max(few[1:]) <= 2000  # the first is the one that calls the others
     assert many[0] <= 2.1 * few[0] <= 4000
     assert sum(many) <= 2.1 * sum(few)
+
+
+@pytest.mark.parametrize(("loops", "said"), [(10, "vector register"), (60, "would take long to compile")])
+def test_long_kernels_run_one_by_one_even_where_lanes_are_asked_for(loops: int, said: str, tmp_path: Path) -> None:
+    function, a = long_kernel(loops, tmp_path), np.zeros(1, np.float32)
+    variant = Variant(active=frozenset({0, 2}), options=KernelOptions(lanes=True))
+    threads = Compilation(function, Kernel(function).argument_types(a, 1, a), variant).threads()
+    assert said in threads.partition("\n")[0]
 
 
 def test_a_short_kernel_stays_in_one_piece(tmp_path: Path) -> None:

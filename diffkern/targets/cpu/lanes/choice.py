@@ -36,12 +36,16 @@ STACK_BYTES = 32 * 1024 * 1024
 """The most memory for the loop stacks and buffers of all lanes."""
 LARGEST = 2000
 """Operations beyond which lanes are not taken unasked: their code takes longer to compile, and is in one piece."""
+LONGEST = 12_000
+"""The most work of compiling, in operations, for which lanes are taken even where they are asked for."""
 GAIN = 1.5
 """How many times faster lanes have to be by estimate."""
 _TOGETHER = 300
 """Operations up to which a value of all lanes may take several registers: it is compiled for one register besides."""
 _MOST_ALONE = 256
 """The most instructions for what each lane does by itself, where there are several registers."""
+_LOOP_OPS, _MATH_OPS, _ALONE_OPS = 50, 20, 5
+"""What a loop, an elementary function, and what a lane does by itself, add to the work of compiling, in operations."""
 _MOST_BYTES = 256
 """The most that a value of all lanes takes."""
 _MASKED_BYTES = 32
@@ -209,9 +213,20 @@ def chosen(fn: Function, settings: Settings, isa: Isa) -> Choice:
         choice = _if_it_pays(fn, lanes)
     if choice.lanes == 1:
         return choice
+    if (count := _too_many(fn, lanes)) is not None:
+        return Choice(1, 1.0, f"{count} operations would take long to compile")
     registers, masked = _side_by_side(fn, lanes, isa), isa.vector_bytes >= _MASKED_BYTES
-    always = masked and registers == 1 and any(map(is_loop, walk(fn.body)))
+    ops = list(walk(fn.body))
+    always = masked and registers == 1 and (len(ops) > _TOGETHER or any(map(is_loop, ops)))
     return replace(choice, registers=registers, masked=masked, always=always)
+
+
+def _too_many(fn: Function, lanes: int) -> int | None:
+    """Return the number of operations if their code in lanes, which is in one piece, would take long to compile."""
+    estimate, ops = _Work(fn, lanes), list(walk(fn.body))
+    length = len(ops) + _LOOP_OPS * sum(map(is_loop, ops)) + _ALONE_OPS * lanes * sum(map(estimate.pieces, ops))
+    length += _MATH_OPS * sum(lookup(op.name).elementary for op in ops)
+    return len(ops) if length > LONGEST else None
 
 
 def _side_by_side(fn: Function, lanes: int, isa: Isa) -> int:
@@ -324,7 +339,9 @@ class _Work:
 
     def pieces(self, op: Op) -> int:
         """How many instructions each lane needs for itself."""
-        if op.name not in ("load", "store"):
+        if op in self.summed:
+            return 0
+        if op.name not in ("load", "store", "accumulate", "atomic"):
             return int(
                 lookup(op.name).family == "scalar" and not self.varying.isdisjoint(op.results) and is_by_lane(op)
             )
