@@ -2,7 +2,8 @@
 
 In: nothing but the command line. Out: a table (and a JSON file) of medians of wall time and their ratios. One and two
 native threads take turns of ten launches: with a pause before each, in which the pool's threads fall asleep, or none.
-The launches of the first 20 ms of a turn are not read. The machine must be idle.
+The launches of the first 20 ms of a turn are not read. One thread takes a second turn in each round: the ratios of its
+two medians say how far apart readings of the same thing are. The machine must be idle.
 """
 
 from __future__ import annotations
@@ -67,18 +68,24 @@ def reading(launch: Callable[[], Any], pause: float) -> float:
 
 
 def measure(case: str, size: int, pause: float, turns: int) -> dict[str, Any]:
-    """The medians of a case, one for each number of native threads, and their ratio."""
+    """The medians of a case, of one native thread, two, and one again, and the ratios of the last two to the first."""
     launch = launch_of(case, size)
-    times: dict[int, list[float]] = {1: [], 2: []}
+    times: list[list[float]] = [[], [], []]
     for _ in range(turns):
-        for threads, read in times.items():
+        for threads, read in zip((1, 2, 1), times, strict=True):
             pool.set_num_threads(threads)
             start = time.perf_counter()
             while time.perf_counter() - start < SETTLED:
                 reading(launch, pause)
             read.extend(reading(launch, pause) for _ in range(READ))
-    one, two = (median(read) for read in times.values())
-    return {"case": case, "size": size, "pause_s": pause, "one_s": one, "two_s": two, "ratio": two / one}
+    one, two, again = (median(read) for read in times)
+    ratios = {"ratio": two / one, "same": again / one}
+    return {"case": case, "size": size, "pause_s": pause, "one_s": one, "two_s": two, **ratios}
+
+
+def spread(ratios: list[float]) -> str:
+    """The smallest, the median and the largest of some ratios."""
+    return f"{min(ratios):.2f} / {median(ratios):.2f} / {max(ratios):.2f}"
 
 
 def main() -> int:
@@ -87,15 +94,17 @@ def main() -> int:
     facts = machine()
     print_machine(facts)
     rows = []
-    print("us on one native thread > us on two (ratio of the medians); smallest, median and largest ratio")
+    print("us on one native thread > us on two (ratio of the medians; of one thread to itself)")
+    print("smallest, median and largest ratio; of one thread to itself")
     for pause in PAUSES:
-        print(f"\n{f'pauses of {1e3 * pause:g} ms' if pause else 'no pauses':<20}", *(f"{n:>20,}" for n in SIZES))
+        print(f"\n{f'pauses of {1e3 * pause:g} ms' if pause else 'no pauses':<20}", *(f"{n:>23,}" for n in SIZES))
         for case in chosen.cases or CASES:
             read = [measure(case, size, pause, QUICK_TURNS if chosen.quick else TURNS) for size in SIZES]
-            cells = [f"{1e6 * r['one_s']:.0f} > {1e6 * r['two_s']:.0f} ({r['ratio']:.2f})" for r in read]
-            ratios = [r["ratio"] for r in read]
-            spread = f"{min(ratios):.2f} / {median(ratios):.2f} / {max(ratios):.2f}"
-            print(f"{case:<20}", *(f"{cell:>20}" for cell in cells), f"  {spread}", flush=True)
+            cells = [
+                f"{1e6 * r['one_s']:.0f} > {1e6 * r['two_s']:.0f} ({r['ratio']:.2f}; {r['same']:.2f})" for r in read
+            ]
+            spreads = [spread([r[key] for r in read]) for key in ("ratio", "same")]
+            print(f"{case:<20}", *(f"{cell:>23}" for cell in cells), f"  {'; '.join(spreads)}", flush=True)
             rows.extend(read)
     if chosen.json:
         save_json(chosen.json, facts, [], readings=rows)

@@ -34,7 +34,7 @@ from diffkern.runtime.device import get_cuda_device
 from diffkern.runtime.generation import AdjointKey, Generation, Merged
 from diffkern.runtime.gpu import gpu
 from diffkern.runtime.module_options import module_option
-from diffkern.runtime.packed import run
+from diffkern.runtime.plain_launch import run
 from diffkern.runtime.program import Executable
 from diffkern.runtime.type_keys import is_long, type_of_key
 

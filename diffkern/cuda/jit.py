@@ -28,7 +28,8 @@ from diffkern.options import MAX_BLOCK_DIM, PLAIN, AdjointForm, KernelOptions, V
 from diffkern.runtime.arguments import Parameter
 from diffkern.runtime.extents import whole_number
 from diffkern.runtime.generation import Generation, Merged
-from diffkern.runtime.packed import PackedLaunch, dispatch, run
+from diffkern.runtime.packed import PackedLaunch, dispatch
+from diffkern.runtime.plain_launch import run
 from diffkern.runtime.program import Executable
 
 __all__ = ["CudaKernel", "Launcher", "jit"]

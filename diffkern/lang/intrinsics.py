@@ -22,7 +22,8 @@ from diffkern.lang import output
 from diffkern.lang.annotations import TileAnnotation, tile_annotation
 from diffkern.lang.called import evaluated
 from diffkern.lang.library import COMPOSED, Composed
-from diffkern.lang.reference import Family, docstring, entry_of, family_of
+from diffkern.lang.reference import docstring, entry_of, family_of
+from diffkern.lang.reference_entries import Family
 from diffkern.lang.values import CompositeValue
 from diffkern.ops import composite, scalar
 from diffkern.ops.row import Entry, OpDef

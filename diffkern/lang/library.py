@@ -22,7 +22,8 @@ from typing import Any, Final, TypeVar
 from diffkern.forks import computed_once
 from diffkern.lang.called import evaluated
 from diffkern.lang.generic import Cast, Generic
-from diffkern.lang.reference import Family, described
+from diffkern.lang.reference import described
+from diffkern.lang.reference_entries import Family
 from diffkern.ops.row import Entry
 
 __all__ = ["COMPLEX", "COMPOSED", "Composed", "Overload", "built_in", "of_complex"]

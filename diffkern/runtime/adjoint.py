@@ -19,10 +19,12 @@ from diffkern.lang.dtypes import element_of_value
 from diffkern.options import ATOMIC, GATHERING, PLAIN, AdjointForm
 from diffkern.runtime.array import _given, array, new, wrap
 from diffkern.runtime.device import Device
+from diffkern.runtime.launch_checks import DIMS
+from diffkern.runtime.launchable import Launchable
 from diffkern.runtime.memory import overlaps
 from diffkern.runtime.native.replay import Steps
 from diffkern.runtime.operation import Assign, Copy, Operation
-from diffkern.runtime.packed import DIMS, Launchable, PackedLaunch
+from diffkern.runtime.packed import PackedLaunch
 from diffkern.runtime.pointed import held_in
 from diffkern.runtime.program import Executable
 from diffkern.runtime.state import attention, current

@@ -21,8 +21,9 @@ from diffkern.runtime.adjoint import AdjointLaunch, cotangent, spread, with_own
 from diffkern.runtime.arguments import bind
 from diffkern.runtime.device import Device
 from diffkern.runtime.extents import whole_number
+from diffkern.runtime.launchable import Launchable
 from diffkern.runtime.operation import perform
-from diffkern.runtime.packed import Launchable, PackedLaunch, dispatch
+from diffkern.runtime.packed import PackedLaunch, dispatch
 from diffkern.runtime.schedule import Blocks
 from diffkern.runtime.stream import Stream
 from diffkern.runtime.type_keys import key_on, register_type, type_of_key

@@ -19,7 +19,7 @@ from diffkern.runtime.memory import Memory
 from diffkern.runtime.native.device import graph_step
 from diffkern.runtime.native.replay import PYTHON, STALE, Plan, Stamp
 from diffkern.runtime.operation import memories
-from diffkern.runtime.sequence import Item
+from diffkern.runtime.recorder import Item
 from diffkern.runtime.sequence import Sequence as Recorded
 from diffkern.runtime.spans import span, watched
 from diffkern.runtime.state import current

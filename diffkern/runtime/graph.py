@@ -20,8 +20,8 @@ from diffkern.runtime.captured import Captured
 from diffkern.runtime.device import CPU, Device, get_device
 from diffkern.runtime.native.replay import Steps
 from diffkern.runtime.operation import Operation, perform
+from diffkern.runtime.recorder import Item, Recorder
 from diffkern.runtime.scope import Scope
-from diffkern.runtime.sequence import Item, Recorder
 from diffkern.runtime.sequence import Sequence as Recorded
 from diffkern.runtime.state import current
 from diffkern.runtime.stream import Stream

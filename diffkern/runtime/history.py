@@ -119,12 +119,14 @@ class LaunchStep:
         return [*found, *(memory for use in self.objects for memory in use.memories)]
 
     def prepare(self, cotangents: Cotangents) -> list[Operation]:
-        launch = self.launch
-        arrays = {i: a for i in self.active if (a := launch.arrays[i]) is not None}
+        launch, live = self.launch, cotangents.live
+        held = launch.arrays
+        arrays = {i: a for i in self.active if (a := held[i]) is not None}
         memories = {a._memory for a in arrays.values()}
-        held = [launch.arrays[i] for i in launch.executable.writes]
-        written = [a._memory for a in held if a is not None and a._memory in memories]
-        if cotangents.live.isdisjoint(written):
+        for index in launch.executable.writes:
+            if (written := held[index]) is not None and written._memory in live and written._memory in memories:
+                break
+        else:
             return []
         program = self.program()
         if program is None:
@@ -132,7 +134,7 @@ class LaunchStep:
             raise self._error
         self.check_lost()
         given = {i: cotangents.of(a) for i, a in arrays.items()}
-        cotangents.live.update(a._memory for a in arrays.values())
+        live.update(memories)
         work: list[Operation] = [AdjointLaunch(launch, given, self.saved, self.contents, program)]
         for use in self.objects:
             before, after = use.around(f"launch {self.number} on the tape (kernel {launch.kernel.name!r})")

@@ -10,7 +10,9 @@ from diffkern.callers import PASSED, brief, fail_launch, shorten
 from diffkern.errors import KernelError, LaunchError
 from diffkern.runtime.device import get_device
 from diffkern.runtime.extents import several, whole_number
-from diffkern.runtime.packed import Launchable, PackedLaunch, check_kernel, dispatch, refusal, run
+from diffkern.runtime.launchable import Launchable, check_kernel, refusal
+from diffkern.runtime.packed import PackedLaunch, dispatch
+from diffkern.runtime.plain_launch import run
 from diffkern.runtime.record import Launch, launch_or_record
 from diffkern.runtime.schedule import USUAL, Blocks
 

@@ -43,10 +43,14 @@ class Needs:
         Size of the block.
     """
 
+    __slots__ = ("_buckets", "_nbytes", "_wide", "_width")
+
+    _buckets: dict[int, list[Need]]
+    """There from the moment when they have a width."""
+
     def __init__(self, nbytes: int) -> None:
         self._nbytes = nbytes
         self._width = 0
-        self._buckets: dict[int, list[Need]] = {}
         # Needs that every write looks at: the first few, and those that span many buckets or all of the block.
         self._wide: list[Need] = []
 
@@ -56,6 +60,7 @@ class Needs:
             self._wide.append(need)
             if len(self._wide) > _FEW:
                 self._width = max(64, self._nbytes // _BUCKETS)
+                self._buckets = {}
                 few, self._wide = self._wide, []
                 for each in few:
                     self.add(each)
@@ -95,6 +100,8 @@ class Needs:
     def __iter__(self) -> Iterator[Need]:
         """Iterate over the needs that are left; one may come twice."""
         yield from self._wide
+        if not self._width:
+            return
         for bucket in list(self._buckets.values()):
             yield from (need for need in bucket if need.alive)
 

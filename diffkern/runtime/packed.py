@@ -1,7 +1,7 @@
-"""A launch whose arguments are checked and packed, and the fast path for one that is not kept.
+"""A launch whose arguments are checked and packed.
 
-In: a kernel, dimensions, arguments. Out: the kernel has run; or a :class:`LaunchError` before anything ran. The plain
-launch is written for little overhead; a launch that a tape keeps is a :class:`PackedLaunch` that can run again.
+In: a kernel, dimensions, arguments. Out: a :class:`PackedLaunch`, which can run, run again, and be kept by a tape or a
+sequence; or a :class:`LaunchError`.
 """
 
 from __future__ import annotations
@@ -9,113 +9,36 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Literal, Protocol
+from typing import Any
 
-from diffkern.errors import KernelRuntimeError, LaunchError, Loc, MisuseError
+from diffkern.errors import LaunchError, MisuseError
 from diffkern.ir.structs import Leaf
 from diffkern.ir.types import parse_array_type
-from diffkern.lang.dialects import Dialect
 from diffkern.manifest import Log
 from diffkern.options import PLAIN, AdjointForm
-from diffkern.runtime.arguments import Parameter, bind, keys_on, leaves_of
+from diffkern.runtime.arguments import bind, keys_on, leaves_of
 from diffkern.runtime.array import array, new
 from diffkern.runtime.calls import new_log
 from diffkern.runtime.device import CPU, Device, get_device
 from diffkern.runtime.extents import several
-from diffkern.runtime.generation import Generation, Merged
-from diffkern.runtime.grid import Grid
-from diffkern.runtime.grid_checks import OneThreadError, named
+from diffkern.runtime.generation import Generation
+from diffkern.runtime.launch_checks import check_fit, grid_of
+from diffkern.runtime.launchable import Launchable
 from diffkern.runtime.native.replay import Steps
 from diffkern.runtime.operation import Copy, Operation, perform
-from diffkern.runtime.pointed import check_apart, held_in, pointed_by
+from diffkern.runtime.pointed import held_in, pointed_by
 from diffkern.runtime.program import Executable
-from diffkern.runtime.resources import check_places
 from diffkern.runtime.schedule import USUAL, Blocks
-from diffkern.runtime.state import attention, current
+from diffkern.runtime.state import current
 from diffkern.runtime.stream import Stream, drain
 from diffkern.runtime.type_keys import key_on
 
-__all__ = [
-    "DIMS",
-    "Launchable",
-    "PackedLaunch",
-    "check_fit",
-    "check_kernel",
-    "check_writable",
-    "dispatch",
-    "refusal",
-    "run",
-]
-
-DIMS = "give dim as one to four whole numbers; where threads work together in blocks, as whole blocks of them"
-"""What is said of dimensions that no launch has."""
+__all__ = ["Leaves", "PackedLaunch", "dispatch"]
 
 _NOTHING: Mapping[int, int] = MappingProxyType({})
 _SAME = object()
 Leaves = tuple[str, Sequence[bytes], Sequence["array | None"]]
 """An argument: the key of its type, and of each leaf its bytes in the block and the array it is."""
-
-
-class Launchable(Protocol):
-    """What the launch path needs of a kernel."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def func(self) -> Callable[..., Any]: ...
-
-    @property
-    def dialect(self) -> Dialect: ...
-
-    @property
-    def parameters(self) -> Sequence[Parameter]: ...
-
-    @property
-    def programs(self) -> Mapping[tuple[str, ...], Executable]:
-        """Forward programs by the keys of the argument types."""
-        ...
-
-    def generation(self) -> int:
-        """Return a number that grows when something the kernel captured changed; programs are current after it."""
-        ...
-
-    def current(self) -> Generation:
-        """Return what the kernel means now."""
-        ...
-
-    def forward(self, keys: tuple[str, ...], block_dim: int | None = None, of: Generation | None = None) -> Executable:
-        """Return the forward program for argument types, built if need be; without `block_dim` for the usual one."""
-        ...
-
-    def logged(
-        self,
-        keys: tuple[str, ...],
-        log: Literal["written", "counted"],
-        active: tuple[int, ...] | None,
-        block_dim: int | None = None,
-        of: Generation | None = None,
-        merged: Merged = (),
-    ) -> Executable:
-        """Return the forward program that writes a log, or the one that counts what it takes."""
-        ...
-
-    def update_of_all_threads(self, program: Executable) -> Loc | None:
-        """Return where all threads of a launch of a program change one element that they have read, if they do."""
-        ...
-
-    def adjoint(
-        self,
-        keys: tuple[str, ...],
-        active: frozenset[int],
-        form: AdjointForm = PLAIN,
-        block_dim: int | None = None,
-        of: Generation | None = None,
-        merged: Merged = (),
-    ) -> Executable:
-        """Return an adjoint program for argument types and active parameters, built if need be; `merged` are
-        parameters that are given the array of another one, each with that one."""
-        ...
 
 
 class PackedLaunch(Operation):
@@ -348,7 +271,7 @@ class PackedLaunch(Operation):
 
     def _check(self) -> None:
         """Choose the grid, and raise unless the program takes it with these arguments."""
-        self.grid = _grid(self.kernel, self.executable, self.dim, self.blocks)
+        self.grid = grid_of(self.kernel, self.executable, self.dim, self.blocks)
         check_fit(self.kernel, self.executable, self.grid, self.parts, self.arrays)
 
     @property
@@ -443,110 +366,3 @@ def dispatch(bound: PackedLaunch, record_tape: bool = True, stream: Stream | Non
         current.tape.record_launch(bound)
     else:
         perform(bound, stream)
-
-
-def run(kernel: Launchable, dim: Any, args: Sequence[Any], record_tape: bool = True) -> None:
-    """Launch with all arguments in one sequence."""
-    if attention.word[0]:
-        dispatch(PackedLaunch(kernel, dim, args), record_tape)
-        return
-    programs = kernel.current().programs
-    keys, parts, arrays = bind(kernel.name, kernel.parameters, args)
-    executable = programs.get(keys) or kernel.forward(keys)
-    grid = executable.grids.get(dim) if type(dim) is int else None
-    if grid is None:
-        grid = _grid(kernel, executable, dim)
-    arguments = b"".join(parts)
-    if executable.by_id:
-        check_places(kernel.name, executable, parts)
-        check_apart(kernel.name, executable, arrays)
-    extents = executable.extents
-    if extents is not None:
-        last = extents.last
-        if last[1] != arguments or last[0] is not grid:
-            extents.check(kernel.name, grid, arguments)
-    writes = executable.writes
-    # Without arrays it runs there; what it writes through elements is looked for.
-    if (not writes and current.device is not None) or executable.writes_elements:
-        dispatch(PackedLaunch(kernel, dim, args), record_tape)
-        return
-    for index in writes:
-        held = arrays[index]
-        if held is not None:
-            if not held._writable:
-                check_writable(kernel, executable, arrays)
-            held._memory.version += 1
-    try:
-        executable.run(grid, arguments)
-    except LaunchError as error:
-        if not isinstance(error, KernelRuntimeError):  # a GPU's program does not take the arguments: nothing has run
-            for index in writes:
-                held = arrays[index]
-                if held is not None:
-                    held._memory.version -= 1
-        raise
-
-
-def check_kernel(obj: Any) -> None:
-    """Refuse something else in a kernel's place."""
-    refused = refusal(obj)
-    if refused is not None:
-        raise refused
-
-
-def refusal(obj: Any) -> MisuseError | None:
-    """Return the error for something else in a kernel's place, None for a kernel."""
-    try:
-        if hasattr(obj, "programs"):
-            return None
-    except Exception:  # of an attribute that is computed
-        obj = type(obj)
-    name = getattr(obj, "__name__", None)
-    what = f"{name} ({type(obj).__name__})" if isinstance(name, str) else f"a value of type {type(obj).__name__}"
-    return MisuseError(f"{what} is no kernel, so it cannot be launched", remedy="decorate a function with @dk.kernel")
-
-
-def check_writable(kernel: Launchable, executable: Executable, arrays: Sequence[array | None]) -> None:
-    """Raise if the kernel writes to memory that is read-only."""
-    for index in executable.writes:
-        held = arrays[index]
-        if held is not None and not held._writable:
-            raise LaunchError(
-                f"kernel {kernel.name!r}, parameter {executable.name_of(index)!r}: the kernel writes to it, and the "
-                "array is read-only",
-                remedy="pass a copy",
-            )
-
-
-def _grid(kernel: Launchable, executable: Executable, dim: Any, blocks: Blocks = USUAL) -> Grid:
-    try:
-        return executable.grid(dim, blocks)
-    except OneThreadError as error:
-        error.loc = kernel.update_of_all_threads(executable)
-        raise named(kernel.name, error) from None
-    except LaunchError as error:
-        raise named(kernel.name, error) from None
-    except ValueError as error:
-        raise LaunchError(f"kernel {kernel.name!r}: {error}", remedy=DIMS) from None
-
-
-def check_fit(
-    kernel: Launchable, executable: Executable, grid: Grid, parts: Sequence[bytes], arrays: Sequence[array | None]
-) -> None:
-    """Raise unless a program takes arguments of its types in a launch over a grid.
-
-    Raises
-    ------
-    LaunchError
-        If threads would leave an array where no condition guards the access, if the kernel writes to read-only memory
-        or to what an element points to, if it is given the id of an object that lies elsewhere, or if the code takes
-        more for granted of an array's address than is so.
-    """
-    if executable.by_id:
-        check_places(kernel.name, executable, parts)
-        check_apart(kernel.name, executable, arrays)
-    if executable.extents is not None:
-        executable.extents.check(kernel.name, grid, b"".join(parts))
-    check_writable(kernel, executable, arrays)
-    if executable.device is not CPU:
-        executable.check(lambda: b"".join(parts))

@@ -32,10 +32,11 @@ from diffkern.runtime.device import CPU
 from diffkern.runtime.extents import whole_number
 from diffkern.runtime.fields import StructWriter, struct_writer
 from diffkern.runtime.form import Form, Packed
+from diffkern.runtime.launch_checks import check_fit
 from diffkern.runtime.native.replay import RELEASED, STALE, STREAM, Stamp, Steps
 from diffkern.runtime.native.setter import Setter, Slot
 from diffkern.runtime.operation import perform
-from diffkern.runtime.packed import Leaves, PackedLaunch, check_fit, dispatch
+from diffkern.runtime.packed import Leaves, PackedLaunch, dispatch
 from diffkern.runtime.program import Executable
 from diffkern.runtime.race_checks import Races
 from diffkern.runtime.state import current

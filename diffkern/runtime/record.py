@@ -20,8 +20,9 @@ from diffkern.runtime.byhand import ByHand, is_open
 from diffkern.runtime.device import Device, get_device
 from diffkern.runtime.exposed import ArrayC
 from diffkern.runtime.extents import several
+from diffkern.runtime.launchable import Launchable, check_kernel
 from diffkern.runtime.operation import perform
-from diffkern.runtime.packed import Launchable, PackedLaunch, check_kernel
+from diffkern.runtime.packed import PackedLaunch
 from diffkern.runtime.prepared import Prepared, from_ctype
 from diffkern.runtime.schedule import USUAL, Blocks
 from diffkern.runtime.stream import Stream

@@ -1,16 +1,12 @@
 """``dk.record()``: launches, copies, fills and gradients as one object that is replayed in one native call.
 
 In: whatever happens to arrays inside the ``with`` block. Out: a :class:`Sequence`: a list of steps whose parameters can
-be changed, that can be cut, put into another order, differentiated and written down. What has a native form runs
-without Python in between; the rest (copies of arrays that are not contiguous, adjoints that accumulate in private
-copies) splits the native call.
+be changed, that can be cut, put into another order, differentiated and written down.
 """
 
 from __future__ import annotations
 
 import json
-import time
-import weakref
 from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as Series
 from pathlib import Path
@@ -18,23 +14,20 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 from diffkern.callers import brief
-from diffkern.errors import LaunchError, MisuseError, described
+from diffkern.errors import LaunchError, described
 from diffkern.runtime.adjoint import AdjointLaunch
 from diffkern.runtime.arguments import unpacked
 from diffkern.runtime.array import array
-from diffkern.runtime.device import CPU
-from diffkern.runtime.folding import folded
+from diffkern.runtime.compiled_sequence import CompiledSequence
 from diffkern.runtime.hazards import waits
-from diffkern.runtime.native.replay import PYTHON, STALE, Plan, Steps
-from diffkern.runtime.operation import Assign, Copy, Operation, memories, perform
-from diffkern.runtime.packed import PackedLaunch, dispatch
+from diffkern.runtime.operation import Assign, Copy, Operation
+from diffkern.runtime.packed import PackedLaunch
 from diffkern.runtime.prepared import Prepared
-from diffkern.runtime.quick import Quick, needless_fills
 from diffkern.runtime.record import Launch
+from diffkern.runtime.recorder import Item, Recorder
 from diffkern.runtime.scope import Scope
-from diffkern.runtime.spans import Span, past, span, watched
-from diffkern.runtime.state import attention, current
-from diffkern.runtime.stream import Stream, drain
+from diffkern.runtime.state import current
+from diffkern.runtime.stream import drain
 from diffkern.runtime.tape import Tape
 from diffkern.runtime.uncopied import Uncopied
 
@@ -43,291 +36,7 @@ if TYPE_CHECKING:
 
     from diffkern.runtime.graph import Graph
 
-__all__ = ["Recorder", "Sequence", "record"]
-
-
-class Item:
-    """One step: an operation, prepared if it is a launch."""
-
-    __slots__ = ("_operation", "prepared", "stream")
-
-    def __init__(self, operation: Operation, stream: Stream | None, fixed: bool) -> None:
-        self.prepared: Prepared | None = None
-        self.stream = stream
-        self._operation: Operation | None = None
-        if isinstance(operation, AdjointLaunch):
-            self.prepared = Prepared(operation.launch, operation, fixed=True)
-        elif isinstance(operation, PackedLaunch):
-            self.prepared = Prepared(operation, fixed=fixed)
-        else:
-            self._operation = operation
-
-    @property
-    def operation(self) -> Operation:
-        """What it does."""
-        if self.prepared is not None:
-            self.prepared.check_alive()
-            return self.prepared.operation
-        assert self._operation is not None
-        return self._operation
-
-    @property
-    def steps(self) -> Steps | None:
-        """Its native form."""
-        return self.operation.steps() if self.prepared is None else self.prepared.steps
-
-    def again(self) -> None:
-        """Do it in the way of a program: a tape or another sequence may take it."""
-        operation, tape = self.operation, current.tape
-        if isinstance(operation, PackedLaunch):
-            if tape is not None and operation.logged is not None:
-                _log_anew(operation)
-            else:
-                dispatch(operation.copy())
-            return
-        if tape is not None and isinstance(operation, Copy):
-            tape.record_copy(operation.goal, operation.source)
-        elif tape is not None and isinstance(operation, Assign):
-            tape.record_overwrite(operation.goal, operation.values)
-        perform(operation)
-        if tape is not None and isinstance(operation, (Copy, Assign)):
-            tape.note_change(operation.goal)
-
-
-def _log_anew(launch: PackedLaunch) -> None:
-    """Run a launch with a log that the present tape keeps; its adjoint in the sequence finds a copy in its own."""
-    assert launch.logged is not None
-    made = launch.with_log(launch.logged)
-    dispatch(made)
-    for own, new in zip(launch.log or (), made.log or (), strict=True):
-        if new.size:
-            perform(Copy(own[: new.size], new))
-
-
-class Recorder(Scope):
-    """Takes what happens to arrays.
-
-    Attributes
-    ----------
-    runs
-        Whether things also happen while they are recorded.
-    """
-
-    def __init__(self, runs: bool) -> None:
-        self.runs = runs
-        self.items: list[Item] = []
-        self._prepared: dict[int, list[Prepared]] = {}
-
-    def add(self, operation: Operation, stream: Stream | None) -> None:
-        """Take one operation."""
-        item = Item(operation, stream or current.stream, current.tape is not None)
-        self.items.append(item)
-        if item.prepared is not None:
-            # A launch and its adjoint share the arguments by value, and change them together.
-            family = self._prepared.setdefault(id(item.prepared.launch), [])
-            family.append(item.prepared)
-            item.prepared.join(family)
-
-    def _begin(self) -> tuple[str, Recorder, Recorder]:
-        if current.recorder is not None:
-            raise RuntimeError("a sequence is being recorded already; leave its block before entering another")
-        return "recorder", self, self
-
-
-class _Program:
-    """The items of a sequence, compiled: one plan if all are native, else plans and operations in turn."""
-
-    def __init__(self, items: Series[Item]) -> None:
-        self.items = list(items)
-        self.times: list[tuple[float, float] | None] = [None] * len(self.items)
-        self.quick: Quick | None = None
-        self.plan = self._compile()
-        self._watch(self)
-
-    def _watch(self, user: _Program | Quick) -> None:
-        for item in self.items:
-            if item.prepared is not None:
-                item.prepared.watch(user)
-
-    def _compile(self) -> Plan:
-        # Runs of native items of one device are plans; what is not native stands by itself.
-        self.segments: list[tuple[Plan | None, list[int]]] = []
-        operations = [item.operation for item in self.items]
-        forms = [item.steps for item in self.items]
-        places = [operation.device for operation in operations]
-        written = memories(a for i in self.items for a in i.operation.writes())
-        # As of a single launch, see Form.
-        counted = any(memory.is_counted and not memory.is_host for memory in written)
-        counters = [memory.counter for memory in written]
-
-        def plan_of(indices: Series[int], counters: Series[Any], flags: int = 0) -> Plan:
-            steps: Any = [step for k in indices for step in forms[k] or ()]
-            return Plan(steps, counters, flags)
-
-        self._is_folded = False
-        native = [form for form in forms if form is not None]
-        if len(native) == len(forms) and {*places, CPU} == {CPU} and len({item.stream for item in self.items}) <= 1:
-            forms = [*folded(operations, native)]
-            self._is_folded = forms != native
-        self.forms = forms
-        if None not in forms and len(set(places)) <= 1:
-            every = list(range(len(forms)))
-            whole = plan_of(every, counters, PYTHON if counted else 0)
-            self.segments.append((whole, every))
-            self._hasten(operations, counters)
-            return whole
-        run: list[int] = []
-        for index, form in enumerate(forms):
-            if run and (form is None or places[index] is not places[run[0]]):
-                self.segments.append((plan_of(run, ()), run))
-                run = []
-            if form is None:
-                self.segments.append((None, [index]))
-            else:
-                run.append(index)
-        if run:
-            self.segments.append((plan_of(run, ()), run))
-        return Plan((), counters, PYTHON)
-
-    def _hasten(self, operations: Series[Operation], counters: Series[Any]) -> None:
-        """Have a quicker plan for replays that find zero what they would only set to zero."""
-        fills = needless_fills(operations, self.forms)
-        if fills:
-            steps: Any = [step for k, form in enumerate(self.forms) if k not in fills for step in form or ()]
-            itself = weakref.ref(self)
-
-            def run() -> None:
-                program = itself()
-                assert program is not None  # it makes the call
-                program.run()
-
-            self.quick = Quick(Plan(steps, counters, 0), memories(fills.values()), run)
-            self._watch(self.quick)
-
-    @property
-    def leaves_out(self) -> bool:
-        """Whether a replay leaves something out, which launches of other arrays might see."""
-        return self._is_folded or self.quick is not None
-
-    def replayed(self) -> Callable[..., None]:
-        """Return what runs all, at best in one native call."""
-        call = self.plan.call(self.run)
-        return call if self.quick is None else self._quickest(call)
-
-    def _quickest(self, call: Callable[..., None]) -> Callable[..., None]:
-        """Return what makes a call of the plan, or one of the quicker one where it does the same."""
-
-        def replay(*args: Any, **options: Any) -> None:
-            quick = self.quick
-            if quick is None or args or options or attention.word[0]:
-                call(*args, **options)
-            else:
-                quick.choose(call)
-
-        return replay
-
-    def refresh(self) -> None:
-        """Compile again if an item has changed."""
-        if self.plan.flags & STALE:
-            whole = self.plan
-            whole.wait_idle()
-            if self.quick is not None:
-                self.quick.plan.wait_idle()
-                self.quick = None
-            made = self._compile()
-            self.segments = [(whole if plan is made else plan, run) for plan, run in self.segments]
-            whole.become(made)
-            self.plan = whole
-
-    def run(self, stream: Stream | None = None, timed: bool = False) -> None:
-        """Run all, by way of Python."""
-        if stream is not None and not isinstance(stream, Stream):
-            raise MisuseError(
-                f"stream must be a dk.Stream, not {stream!r}", remedy="make one with dk.Stream(), or leave it out"
-            )
-        if current.tape is not None or current.recorder is not None:
-            for item in self.items:
-                item.again()
-            return
-        self.refresh()
-        timed = timed or self._is_watched()
-        stream = stream or current.stream
-        for item in self.items:
-            item.operation.touch()
-            device = item.operation.device
-            if device is not CPU:
-                item.operation.hold(stream if stream is not None and stream.device is device else device.stream)
-        if stream is None or stream.is_default:
-            drain()
-            self._execute(timed)
-            return
-        # Changes of parameters wait until the stream has come to the end of this.
-        work = _Replay(self, timed)
-        self.plan.expect(lambda: not work.done and stream.holds(work))
-        stream.enqueue(work)
-
-    def _is_watched(self) -> bool:
-        """Whether observers are told of each step; those on a GPU are then waited for, which they have to want."""
-        observers = watched.observers
-        if any(item.operation.device is not CPU for item in self.items):
-            return any(observer.synchronizes for observer in observers)
-        return bool(observers)
-
-    def _execute(self, timed: bool) -> None:
-        if not watched.observers:
-            self._run_segments(timed)
-            return
-        with span("replay", "replay of a sequence", steps=len(self.items)):
-            self._run_segments(timed)
-        if timed:
-            for item, measured in zip(self.items, self.times, strict=True):
-                assert measured is not None
-                begin, took = measured
-                of = item.operation
-                past(Span(of.kind, of.label, of.facts(), round(begin * 1e9), round((begin + took) * 1e9)))
-
-    def _run_segments(self, timed: bool) -> None:
-        for plan, indices in self.segments:
-            begin = time.perf_counter_ns()
-            device = self.items[indices[0]].operation.device if indices else CPU
-            if plan is None or not plan.is_native or (timed and device is not CPU):
-                for index in indices:
-                    operation = self.items[index].operation
-                    if timed:
-                        operation.device.synchronize()
-                    begin = time.perf_counter_ns()
-                    operation.execute()
-                    if timed:
-                        operation.device.synchronize()
-                        self.times[index] = begin * 1e-9, (time.perf_counter_ns() - begin) * 1e-9
-                continue
-            if not timed:
-                device.replay(plan, device.stream)
-                continue
-            stamps = plan.run(timed)
-            at = 0
-            for index in indices:
-                following = at + len(self.forms[index] or ())
-                self.times[index] = (
-                    (begin + stamps[at] - stamps[0]) * 1e-9,
-                    (stamps[following] - stamps[at]) * 1e-9,
-                )
-                at = following
-
-
-class _Replay:
-    """A replay on a stream."""
-
-    def __init__(self, program: _Program, timed: bool) -> None:
-        self.program = program
-        self.timed = timed
-        self.done = False
-
-    def __call__(self) -> None:
-        try:
-            self.program._execute(self.timed)
-        finally:
-            self.done = True
+__all__ = ["Sequence", "record"]
 
 
 class Sequence(Uncopied):
@@ -350,7 +59,7 @@ class Sequence(Uncopied):
         self._set(items)
 
     def _set(self, items: Series[Item]) -> None:
-        self._program = _Program(items)
+        self._program = CompiledSequence(items)
         self.replay = self._program.replayed()
 
     def __len__(self) -> int:

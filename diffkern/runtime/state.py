@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from diffkern.runtime.cuda.context import CudaDevice
     from diffkern.runtime.cuda.stream import CudaStream
+    from diffkern.runtime.recorder import Recorder
     from diffkern.runtime.repeat import Collector
-    from diffkern.runtime.sequence import Recorder
     from diffkern.runtime.stream import Stream
     from diffkern.runtime.tape import Tape
 

@@ -269,8 +269,13 @@ class Tape(TapeRecording, Scope, Uncopied):
 
     def _check_influence(self, seeds: Seeds | None) -> None:
         """Refuse a sweep that begins where no array with a gradient has an influence."""
-        if self._owners if seeds is None else any(self._has_influence(goal) for goal, _ in seeds):
-            return
+        if seeds is None:
+            if self._owners:
+                return
+        else:
+            for goal, _ in seeds:
+                if self._has_influence(goal):
+                    return
         what = "no array on this tape has a gradient to be computed"
         if self._owners.keys() - {goal._memory for goal, _ in seeds or ()}:
             names = ", ".join(described(goal) for goal, _ in seeds or ())
@@ -353,16 +358,19 @@ class Tape(TapeRecording, Scope, Uncopied):
             return
         # The cotangent of what the tape wrote begins at zero; what earlier calls left in it is added again afterwards.
         begun = [sweep.of(goal) for goal, _ in seeds]
-        set_whole = {ct._memory for ct in begun if ct._type.layout == "C" and ct._data.nbytes == ct._memory.nbytes}
         left = [grad for memory in self._written if (grad := self._left_over(memory)) is not None]
-        kept = [(grad, take(grad)) for grad in left if grad._memory not in set_whole]
+        kept: list[tuple[array, array]] = []
+        if left:
+            set_whole = {ct._memory for ct in begun if ct._type.layout == "C" and ct._data.nbytes == ct._memory.nbytes}
+            kept = [(grad, take(grad)) for grad in left if grad._memory not in set_whole]
         for ct, (_, values) in zip(begun, seeds, strict=True):
             perform(Copy(ct, values) if isinstance(values, array) else Seed(ct, ct._stored(values)))
         carry_out(work)
-        seeded = {ct._memory for ct in begun}
-        for grad, before in kept:
-            if grad._memory not in seeded:
-                perform(Add(grad, before))
+        if kept:
+            seeded = {ct._memory for ct in begun}
+            for grad, before in kept:
+                if grad._memory not in seeded:
+                    perform(Add(grad, before))
 
     def _left_over(self, memory: Memory) -> array | None:
         owner = self._owners.get(memory)

@@ -53,7 +53,12 @@ class TapeMemory:
     def _look_at(self, held: array, what: str) -> None:
         """Register an array, and notice changes since the tape last looked."""
         memory = held._memory
-        if self._versions.get(memory) != memory.now or self._exposures.seen:
+        known, now = self._versions.get(memory), memory.now
+        if self._exposures.seen:
+            self._notice(held, what)
+        elif known is None and not memory.exposed and not memory.lent:
+            self._versions[memory] = now
+        elif known != now:
             self._notice(held, what)
         if not held._smooth:
             return

@@ -15,10 +15,11 @@ from diffkern.runtime.adjoint import AdjointLaunch, check_aliases
 from diffkern.runtime.array import array, new
 from diffkern.runtime.cotangents import Cotangents
 from diffkern.runtime.history import AddStep, CopyStep, LaunchStep, OverwriteStep, Work
+from diffkern.runtime.launchable import Launchable
 from diffkern.runtime.memory import Memory
 from diffkern.runtime.needs import Need, Needs
 from diffkern.runtime.operation import Copy, Operation, perform
-from diffkern.runtime.packed import Launchable, PackedLaunch
+from diffkern.runtime.packed import PackedLaunch
 from diffkern.runtime.pointed import check_constant, held_in
 from diffkern.runtime.pointed_step import PointedStep
 from diffkern.runtime.rollout_step import RolloutStep

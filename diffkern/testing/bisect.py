@@ -25,7 +25,7 @@ from diffkern.ir.types import Array, Mat, Scalar, Vec, scalar_of
 from diffkern.kernel import Kernel
 from diffkern.ops.memory import ATOMICS
 from diffkern.opt.widen import widen
-from diffkern.runtime.packed import check_kernel
+from diffkern.runtime.launchable import check_kernel
 from diffkern.testing.bumps import last_wrong
 from diffkern.testing.comparison import Tolerances
 from diffkern.testing.instruments import SITE, THREAD, Logged, Recorder, as_coordinates

@@ -36,7 +36,7 @@ from diffkern.ir.types import Array, is_differentiable
 from diffkern.kernel import Kernel
 from diffkern.ops.memory import WRITES
 from diffkern.runtime.grid_checks import check_axes, check_extents, named
-from diffkern.runtime.packed import check_kernel
+from diffkern.runtime.launchable import check_kernel
 from diffkern.runtime.tape import Tape
 from diffkern.testing.adjoints import Vjp, check_function, check_vjp, compare_precisions
 from diffkern.testing.comparison import GradcheckReport, GradientError, KinkWarning, Tolerances

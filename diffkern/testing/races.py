@@ -26,7 +26,7 @@ from diffkern.kernel import Kernel
 from diffkern.lang.structs import definition_of
 from diffkern.ops.memory import ACCESSES, ATOMICS, LOADS
 from diffkern.runtime.array import array, wrap
-from diffkern.runtime.packed import check_kernel
+from diffkern.runtime.launchable import check_kernel
 from diffkern.testing.instruments import (
     EPOCH,
     FIELDS,

@@ -21,7 +21,7 @@ from diffkern.lang import COMPOSITES, SCALARS, public_names
 from diffkern.lang.intrinsics import INTRINSICS, Intrinsic
 from diffkern.lang.library import COMPLEX, Composed
 from diffkern.lang.numba_cuda import LANGUAGE, Special
-from diffkern.lang.reference import PRELUDE, Family
+from diffkern.lang.reference_entries import PRELUDE, Family
 from diffkern.runtime.config import SETTINGS
 
 if TYPE_CHECKING:

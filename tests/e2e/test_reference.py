@@ -15,7 +15,7 @@ from builtin_kinks import KINKS
 import diffkern as dk
 from diffkern.lang.intrinsics import INTRINSICS, Intrinsic
 from diffkern.lang.library import COMPOSED, Composed
-from diffkern.lang.reference import ENTRIES, PRELUDE
+from diffkern.lang.reference_entries import ENTRIES, PRELUDE
 from diffkern.ops.table import all_ops
 
 IN_ROWS = {row.built_in.name or row.name: row.built_in.entry for row in all_ops().values() if row.built_in}

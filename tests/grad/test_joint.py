@@ -9,8 +9,7 @@ import pytest
 
 import diffkern as dk
 from diffkern.ir.types import Array, Type, is_differentiable
-from diffkern.runtime import folding
-from diffkern.runtime import sequence as sequences
+from diffkern.runtime import compiled_sequence, folding
 from diffkern.runtime.adjoint import AdjointLaunch
 from diffkern.runtime.array import wrap
 from diffkern.testing.gradcheck import Vjp
@@ -77,7 +76,7 @@ def test_one_program_does_what_two_do(name: str, monkeypatch: pytest.MonkeyPatch
     if sequence._program.forms[launch]:
         pytest.skip("one program for both would be more work")
     found = _replayed(sequence, arguments, point)
-    monkeypatch.setattr(sequences, "folded", lambda operations, forms: forms)
+    monkeypatch.setattr(compiled_sequence, "folded", lambda operations, forms: forms)
     expected = _replayed(*_recorded(case, vjp, point, weights), point)
     for a, b in zip(found, expected, strict=True):
         size = np.max(np.abs(b), initial=0.0, where=np.isfinite(b)) if b.dtype.kind == "f" else 0.0

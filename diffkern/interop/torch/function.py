@@ -35,7 +35,7 @@ from diffkern.ir.structs import Struct
 from diffkern.ir.types import scalar_of
 from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.runtime.arguments import wrong_count
-from diffkern.runtime.packed import check_kernel
+from diffkern.runtime.launchable import check_kernel
 from diffkern.runtime.state import attention, current
 from diffkern.runtime.stream import drain
 

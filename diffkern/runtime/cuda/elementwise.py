@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from diffkern.runtime.packed import Launchable
+    from diffkern.runtime.launchable import Launchable
 
 __all__ = ["elementwise", "set_source"]
 

@@ -44,6 +44,12 @@ _BUILT_INS = (
 
 _SHARED = "dk_pool_shared"
 
+# The modules that make the native code: kept object code depends on them.
+PARTS = (
+    "module", "waking", "waiting", "draw", "queue", "workers", "entries", "pool", "copies", "replay", "device", "steps",
+    "setter", "scope", "digest",
+)  # fmt: skip
+
 _Entry = Callable[[int, int, int, int, int, int, int], int]
 
 
@@ -220,10 +226,9 @@ def method_of(owner: type, definition: _MethodDef) -> Any:
 
 def _load_native() -> dict[str, int]:
     folder = Path(__file__).parent
-    parts = ("module", "waking", "draw", "pool", "copies", "replay", "device", "steps", "setter", "scope", "digest")
     names = ("dk_pool_reset", "dk_pool_configure", "dk_pool_watch", "dk_pool_call", "dk_pool_run", _SHARED, *_BUILT_INS)
     return load_native(
-        _text, [folder.parents[1] / "abi.py", *(folder / f"{part}_ir.py" for part in parts)], names, EXTERNAL_NAMES
+        _text, [folder.parents[1] / "abi.py", *(folder / f"{part}_ir.py" for part in PARTS)], names, EXTERNAL_NAMES
     )
 
 

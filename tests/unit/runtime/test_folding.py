@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import diffkern as dk
-from diffkern.runtime import quick, schedule
-from diffkern.runtime import sequence as sequences
+from diffkern.runtime import compiled_sequence, quick, schedule
 
 N = 50
 A = dk.array(dtype=float)
@@ -70,7 +69,7 @@ def replayed(arrays, actions, expected_left_out, monkeypatch):
     for is_folded in (True, False):
         with monkeypatch.context() as patched:
             if not is_folded:
-                patched.setattr(sequences, "folded", lambda operations, forms: forms)
+                patched.setattr(compiled_sequence, "folded", lambda operations, forms: forms)
             held = arrays()
             with dk.record() as sequence:
                 actions(*held)
@@ -262,7 +261,7 @@ def test_fields_of_structs(monkeypatch):
     for is_folded in (True, False):
         with monkeypatch.context() as patched:
             if not is_folded:
-                patched.setattr(sequences, "folded", lambda operations, forms: forms)
+                patched.setattr(compiled_sequence, "folded", lambda operations, forms: forms)
             bodies, z = arrays()
             with dk.record() as sequence:
                 actions(bodies, z)

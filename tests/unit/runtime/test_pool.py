@@ -6,11 +6,13 @@ import ctypes
 import itertools
 import os
 import platform
+import re
 import subprocess
 import sys
 import textwrap
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -523,6 +525,16 @@ def test_the_object_code_is_kept_and_damage_is_repaired() -> None:
         """
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_kept_object_code_depends_on_all_that_make_the_native_code() -> None:
+    folder = Path(pool.__file__).parent
+    found, waiting = set[str](), {"module"}
+    while waiting:
+        part = waiting.pop()
+        found.add(part)
+        waiting |= set(re.findall(r"native\.(\w+)_ir import", (folder / f"{part}_ir.py").read_text())) - found
+    assert sorted(pool.PARTS) == sorted(found)
 
 
 @posix

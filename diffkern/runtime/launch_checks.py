@@ -1,0 +1,73 @@
+"""Whether a program can run on a grid with given arguments.
+
+In: a program, dimensions, packed arguments. Out: the grid, and nothing else; or a :class:`LaunchError` with the kernel
+and the parameter, before anything has run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from diffkern.errors import LaunchError
+from diffkern.runtime.array import array
+from diffkern.runtime.device import CPU
+from diffkern.runtime.grid import Grid
+from diffkern.runtime.grid_checks import OneThreadError, named
+from diffkern.runtime.launchable import Launchable
+from diffkern.runtime.pointed import check_apart
+from diffkern.runtime.program import Executable
+from diffkern.runtime.resources import check_places
+from diffkern.runtime.schedule import USUAL, Blocks
+
+__all__ = ["DIMS", "check_fit", "check_writable", "grid_of"]
+
+DIMS = "give dim as one to four whole numbers; where threads work together in blocks, as whole blocks of them"
+"""What is said of dimensions that no launch has."""
+
+
+def grid_of(kernel: Launchable, executable: Executable, dim: Any, blocks: Blocks = USUAL) -> Grid:
+    """Return the grid of a launch; raise, with the kernel's name, if no launch has such dimensions."""
+    try:
+        return executable.grid(dim, blocks)
+    except OneThreadError as error:
+        error.loc = kernel.update_of_all_threads(executable)
+        raise named(kernel.name, error) from None
+    except LaunchError as error:
+        raise named(kernel.name, error) from None
+    except ValueError as error:
+        raise LaunchError(f"kernel {kernel.name!r}: {error}", remedy=DIMS) from None
+
+
+def check_fit(
+    kernel: Launchable, executable: Executable, grid: Grid, parts: Sequence[bytes], arrays: Sequence[array | None]
+) -> None:
+    """Raise unless a program takes arguments of its types in a launch over a grid.
+
+    Raises
+    ------
+    LaunchError
+        If threads would leave an array where no condition guards the access, if the kernel writes to read-only memory
+        or to what an element points to, if it is given the id of an object that lies elsewhere, or if the code takes
+        more for granted of an array's address than is so.
+    """
+    if executable.by_id:
+        check_places(kernel.name, executable, parts)
+        check_apart(kernel.name, executable, arrays)
+    if executable.extents is not None:
+        executable.extents.check(kernel.name, grid, b"".join(parts))
+    check_writable(kernel, executable, arrays)
+    if executable.device is not CPU:
+        executable.check(lambda: b"".join(parts))
+
+
+def check_writable(kernel: Launchable, executable: Executable, arrays: Sequence[array | None]) -> None:
+    """Raise if the kernel writes to memory that is read-only."""
+    for index in executable.writes:
+        held = arrays[index]
+        if held is not None and not held._writable:
+            raise LaunchError(
+                f"kernel {kernel.name!r}, parameter {executable.name_of(index)!r}: the kernel writes to it, and the "
+                "array is read-only",
+                remedy="pass a copy",
+            )

@@ -1,0 +1,99 @@
+"""What a launch needs of a kernel.
+
+In: an object in a kernel's place. Out: its programs by the types of arguments; or an error that says what it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, Protocol
+
+from diffkern.errors import Loc, MisuseError
+from diffkern.lang.dialects import Dialect
+from diffkern.options import PLAIN, AdjointForm
+from diffkern.runtime.arguments import Parameter
+from diffkern.runtime.generation import Generation, Merged
+from diffkern.runtime.program import Executable
+
+__all__ = ["Launchable", "check_kernel", "refusal"]
+
+
+class Launchable(Protocol):
+    """What the launch path needs of a kernel."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def func(self) -> Callable[..., Any]: ...
+
+    @property
+    def dialect(self) -> Dialect: ...
+
+    @property
+    def parameters(self) -> Sequence[Parameter]: ...
+
+    @property
+    def programs(self) -> Mapping[tuple[str, ...], Executable]:
+        """Forward programs by the keys of the argument types."""
+        ...
+
+    def generation(self) -> int:
+        """Return a number that grows when something the kernel captured changed; programs are current after it."""
+        ...
+
+    def current(self) -> Generation:
+        """Return what the kernel means now."""
+        ...
+
+    def forward(self, keys: tuple[str, ...], block_dim: int | None = None, of: Generation | None = None) -> Executable:
+        """Return the forward program for argument types, built if need be; without `block_dim` for the usual one."""
+        ...
+
+    def logged(
+        self,
+        keys: tuple[str, ...],
+        log: Literal["written", "counted"],
+        active: tuple[int, ...] | None,
+        block_dim: int | None = None,
+        of: Generation | None = None,
+        merged: Merged = (),
+    ) -> Executable:
+        """Return the forward program that writes a log, or the one that counts what it takes."""
+        ...
+
+    def update_of_all_threads(self, program: Executable) -> Loc | None:
+        """Return where all threads of a launch of a program change one element that they have read, if they do."""
+        ...
+
+    def adjoint(
+        self,
+        keys: tuple[str, ...],
+        active: frozenset[int],
+        form: AdjointForm = PLAIN,
+        block_dim: int | None = None,
+        of: Generation | None = None,
+        merged: Merged = (),
+    ) -> Executable:
+        """Return an adjoint program for argument types and active parameters, built if need be; `merged` are
+        parameters that are given the array of another one, each with that one."""
+        ...
+
+
+def check_kernel(obj: Any) -> None:
+    """Refuse something else in a kernel's place."""
+    refused = refusal(obj)
+    if refused is not None:
+        raise refused
+
+
+def refusal(obj: Any) -> MisuseError | None:
+    """Return the error for something else in a kernel's place, None for a kernel."""
+    try:
+        if hasattr(obj, "programs"):
+            return None
+    except Exception:  # of an attribute that is computed
+        obj = type(obj)
+    name = getattr(obj, "__name__", None)
+    what = f"{name} ({type(obj).__name__})" if isinstance(name, str) else f"a value of type {type(obj).__name__}"
+    return MisuseError(f"{what} is no kernel, so it cannot be launched", remedy="decorate a function with @dk.kernel")

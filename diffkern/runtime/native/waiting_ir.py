@@ -1,0 +1,64 @@
+"""How threads of the pool wait: for the mutex, asleep on a condition, or awake for a while.
+
+In: a module under construction, and the code of a function in it. Out: a clock, a spin, and what enters and leaves the
+mutex that guards the pool's words.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from diffkern.runtime.native.builder import Code, Module
+
+__all__ = ["add_clock", "add_spin", "lock", "sleep", "unlock"]
+
+_BURST = 16  # looks between two at the clock
+
+
+def lock(c: Code) -> None:
+    c.invoke("pthread_mutex_lock", c.named("mutex"))
+
+
+def unlock(c: Code) -> None:
+    c.invoke("pthread_mutex_unlock", c.named("mutex"))
+
+
+def sleep(c: Code, condition: str, counter: str) -> None:
+    """Sleep on a condition, counted; the mutex is held before and afterwards."""
+    c.bump(c.named(counter), 1)
+    c.invoke("pthread_cond_wait", c.named(condition), c.named("mutex"))
+    c.bump(c.named(counter), -1)
+
+
+def add_spin(m: Module, now: Any, machine: str) -> Any:
+    """``spin(p, value, wanted)``: spin until the word at p is the value, or is not, as wanted, or spin_ns have passed.
+
+    Returns whether it came true.
+    """
+    made, c = m.routine("dk_spin", 3)
+    p, value, wanted = made.args
+    limit, start = c.atomic_load(c.named("spin_ns")), c.invoke(now)
+    with c.forever():
+        with c.loop(_BURST):
+            equal = c.choose(c.compare("==", c.atomic_load(p, ordering="acquire"), value), 1, 0)
+            with c.when(c.compare("==", equal, wanted)):
+                c.leave(1)
+            # Intrinsics rather than inline assembly, which would need LLVM's assembly parser set up.
+            if machine in ("x86_64", "amd64"):
+                c.invoke("llvm.x86.sse2.pause")
+            elif machine in ("aarch64", "arm64"):
+                c.invoke("llvm.aarch64.hint", 1)
+        with c.when(c.compare(">=", c.sub(c.invoke(now), start), limit)):
+            c.leave(0)
+    c.leave(0)
+    return made
+
+
+def add_clock(m: Module, clock: int) -> Any:
+    """``now()``: nanoseconds of a clock that only goes forward."""
+    made, c = m.routine("dk_now", 0)
+    time = c.words(2)
+    c.invoke("clock_gettime", clock, time)
+    seconds, nanoseconds = c.loads(time, 2)
+    c.leave(c.add(c.mul(seconds, 1_000_000_000), nanoseconds))
+    return made

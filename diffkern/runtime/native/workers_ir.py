@@ -1,0 +1,113 @@
+"""The workers of the thread pool: how they begin, what they do, and where they rest.
+
+In: a module under construction, with what draws chunks and what spins. Out: the function that a worker runs all its
+life, and the one that makes those that are missing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from diffkern.runtime.native.builder import I64, VOID, Code, Module, Word
+from diffkern.runtime.native.draw_ir import COUNT, CURSOR, FINISHED, LINK, REFS, learn_shared
+from diffkern.runtime.native.queue_ir import wake
+from diffkern.runtime.native.waiting_ir import lock, sleep, unlock
+from diffkern.runtime.native.waking_ir import IDLE, note_arrival, runs_at, submitted_at
+
+__all__ = ["add_start", "add_worker"]
+
+# 8 MiB, as a main thread has: others get half a MiB or less on macOS and musl, and kernels keep residuals there.
+_STACK_BYTES = 8 << 20
+_OPAQUE = 16  # words for a pthread_attr_t or sigset_t, larger than any platform's
+
+
+def add_worker(m: Module, draw: Any, spin: Any) -> Any:
+    """``worker(index)``: what a worker does all its life."""
+    made, c = m.routine("dk_worker", 1)
+    index = made.args[0]
+    lock(c)
+    with c.forever():  # the mutex is held
+        with c.when(c.compare(">=", index, c.atomic_load(c.named("workers")))):
+            c.store8(0, c.named("alive"), index)
+            c.bump(c.named("live"), -1)
+            unlock(c)
+            c.leave(0)
+        at, job = c.variable(c.named("queue")), c.variable(0)
+        with c.forever() as stop:  # the first job that has chunks left
+            job.set(c.load(at.get()))
+            stop(c.compare("==", job.get(), 0))
+            stop(c.compare("<", c.atomic_load(job.get(), CURSOR), c.load(job.get(), COUNT)))
+            at.set(c.add(job.get(), LINK))
+        with c.either(c.compare("!=", job.get(), 0)) as (busy, idle):
+            with busy:
+                _take_part(c, job.get(), draw)
+            with idle:
+                _rest(c, spin)
+    c.leave(0)
+    return made
+
+
+def _take_part(c: Code, job: Word, draw: Any) -> None:
+    refs, finished = c.add(job, REFS), c.add(job, FINISHED)
+    c.bump(refs, 1)
+    sleeping = c.load(c.named(IDLE))
+    unlock(c)
+    wake(c, job, sleeping)
+    fields, start = c.loads(job, 7), c.invoke("dk_now")
+    settled = c.b.lshr(c.invoke(draw, job, 0), c.word(1))
+    learn_shared(c, job, fields, c.sub(c.invoke("dk_now"), start), settled)
+    lock(c)
+    c.bump(refs, -1)
+    with c.when(c.compare("!=", settled, 0)):
+        # With the last of these the submitter may return. The slot is not taken again before the mutex is given back.
+        before = c.atomic("add", finished, settled, "release")
+        are_all = c.compare("==", c.add(before, settled), c.load(job, COUNT))
+        with c.when(c.all(are_all, c.compare("!=", c.load(c.named("waiters")), 0))):
+            c.invoke("pthread_cond_broadcast", c.named("done"))
+
+
+def _rest(c: Code, spin: Any) -> None:
+    """Wait for work: awake for a while, but not on the submitter's processor, and then asleep."""
+    seen, processor = c.atomic_load(c.named("ticket")), submitted_at(c)
+    unlock(c)
+    has_room = c.compare("!=", c.atomic_load(c.named("spin_ns")), 0)  # no more threads than processors
+    with c.when(c.all(has_room, runs_at(c, processor))):
+        c.invoke("dk_move_away")
+    with c.when(c.b.not_(runs_at(c, processor))):
+        c.invoke(spin, c.named("ticket"), seen, 0)
+    lock(c)
+    with c.when(c.compare("==", c.atomic_load(c.named("ticket")), seen)):
+        sleep(c, "work", IDLE)
+        note_arrival(c)
+
+
+def add_start(m: Module, worker: Any, mac: bool) -> Any:
+    """``start_workers(workers)``: make the workers that are missing. The mutex is held.
+
+    A thread that the system refuses is left out: the pool is right with any number of workers, and the next job tries
+    again.
+    """
+    made, c = m.function("dk_start_workers", VOID, [I64])
+    attributes, blocked, before, thread = c.words(_OPAQUE), c.words(_OPAQUE), c.words(_OPAQUE), c.words(1)
+    set_mask = 3 if mac else 2
+    c.invoke("pthread_attr_init", attributes)
+    c.invoke("pthread_attr_setstacksize", attributes, _STACK_BYTES)
+    c.invoke("pthread_attr_setdetachstate", attributes, 2 if mac else 1)
+    # Signals are for Python's threads; those that tell of a fault in the code itself are for whoever runs it: ILL,
+    # TRAP, ABRT, BUS, FPE and SEGV.
+    c.invoke("sigfillset", blocked)
+    for signal in (4, 5, 6, 10 if mac else 7, 8, 11):
+        c.invoke("sigdelset", blocked, signal)
+    c.invoke("pthread_sigmask", set_mask, blocked, before)
+    refused = c.variable(0)
+    with c.loop(made.args[0]) as index:
+        mark = c.add(c.named("alive"), index)
+        with c.when(c.all(c.compare("==", c.load8(mark), 0), c.compare("==", refused.get(), 0))):
+            refused.set(c.invoke("pthread_create", thread, attributes, c.address_of(worker), index))
+            with c.when(c.compare("==", refused.get(), 0)):
+                c.store8(1, mark)
+                c.bump(c.named("live"), 1)
+    c.invoke("pthread_sigmask", set_mask, before, 0)
+    c.invoke("pthread_attr_destroy", attributes)
+    c.b.ret_void()
+    return made

@@ -1,0 +1,63 @@
+"""The fast path of a launch that nothing keeps.
+
+In: a kernel, dimensions, arguments. Out: the kernel has run; or a :class:`LaunchError` before anything ran. Where a
+tape, a sequence or a stream may take the launch it is packed and dispatched; the rest is written for little overhead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from diffkern.errors import KernelRuntimeError, LaunchError
+from diffkern.runtime.arguments import bind
+from diffkern.runtime.launch_checks import check_writable, grid_of
+from diffkern.runtime.launchable import Launchable
+from diffkern.runtime.packed import PackedLaunch, dispatch
+from diffkern.runtime.pointed import check_apart
+from diffkern.runtime.resources import check_places
+from diffkern.runtime.state import attention, current
+
+__all__ = ["run"]
+
+
+def run(kernel: Launchable, dim: Any, args: Sequence[Any], record_tape: bool = True) -> None:
+    """Launch with all arguments in one sequence."""
+    if attention.word[0]:
+        dispatch(PackedLaunch(kernel, dim, args), record_tape)
+        return
+    programs = kernel.current().programs
+    keys, parts, arrays = bind(kernel.name, kernel.parameters, args)
+    executable = programs.get(keys) or kernel.forward(keys)
+    grid = executable.grids.get(dim) if type(dim) is int else None
+    if grid is None:
+        grid = grid_of(kernel, executable, dim)
+    arguments = b"".join(parts)
+    if executable.by_id:
+        check_places(kernel.name, executable, parts)
+        check_apart(kernel.name, executable, arrays)
+    extents = executable.extents
+    if extents is not None:
+        last = extents.last
+        if last[1] != arguments or last[0] is not grid:
+            extents.check(kernel.name, grid, arguments)
+    writes = executable.writes
+    # Without arrays it runs there; what it writes through elements is looked for.
+    if (not writes and current.device is not None) or executable.writes_elements:
+        dispatch(PackedLaunch(kernel, dim, args), record_tape)
+        return
+    for index in writes:
+        held = arrays[index]
+        if held is not None:
+            if not held._writable:
+                check_writable(kernel, executable, arrays)
+            held._memory.version += 1
+    try:
+        executable.run(grid, arguments)
+    except LaunchError as error:
+        if not isinstance(error, KernelRuntimeError):  # a GPU's program does not take the arguments: nothing has run
+            for index in writes:
+                held = arrays[index]
+                if held is not None:
+                    held._memory.version -= 1
+        raise

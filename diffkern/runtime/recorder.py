@@ -1,0 +1,106 @@
+"""What is recorded: the steps of a sequence, taken while arrays change.
+
+In: operations on arrays. Out: :class:`Item` values, launches among them prepared for repetition, which a sequence
+compiles.
+"""
+
+from __future__ import annotations
+
+from diffkern.runtime.adjoint import AdjointLaunch
+from diffkern.runtime.native.replay import Steps
+from diffkern.runtime.operation import Assign, Copy, Operation, perform
+from diffkern.runtime.packed import PackedLaunch, dispatch
+from diffkern.runtime.prepared import Prepared
+from diffkern.runtime.scope import Scope
+from diffkern.runtime.state import current
+from diffkern.runtime.stream import Stream
+
+__all__ = ["Item", "Recorder"]
+
+
+class Item:
+    """One step: an operation, prepared if it is a launch."""
+
+    __slots__ = ("_operation", "prepared", "stream")
+
+    def __init__(self, operation: Operation, stream: Stream | None, fixed: bool) -> None:
+        self.prepared: Prepared | None = None
+        self.stream = stream
+        self._operation: Operation | None = None
+        if isinstance(operation, AdjointLaunch):
+            self.prepared = Prepared(operation.launch, operation, fixed=True)
+        elif isinstance(operation, PackedLaunch):
+            self.prepared = Prepared(operation, fixed=fixed)
+        else:
+            self._operation = operation
+
+    @property
+    def operation(self) -> Operation:
+        """What it does."""
+        if self.prepared is not None:
+            self.prepared.check_alive()
+            return self.prepared.operation
+        assert self._operation is not None
+        return self._operation
+
+    @property
+    def steps(self) -> Steps | None:
+        """Its native form."""
+        return self.operation.steps() if self.prepared is None else self.prepared.steps
+
+    def again(self) -> None:
+        """Do it in the way of a program: a tape or another sequence may take it."""
+        operation, tape = self.operation, current.tape
+        if isinstance(operation, PackedLaunch):
+            if tape is not None and operation.logged is not None:
+                _log_anew(operation)
+            else:
+                dispatch(operation.copy())
+            return
+        if tape is not None and isinstance(operation, Copy):
+            tape.record_copy(operation.goal, operation.source)
+        elif tape is not None and isinstance(operation, Assign):
+            tape.record_overwrite(operation.goal, operation.values)
+        perform(operation)
+        if tape is not None and isinstance(operation, (Copy, Assign)):
+            tape.note_change(operation.goal)
+
+
+def _log_anew(launch: PackedLaunch) -> None:
+    """Run a launch with a log that the present tape keeps; its adjoint in the sequence finds a copy in its own."""
+    assert launch.logged is not None
+    made = launch.with_log(launch.logged)
+    dispatch(made)
+    for own, new in zip(launch.log or (), made.log or (), strict=True):
+        if new.size:
+            perform(Copy(own[: new.size], new))
+
+
+class Recorder(Scope):
+    """Takes what happens to arrays.
+
+    Attributes
+    ----------
+    runs
+        Whether things also happen while they are recorded.
+    """
+
+    def __init__(self, runs: bool) -> None:
+        self.runs = runs
+        self.items: list[Item] = []
+        self._prepared: dict[int, list[Prepared]] = {}
+
+    def add(self, operation: Operation, stream: Stream | None) -> None:
+        """Take one operation."""
+        item = Item(operation, stream or current.stream, current.tape is not None)
+        self.items.append(item)
+        if item.prepared is not None:
+            # A launch and its adjoint share the arguments by value, and change them together.
+            family = self._prepared.setdefault(id(item.prepared.launch), [])
+            family.append(item.prepared)
+            item.prepared.join(family)
+
+    def _begin(self) -> tuple[str, Recorder, Recorder]:
+        if current.recorder is not None:
+            raise RuntimeError("a sequence is being recorded already; leave its block before entering another")
+        return "recorder", self, self
