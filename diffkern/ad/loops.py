@@ -14,9 +14,16 @@ memory is bounded whatever the number of trips::
         adjoint of iteration `it` from `state`
         pop if the top is snapshot `it`
 
-The first trip through the inner loop stores every state when slots suffice, and later ones do not advance at all. A
-short body has code of its own for that case (``StackBudget.every``): a loop that keeps every state, and one that goes
-back.
+The first trip through the inner loop stores every state when slots suffice, and later ones do not advance at all.
+
+With a short body (``StackBudget.every``) it is segments that are treated so, of as many iterations as there are slots::
+
+    for segment from the last one down to 0:         # mostly there is one
+        state = segment == 0 ? initial state : advanced, by segments, from the top of a stack of snapshots
+        for it in the segment: keep state[it]; state = body(it, state)
+        for it in the segment, backwards: adjoint of iteration `it` from state[it]
+
+The two inner loops have nothing to ask where every state fits, and are there once.
 
 Where the iterations are those of a block of threads (``ReverseLoop.memory``), what they find in shared memory is part
 of the state: it is kept and restored with the snapshots, in arrays that the block shares.
@@ -29,7 +36,7 @@ from dataclasses import dataclass, replace
 
 from diffkern.ad.blocks import LoopMemory
 from diffkern.ir.builder import Builder
-from diffkern.ir.clone import Cloner, substitute
+from diffkern.ir.clone import substitute
 from diffkern.ir.nodes import Op, Region, Value, walk
 from diffkern.ir.types import BOOL, INT32, Element, Kind, Scalar, Stack, StackField, Tile
 from diffkern.ir.views import is_loop
@@ -40,6 +47,9 @@ Advance = Callable[[Value, Sequence[Value]], Sequence[Value]]
 """Emit one primal iteration: (iteration number, carried state) -> next carried state."""
 
 
+_PART_FOR_STARTS = 4
+"""The starts of a loop's segments have so much less memory, besides that for the states of a segment. With s of them
+C(s + 1, 2) segments run three times."""
 _BLOCK_SLOTS = 12
 """Snapshots of shared memory: reductions by halves make 10 trips at most, and C(14, 3) trips run three times."""
 
@@ -53,7 +63,7 @@ class StackBudget:
     tile_bytes: int = 2 * 1024 * 1024  # where the state has tiles, which are those of a block of threads
     block_bytes: int = 128 * 1024  # for snapshots of shared memory
     thread_bytes: int = 128  # for the state of a thread in a loop around barriers
-    every: int = 0  # operations of a body up to which loops whose states all fit have code of their own
+    every: int = 0  # operations of a body up to which every state of a segment is kept
 
     def per_level(self, depth: int) -> StackBudget:
         """The part of each of ``depth`` nested loops."""
@@ -142,8 +152,8 @@ def emit_reverse_loop(b: Builder, loop: ReverseLoop, budget: StackBudget) -> tup
                 loop.memory.begin(None, ())
             loop.body.ops[:0] = start.ops
         return b.for_(first, stop, step, loop.carried, loop.body, loop.names)
-    if not arrays and _has_own_code(loop, budget):
-        return _either_way(b, loop, needed, budget, (first, stop, step))
+    if not arrays and _keeps_every_state(loop, budget):
+        return _in_segments(b, loop, needed, budget)
     return _with_stack(b, loop, needed, arrays, budget, (first, stop, step))
 
 
@@ -166,31 +176,93 @@ def _closure(b: Builder, loop: ReverseLoop, needed: set[int], arrays: set[Value]
         needed, arrays = wider, more
 
 
-def _has_own_code(loop: ReverseLoop, budget: StackBudget) -> bool:
-    """Whether the iterations are emitted twice: for loops whose states all fit, and for the others.
+def _keeps_every_state(loop: ReverseLoop, budget: StackBudget) -> bool:
+    """Whether every state is kept of as many iterations as fit.
 
-    Not those of loops in which others keep states: there would be twice as much code for each level.
+    Not of loops in which others keep states: an iteration's own code is emitted three times, that of others twice.
     """
     ops = list(walk(loop.body))
     return loop.memory is None and len(ops) <= budget.every and all(op.name != "stack_new" for op in ops)
 
 
-def _either_way(
-    b: Builder, loop: ReverseLoop, needed: list[int], budget: StackBudget, bounds: tuple[Value, Value, Value]
-) -> tuple[Value, ...]:
-    """Keep every state if they fit, which is found out once, and snapshots else."""
+def _in_segments(b: Builder, loop: ReverseLoop, needed: list[int], budget: StackBudget) -> tuple[Value, ...]:
+    """Keep every state of a segment: of all iterations if they fit, else of so many, the last ones first."""
     counter = loop.trips.type
     assert isinstance(counter, Scalar)
     fields: list[Element] = [loop.state[k].type for k in needed]  # type: ignore[misc]
-    type_ = Stack(tuple(fields), budget.slots_for([counter, *fields]), loop.level)  # as many as snapshots
-    fit, others = Region(), Region()
-    copy = Cloner(Builder()).region(loop.body)
-    with b.into(fit):
-        fit.yields = _with_every_state(b, replace(loop, body=copy), needed, type_, bounds)
-    with b.into(others):
-        others.yields = _with_stack(b, loop, needed, set(), budget, bounds)
-    few = b.one("le", loop.trips, b.const(type_.slots, counter))
-    return b.if_(few, fit, others, loop.names)
+    most = (1 << counter.bits - 1) - 1  # iterations that the counter's type can number, which may be few
+    kept = Stack(tuple(fields), min(budget.slots_for([counter, *fields]), most), loop.level + 1)
+    few = budget.per_level(_PART_FOR_STARTS)
+    starts = Stack((counter, *fields), few.slots_for([counter, *fields]), loop.level)
+    one, zero, size, down = (b.const(n, counter) for n in (1, 0, kept.slots, -1))
+    several, single = Region(), Region(yields=(zero,))
+    with b.into(several):
+        several.yields = (b.one("floordiv", b.sub(loop.trips, one), size),)
+    more = b.one("gt", loop.trips, size)
+    (last,) = b.op("if", more, regions=(several, single), names=("last",), types=(counter,), rarely=True)
+    stack, bottom = b.one("stack_new", type=starts, hint="starts"), b.i32(0)
+
+    segment, top = Value(counter, "segment"), Value(INT32, "top")
+    carried = [Value(v.type, v.name) for v in loop.body.params[1:]]
+    body = Region((segment, top, *carried))
+    with b.into(body):
+        below, *first = _start_of(b, loop, needed, stack, size, segment, top)
+        begin = b.mul(segment, size)
+        row = Value(counter, loop.body.params[0].name)
+        trip = Region((row, *loop.body.params[1:]))
+        with b.into(trip):
+            at = b.add(begin, row)
+            trip.ops.extend(loop.body.ops)
+            trip.yields = loop.body.yields
+        substitute(trip, {loop.body.params[0]: at})
+        init = list(loop.init)
+        for k, v in zip(needed, first, strict=True):
+            init[k] = v
+        trips = b.one("min", b.sub(loop.trips, begin), size)
+        inner = replace(
+            loop, trips=trips, init=init, body=trip, carried=carried,
+            advance=lambda at, state: loop.advance(b.add(begin, at), state),
+        )  # fmt: skip
+        body.yields = (below, *_with_every_state(b, inner, needed, kept, (b.sub(trips, one), down, down)))
+    names = ("top", *loop.names)
+    return b.op("for", last, down, down, bottom, *loop.carried, regions=(body,), names=names, once=True)[1:]
+
+
+def _start_of(
+    b: Builder, loop: ReverseLoop, needed: list[int], stack: Value, size: Value, segment: Value, top: Value
+) -> tuple[Value, ...]:
+    """The top of the stack below a segment, and the state before it, which for the first one is given."""
+    counter, type_ = loop.trips.type, stack.type
+    assert isinstance(counter, Scalar)
+    assert isinstance(type_, Stack)
+    zero, init = b.const(0, counter), [loop.init[k] for k in needed]
+
+    def past(at: Value, state: Sequence[Value]) -> list[Value]:
+        """Execute the iterations of a segment."""
+        begin, full = b.mul(at, size), list(state)
+        ahead = Region((Value(counter, "cur"), *(Value(state[k].type, loop.state[k].name) for k in needed)))
+        with b.into(ahead):
+            for k, v in zip(needed, ahead.params[1:], strict=True):
+                full[k] = v
+            after = loop.advance(b.add(begin, ahead.params[0]), full)
+            ahead.yields = tuple(after[k] for k in needed)
+        names = [loop.state[k].name for k in needed]
+        found = b.for_(zero, size, b.const(1, counter), [state[k] for k in needed], ahead, names)
+        out = list(state)
+        for k, v in zip(needed, found, strict=True):
+            out[k] = v
+        return out
+
+    later, first = Region(), Region(yields=(top, *init))
+    with b.into(later):
+        b.op("stack_set", stack, b.i32(0), zero, *init)
+        now, *states = _advance_to(b, replace(loop, advance=past), needed, set(), stack, type_, segment, top)
+        is_here = b.one("eq", b.one("stack_get", stack, now, field=0), segment)
+        later.yields = (b.select(is_here, b.sub(now, b.i32(1)), now), *states)
+    names = ("top", *(loop.state[k].name for k in needed))
+    types = tuple(v.type for v in first.yields)
+    is_later = b.one("gt", segment, zero)
+    return b.op("if", is_later, regions=(later, first), names=names, types=types, rarely=True)
 
 
 def _with_every_state(

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 
 from diffkern.ad.adjoint import Adjoint
-from diffkern.analysis.cost import usual_ways
-from diffkern.ir.nodes import Function, Op, walk
+from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.types import Stack
+from diffkern.ir.views import Slot
 from diffkern.manifest import Conflict, Gather, Log
 
 _SYNCHRONISATION = {
@@ -52,28 +52,34 @@ def describe(
         size = "counted before each launch" if log.calls is None else f"{log.calls} for each thread"
         line = f" (line {log.loc.line})" if log.loc is not None else ""
         lines.append(f"  logged by launches on tapes: {log.what}{line}, in all {size}, of type {log.type}")
-    every = _keep_every_state(adjoint.fn)
-    stacks = [op for op in walk(adjoint.fn.body) if op.name == "stack_new" and op not in every]
-    lines += [_loop(op) for op in stacks] or ["  no loop needs its state stored"]
+    starts = _starts(adjoint.fn)
+    stacks = [op for op in walk(adjoint.fn.body) if op.name == "stack_new" and op.result not in starts.values()]
+    lines += [_loop(op, starts.get(op.result)) for op in stacks] or ["  no loop needs its state stored"]
     return "\n".join(lines) + "\n"
 
 
-def _keep_every_state(fn: Function) -> set[Op]:
-    """What stands in the branches of loops whose states fit; the other branch has snapshots for as many trips."""
-    found: set[Op] = set()
+def _starts(fn: Function) -> dict[Value, Value]:
+    """The stacks of loops that keep every state of a segment, each with that of the starts of segments."""
+    found: dict[Value, Value] = {}
     for op in walk(fn.body):
-        ways = usual_ways(op)
-        if len(ways) < len(op.regions):
-            found.update(*map(walk, ways))
+        if op.attrs.get("once"):
+            inner = [one for sub in op.regions for one in walk(sub)]
+            (kept,) = (one.result for one in inner if one.name == "stack_new")
+            used = {Slot(one).stack for one in inner if one.name == "stack_get"}
+            found.update((kept, other) for other in used - {kept})
     return found
 
 
-def _loop(op: Op) -> str:
+def _loop(op: Op, starts: Value | None) -> str:
     stack = op.result.type
     assert isinstance(stack, Stack)
     size = sum(f.itemsize for f in stack.fields)
     where = f"line {op.loc.line}" if op.loc is not None else "generated"
+    thrice = math.comb(stack.slots + 2, 3)
+    if starts is not None:
+        assert isinstance(starts.type, Stack)
+        thrice = stack.slots * math.comb(starts.type.slots + 1, 2)
     return (
         f"  loop at {where}: {stack.slots} snapshots of {size} bytes; every trip is stored up to {stack.slots} trips, "
-        f"up to {math.comb(stack.slots + 2, 3)} the loop runs three times at most, beyond that more often"
+        f"up to {thrice} the loop runs three times at most, beyond that more often"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from diffkern.ir.nodes import Function, Op, Region, walk
+from diffkern.ir.nodes import Function, Op, Region
 from diffkern.ir.types import Tile
 from diffkern.ir.views import is_loop
 from diffkern.ops.table import lookup
@@ -18,9 +18,13 @@ def thread_cost(fn: Function) -> float:
 
 
 def usual_ways(op: Op) -> Sequence[Region]:
-    """The regions of a branch, without that of a loop which makes more trips than there is room for states."""
-    kept = [region for region in op.regions if all(inner.name != "next_checkpoint" for inner in walk(region))]
-    return kept if op.name == "if" and kept else op.regions
+    """The regions of a branch, without one that hardly any thread enters."""
+    return op.regions[1:] if op.attrs.get("rarely") else op.regions
+
+
+def usual_trips(op: Op) -> float:
+    """How many trips of a loop are counted whose length is unknown."""
+    return 1.0 if op.attrs.get("once") else UNKNOWN_TRIPS
 
 
 def _tile(op: Op) -> float:
@@ -40,7 +44,7 @@ def _region(region: Region) -> float:
     total = 0.0
     for op in region.ops:
         if is_loop(op):
-            total += UNKNOWN_TRIPS * sum(map(_region, op.regions))
+            total += usual_trips(op) * sum(map(_region, op.regions))
         elif op.regions:
             total += sum(map(_region, usual_ways(op)))
         elif op.name.startswith("tile_"):

@@ -259,15 +259,17 @@ ROWS = (
     OpDef("stack_new", "stack", 0, _stack_new, Effect.STACK_WRITE, Diff.INTERNAL, attrs={"type": Stack}),
     OpDef("stack_get", "stack", 2, _stack_get, Effect.STACK_READ, Diff.INTERNAL, attrs={"field": int}),  # (stack, slot)
     OpDef("stack_set", "stack", None, _stack_set, Effect.STACK_WRITE, Diff.INTERNAL),  # (stack, slot, *values)
-    # types: of the results. guarded, of loops too: taken back only where a cotangent of the results is not exactly zero
+    # types: of the results. guarded, of loops too: taken back only where a cotangent of the results is not exactly
+    # zero. rarely: the first region is one that hardly any thread enters
     OpDef(
-        "if", "control", 1, _if, Effect.CONTROL, Diff.SPECIAL, attrs={"types": tuple}, optional={"guarded": bool},
+        "if", "control", 1, _if, Effect.CONTROL, Diff.SPECIAL, attrs={"types": tuple},
+        optional={"guarded": bool, "rarely": bool},
     ),
     # ahead: the step is positive, and no index and step add up beyond the type. rolled: too long to be unrolled.
-    # threads: over the threads of a block
+    # threads: over the threads of a block. once: hardly any thread makes more than one trip
     OpDef(
         "for", "control", None, _for, Effect.CONTROL, Diff.SPECIAL,
-        optional={"ahead": bool, "rolled": bool, "threads": bool, "guarded": bool},
+        optional={"ahead": bool, "rolled": bool, "threads": bool, "guarded": bool, "once": bool},
     ),
     OpDef("while", "control", None, _while, Effect.CONTROL, Diff.SPECIAL, optional={"guarded": bool}),
 )  # fmt: skip

@@ -42,7 +42,7 @@ class Liveness:
             known = self.effects[op] = (
                 any(self.effect(inner) for sub in op.regions for inner in sub.ops)
                 if op.regions
-                else has_effect(op) and op not in self.ignored
+                else has_effect(op) and op not in self.ignored and op.name != "stack_new"  # if nothing is written to it
             )
         return known
 

@@ -2,7 +2,7 @@
 
 Only identities that hold for every IEEE value are used on floats (``x * 1``, ``x / 1``, ``-(-x)``); ``x + 0`` and ``x *
 0`` are not among them. Integers fold with the wrap-around of their width. Conditionals on constants become straight
-code and loops that make no trip become their initial values.
+code, loops that make no trip become their initial values, and those expected to make one trip their bodies.
 """
 
 from __future__ import annotations
@@ -64,6 +64,8 @@ class _Folder:
             if trips is not None and not trips:
                 self.mapping.update(zip(op.results, For(op).init, strict=True))
                 return []
+            if trips is not None and len(trips) == 1 and op.attrs.get("once"):
+                return self.only_trip(op)
         for sub in op.regions:
             self.region(sub)
         if op.name == "if" and not op.results and not any(sub.ops for sub in op.regions):
@@ -81,6 +83,14 @@ class _Folder:
             self.constants[op.result] = rounded(value, t) if isinstance(t, Scalar) and t.is_float else value
         self.producers[op.result] = op
         return [op]
+
+    def only_trip(self, op: Op) -> list[Op]:
+        """The body of a loop in its place."""
+        loop = For(op)
+        self.mapping.update(zip(loop.body.params, (loop.start, *loop.init), strict=True))
+        self.region(loop.body)
+        self.mapping.update(zip(op.results, loop.body.yields, strict=True))
+        return loop.body.ops
 
     def simplify(self, op: Op) -> Value | Number | None:
         """A value to use instead, a constant, or None."""

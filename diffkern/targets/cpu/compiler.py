@@ -34,7 +34,7 @@ STACK_BYTES = 32 * 1024
 TILE_STACK_BYTES = 2 * 1024 * 1024
 """For loops that carry tiles."""
 EVERY_STATE = 200
-"""Operations of a loop's body up to which the adjoint has it twice: where every state fits, and where it does not."""
+"""Operations of a loop's body up to which the adjoint goes back by segments, and has its iterations three times."""
 
 _VECTORS = "vector.body:"
 """What LLVM calls a loop of vectors."""

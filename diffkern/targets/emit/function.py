@@ -435,11 +435,13 @@ class BodyEmitter:
     def branch(self, op: Op) -> None:
         b = self.builder
         then, orelse, done = (b.append_basic_block(n) for n in ("then", "else", "endif"))
-        b.cbranch(self.scalar(If(op).condition), then, orelse)
+        away = b.cbranch(self.scalar(If(op).condition), then, orelse)
+        if op.attrs.get("rarely"):
+            away.set_weights(RARELY)
         arms = []
         for block, region in zip((then, orelse), op.regions, strict=True):
             b.position_at_end(block)
-            values = self.merged(op.results, self.region(region))
+            values = self.merged(op.results, self.way(op, region))
             arms.append((values, b.block))
             b.branch(done)
         b.position_at_end(done)
@@ -447,6 +449,14 @@ class BodyEmitter:
         for values, block in arms:
             self.connect(phis, values, block)
         self.define(op.results, phis)
+
+    def way(self, op: Op, region: Region) -> list[tuple[Any, ...]]:
+        """Emit a region of a branch. LLVM unrolls no loop where hardly any thread goes."""
+        rolled = self.rolled
+        self.rolled = rolled or (bool(op.attrs.get("rarely")) and region is If(op).then)
+        values = self.region(region)
+        self.rolled = rolled
+        return values
 
     def loop_while(self, op: Op) -> None:
         b, loop = self.builder, While(op)
@@ -469,6 +479,12 @@ class BodyEmitter:
         b.branch(head)
         b.position_at_end(done)
         self.define(op.results, phis)
+
+    def trip(self, op: Op, go: Any, body: Any, done: Any) -> None:
+        """Branch to the body of a loop if there is another trip."""
+        branch = self.builder.cbranch(go, body, done)
+        if op.attrs.get("once"):
+            branch.set_weights(ONCE)
 
     def goes_on(self, count: Any, trips: Any) -> Any:
         """Whether a counted loop makes another trip."""
@@ -493,7 +509,7 @@ class BodyEmitter:
         phis = self.phis_for(op.results)
         self.connect([[count], [i], *phis], [(i64(0),), (lo,), *init], before)
         go = b.icmp_signed("<", i, hi) if ahead else self.goes_on(count, trips)
-        b.cbranch(go, body, done)
+        self.trip(op, go, body, done)
         b.position_at_end(body)
         self.define((loop.index, *loop.carried), [[i], *phis])
         if op.attrs.get("threads") and self.record is not None:
@@ -590,4 +606,9 @@ _SPELLED: Mapping[str, str] = {
     "for": "loop_for",
     "while": "loop_while",
 }
-__all__ = ["I1", "BodyEmitter", "StackRef", "left_alone", "not_unrolled", "trip_count"]
+RARELY = [1, 2000]
+"""How often a condition holds, and does not, that hardly ever does."""
+ONCE = [1001, 1000]
+"""How often a loop makes a trip, and no more trip, that hardly ever makes more than one."""
+
+__all__ = ["I1", "RARELY", "BodyEmitter", "StackRef", "left_alone", "not_unrolled", "trip_count"]

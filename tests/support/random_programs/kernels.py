@@ -122,13 +122,16 @@ def random_kernel(choices: Choices, name: str, real: str, extents: Extents, stat
     for p in w.parameters:
         if p.written:
             body.update(p)
-    parameters, options = w.parameters, ""
+    parameters, options = w.parameters, []
     if axes == 1 and extents.length <= _MOST_PAIRED and choices.chance(15):
         parameters += (Parameter("near", "line", Role.READ), Parameter("pull", "line", Role.OWN))
         body.all_pairs(*parameters[-2:])
-        options = "(fast_math=True)" if choices.chance(70) else ""  # only then the adjoint may gather
+        options += ["fast_math=True"] * choices.chance(70)  # only then the adjoint may gather
+    if choices.chance(60):
+        options.append(f"stack_bytes={choices.pick((8, 40, 120))}")  # few states of a loop, which has several segments
     t = typed("real", real)
     values = [f"a: {t}", f"b: {t}", f"u: {typed('vec3', real)}", "h: Body", "n: int", "m: int"]
     arrays = [f"{p.name}: {annotation(p.kind, real)}" for p in parameters]
-    head = f"@dk.kernel{options}\ndef {name}(\n" + "".join(f"    {line},\n" for line in (*arrays, *values)) + "):\n"
+    given = f"({', '.join(options)})" if options else ""
+    head = f"@dk.kernel{given}\ndef {name}(\n" + "".join(f"    {line},\n" for line in (*arrays, *values)) + "):\n"
     return RandomKernel(name, head + "\n".join(w.lines) + "\n", parameters, axes)

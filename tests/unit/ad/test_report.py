@@ -25,8 +25,8 @@ def test_report():
         "  gradient of out: plain additions, no two threads race",
         "  contents kept from before the launch: y",
         (
-            "  loop at line 12: 83 snapshots of 8 bytes; every trip is stored up to 83 trips, "
-            "up to 98770 the loop runs three times at most, beyond that more often"
+            "  loop at line 12: 83 snapshots of 4 bytes; every trip is stored up to 83 trips, "
+            "up to 17430 the loop runs three times at most, beyond that more often"
         ),
     ]
 

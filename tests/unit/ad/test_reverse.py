@@ -140,7 +140,7 @@ def test_loops_without_state_need_no_stack() -> None:
 
     assert not any(op.name.startswith("stack") for op in walk(adjoint(total, D1, D1, INT32).fn.body))
     stacks = [op.attrs["type"] for op in walk(adjoint(state, D1, D1, INT32).fn.body) if op.name == "stack_new"]
-    assert [t.fields for t in stacks] == [(FLOAT64,), (INT32, FLOAT64)]  # every state where they fit, or snapshots
+    assert [t.fields for t in stacks] == [(INT32, FLOAT64), (FLOAT64,)]  # starts of segments, and each state of one
 
 
 def test_nested_stacks_share_the_budget() -> None:
@@ -155,8 +155,9 @@ def test_nested_stacks_share_the_budget() -> None:
         y[i] = s
 
     stacks = [op.attrs["type"] for op in walk(adjoint(f, D1, D1, INT32).fn.body) if op.name == "stack_new"]
-    assert sorted(t.level for t in stacks) == [0, 1, 1, 1, 1]  # of the inner loops for every state, or snapshots
-    assert {t.slots for t in stacks} == {STACK_BYTES // 2 // 16}
+    slots = STACK_BYTES // 2 // 16
+    starts = slots // 4  # of the segments of an inner loop, beside every state of one
+    assert sorted((t.level, t.slots) for t in stacks) == [(0, slots), *[(1, starts)] * 2, *[(2, slots)] * 2]
 
 
 def test_slots_of_a_budget() -> None:

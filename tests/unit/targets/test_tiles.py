@@ -260,8 +260,8 @@ def test_the_report_names_what_a_tile_kernel_stores() -> None:
 
     d = Compilation(power.func, power.argument_types(), Variant(active=frozenset({0, 1}))).adjoint
     stacks = [op.attrs["type"] for op in walk(d.fn.body) if op.name == "stack_new"]
-    # One keeps every state, where all fit; the other has checkpoints, with the trip of each.
-    assert [[str(f) for f in s.fields] for s in stacks] == [["tile<float32, 4>"], ["int32", "tile<float32, 4>"]]
+    # One has the states from which segments begin, with their numbers; the other keeps every state of a segment.
+    assert [[str(f) for f in s.fields] for s in stacks] == [["int32", "tile<float32, 4>"], ["tile<float32, 4>"]]
     assert "is stored up to" in power.adjoint_report()
 
 

@@ -280,10 +280,15 @@ class LaneAccesses(LaneValues):
     def stack_get(self, op: Op) -> None:
         stack, k, slot = self.stack_refs[Slot(op).stack], op.attrs["field"], self.scalar(Slot(op).slot)
         t = stack.type.fields[k]
+        assert not isinstance(t, Tile)
         if (Slot(op).stack, k) in self.common:
             self.values[op.result] = tuple(load_element(self.b.plain, t, self.stack_places(stack, k, slot).pointer))
             return
-        self.values[op.result] = self.at_slot(slot, lambda at: self.own_load(t, self.stack_places(stack, k, at)))
+
+        def read(at: Any) -> tuple[Any, ...]:
+            return self.own_load(t, self.stack_places(stack, k, at))
+
+        self.values[op.result] = self.at_slot(slot, read, lambda: self.load_each(stack, k, slot))
 
     def stack_set(self, op: Op) -> None:
         stack, slot = self.stack_refs[Slot(op).stack], self.scalar(Slot(op).slot)
@@ -297,20 +302,23 @@ class LaneAccesses(LaneValues):
                 self.own_store(v.type, places, self.values[v])  # type: ignore[arg-type]
             return ()
 
-        self.at_slot(slot, write)
+        self.at_slot(slot, write, lambda: self.store_each(stack, slot, Slot(op).values))
 
-    def at_slot(self, slot: Any, work: Callable[[Any], tuple[Any, ...]]) -> tuple[Any, ...]:
+    def at_slot(
+        self, slot: Any, at_one: Callable[[Any], tuple[Any, ...]], at_each: Callable[[], tuple[Any, ...]]
+    ) -> tuple[Any, ...]:
         """Do something at the lanes' slots: at one, where it turns out to be the same for all lanes that are on."""
         if not is_wide(slot):
-            return work(slot)
+            return at_one(slot)
         b, plain = self.b, self.b.plain
         one = b.first(slot, self.mask)
         off = b.icmp_signed("!=", slot, one)
         ways = []
         with plain.if_else(b.any(b.both(self.mask, off))) as (several, single):
-            for way, at in ((several, slot), (single, one)):
-                with way:
-                    ways.append((work(at), plain.block))
+            with several:
+                ways.append((at_each(), plain.block))
+            with single:
+                ways.append((at_one(one), plain.block))
         found = []
         for parts in zip(*(values for values, _ in ways), strict=True):
             phi = plain.phi(parts[0].type)
@@ -318,6 +326,46 @@ class LaneAccesses(LaneValues):
                 phi.add_incoming(part, block)
             found.append(phi)
         return tuple(found)
+
+    # In a loop over the lanes, for it is rare that their slots differ, and states have many components.
+
+    def load_each(self, stack: StackRef, k: int, slot: Any) -> tuple[Any, ...]:
+        """What the lanes keep of a field at slots of their own."""
+        b, plain, t = self.b, self.b.plain, stack.type.fields[k]
+        s = scalar_of(t)
+        held, nothing = memory_type(s), to_memory(b, s, zeros(b.wide_type(value_type(s))))
+        slots, rows = memory.spilled(b, slot), [memory.spilled(b, nothing) for _ in range(element_size(t))]  # type: ignore[arg-type]
+
+        def read(lane: Any) -> None:
+            places = self.stack_places(stack, k, memory.of_lane(b, slots, lane, slot.type.element))
+            for n, row in enumerate(rows):
+                source = self.component(s, places, n).pointer
+                value = memory.of_lane(b, source, lane, held)
+                plain.store(value, memory.place_of_lane(b, row, lane, held))
+
+        memory.each_lane(b, self.mask, read, rarely=True)
+        return tuple(from_memory(b, s, plain.load(row, typ=b.wide_type(held))) for row in rows)
+
+    def store_each(self, stack: StackRef, slot: Any, values: Sequence[Value]) -> tuple[Any, ...]:
+        """Keep values at slots of the lanes' own."""
+        b, plain = self.b, self.b.plain
+        types = [scalar_of(v.type) for v in values]
+        slots = memory.spilled(b, slot)
+        rows = [
+            [memory.spilled(b, to_memory(b, s, part)) for part in self.values[v]]
+            for v, s in zip(values, types, strict=True)
+        ]
+
+        def write(lane: Any) -> None:
+            at = memory.of_lane(b, slots, lane, slot.type.element)
+            for k, (s, parts) in enumerate(zip(types, rows, strict=True)):
+                places, held = self.stack_places(stack, k, at), memory_type(s)
+                for n, row in enumerate(parts):
+                    target = memory.place_of_lane(b, self.component(s, places, n).pointer, lane, held)
+                    plain.store(memory.of_lane(b, row, lane, held), target)
+
+        memory.each_lane(b, self.mask, write, rarely=True)
+        return ()
 
     def component(self, s: Scalar, places: Places, n: int) -> Places:
         b, offset = self.builder, i64(n * s.itemsize * self.b.lanes)

@@ -22,7 +22,7 @@ from diffkern.ops.table import lookup
 from diffkern.targets.cpu.lanes.accesses import LaneAccesses
 from diffkern.targets.cpu.lanes.builder import is_wide, zeros
 from diffkern.targets.cpu.lanes.notes import How
-from diffkern.targets.emit.function import BodyEmitter, trip_count
+from diffkern.targets.emit.function import RARELY, BodyEmitter, trip_count
 from diffkern.targets.emit.types import I64, i64
 
 __all__ = ["LaneBody"]
@@ -43,8 +43,11 @@ class LaneBody(LaneAccesses):
         self.notes.add(How.BRANCH, op)
         outside, b = self.mask, self.b
         arms = [
-            self.under(b.both(outside, on), region, op.results)
-            for on, region in ((condition, If(op).then), (self.builder.not_(condition), If(op).orelse))
+            self.under(b.both(outside, on), region, op.results, rarely)
+            for on, region, rarely in (
+                (condition, If(op).then, op.attrs.get("rarely")),
+                (self.builder.not_(condition), If(op).orelse, None),
+            )
         ]
         self.mask = outside
         chosen = [
@@ -53,7 +56,7 @@ class LaneBody(LaneAccesses):
         ]
         self.define(op.results, chosen)
 
-    def under(self, mask: Any, region: Region, results: Sequence[Value]) -> list[tuple[Any, ...]]:
+    def under(self, mask: Any, region: Region, results: Sequence[Value], rarely: bool | None) -> list[tuple[Any, ...]]:
         """What a region yields in the lanes of a mask; it is skipped if there are none."""
         b = self.b
         self.mask = mask
@@ -61,7 +64,9 @@ class LaneBody(LaneAccesses):
             return self.merged(results, self.region(region))
         before = b.plain.block
         inside, done = (b.plain.append_basic_block(n) for n in ("some", "joined"))
-        b.plain.cbranch(b.any(mask), inside, done)
+        some = b.plain.cbranch(b.any(mask), inside, done)
+        if rarely:
+            some.set_weights(RARELY)
         b.plain.position_at_end(inside)
         values = self.merged(results, self.region(region))
         after = b.plain.block
@@ -100,7 +105,7 @@ class LaneBody(LaneAccesses):
         on, count, i = b.phi(live.type), b.phi(I64), b.phi(lo.type)
         phis = self.phis_for(op.results)
         self.connect([[on], [count], [i], *phis], [(live,), (i64(0),), (lo,), *init], before)
-        b.cbranch(self.b.any(on), body, done)
+        self.trip(op, self.b.any(on), body, done)
         b.position_at_end(body)
         self.mask = on
         self.define((loop.index, *loop.carried), [[i], *phis])
@@ -127,7 +132,7 @@ class LaneBody(LaneAccesses):
         i = b.phi(t)
         phis = self.phis_for(op.results)
         self.connect([[i], *phis], [(first,), *init], before)
-        b.cbranch(b.icmp_signed(">", i, hi), body, done)
+        self.trip(op, b.icmp_signed(">", i, hi), body, done)
         b.position_at_end(body)
         on = b.icmp_signed(">=", live, i)
         self.mask = on

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from diffkern.analysis.affine import Affine, AffineForms, tid_term
-from diffkern.analysis.cost import UNKNOWN_TRIPS, usual_ways
+from diffkern.analysis.cost import usual_trips, usual_ways
 from diffkern.analysis.scopes import Scope, uniformity
 from diffkern.analysis.sums import uniform_sums, used_values
 from diffkern.analysis.uniformity import launch_values
@@ -303,7 +303,8 @@ class _Work:
         alone, together = sum(p[0] for p in parts), sum(p[1] for p in parts)
         apart = not self.varying.isdisjoint(deciding(op))
         if is_loop(op):
-            return UNKNOWN_TRIPS * alone, UNKNOWN_TRIPS * together * (_DIVERGENCE if apart else 1.0)
+            trips = usual_trips(op)
+            return trips * alone, trips * together * (_DIVERGENCE if apart else 1.0)
         return (alone / len(parts), together) if apart else (alone, together)
 
     def simple(self, op: Op) -> tuple[float, float]:

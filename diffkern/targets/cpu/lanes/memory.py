@@ -14,10 +14,11 @@ from llvmlite import ir
 
 from diffkern.ir.types import Element, Scalar, scalar_of
 from diffkern.targets.cpu.lanes.builder import LaneBuilder, is_wide, zeros
+from diffkern.targets.emit.function import not_unrolled
 from diffkern.targets.emit.memory import element_size
 from diffkern.targets.emit.types import I1, I8, I32, I64, PTR, VOID, from_memory, i32, i64, memory_type, to_memory
 
-__all__ = ["MOST_SHUFFLED", "Places", "each_lane", "every", "load", "spilled", "store"]
+__all__ = ["MOST_SHUFFLED", "Places", "each_lane", "every", "load", "of_lane", "place_of_lane", "spilled", "store"]
 
 MOST_SHUFFLED = 4
 """Components of elements that lie one after the other for which vectors are loaded whole, and shuffled."""
@@ -187,8 +188,21 @@ def spilled(b: LaneBuilder, value: Any) -> Any:
     return slot
 
 
-def each_lane(b: LaneBuilder, mask: Any, work: Callable[[Any], None]) -> None:
-    """Emit work for each lane that is on, one after the other; it is given the lane's number, an int64."""
+def place_of_lane(b: LaneBuilder, row: Any, lane: Any, t: Any) -> Any:
+    """The address of a lane's element in a row of elements of a type."""
+    return b.plain.gep(row, [lane], inbounds=True, source_etype=t)
+
+
+def of_lane(b: LaneBuilder, row: Any, lane: Any, t: Any) -> Any:
+    """A lane's element in a row."""
+    return b.plain.load(place_of_lane(b, row, lane, t), typ=t)
+
+
+def each_lane(b: LaneBuilder, mask: Any, work: Callable[[Any], None], *, rarely: bool = False) -> None:
+    """Emit work for each lane that is on, one after the other; it is given the lane's number, an int64.
+
+    What is done rarely is code for one lane; LLVM repeats the rest for each of them.
+    """
     plain = b.plain
     row = None if mask is None else spilled(b, mask)
     before = plain.block
@@ -208,5 +222,7 @@ def each_lane(b: LaneBuilder, mask: Any, work: Callable[[Any], None]) -> None:
     plain.position_at_end(following)
     after = plain.add(lane, i64(1))
     lane.add_incoming(after, plain.block)
-    plain.cbranch(plain.icmp_unsigned("<", after, i64(b.lanes)), head, done)
+    back = plain.cbranch(plain.icmp_unsigned("<", after, i64(b.lanes)), head, done)
+    if rarely:
+        not_unrolled(plain.module, back)
     plain.position_at_end(done)

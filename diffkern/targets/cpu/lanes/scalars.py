@@ -27,6 +27,7 @@ _BY_LANE = frozenset(
     }
 )  # fmt: skip
 """What is made of calls of scalar functions, or of divisions, which no vector unit has."""
+_DIVISIONS = frozenset({"mod", "rem", "floordiv", "truncdiv"})
 
 
 class LaneScalars(ScalarEmitter):
@@ -40,7 +41,12 @@ class LaneScalars(ScalarEmitter):
     def emit(self, op: Op, args: list[Any]) -> Any:
         if not any(map(is_wide, args)):
             return self.one.emit(op, args)
-        return self._by_lane(op, args) if is_by_lane(op) else super().emit(op, args)
+        return self._by_lane(op, args) if self.is_by_lane(op, args) else super().emit(op, args)
+
+    def is_by_lane(self, op: Op, args: list[Any]) -> bool:
+        """Whether an operation on such operands is computed lane by lane; LLVM divides vectors by integer literals."""
+        by_literal = op.name in _DIVISIONS and isinstance(args[1], ir.Constant) and isinstance(args[1].type, ir.IntType)
+        return is_by_lane(op) and not by_literal
 
     def _by_lane(self, op: Op, args: list[Any]) -> Any:
         b = self.lanes
@@ -73,7 +79,7 @@ class LaneScalars(ScalarEmitter):
 
 
 def is_by_lane(op: Op) -> bool:
-    """Whether an operation is computed lane by lane."""
+    """Whether an operation is computed lane by lane, whatever its operands are."""
     row, types = lookup(op.name), [scalar_of(v.type) for v in (*op.operands, op.result)]
     if op.name in _BY_LANE or not STORAGE_ONLY.isdisjoint(types):
         return True

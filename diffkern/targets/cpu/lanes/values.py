@@ -12,9 +12,10 @@ from diffkern.ir.nodes import Op, Value
 from diffkern.ir.types import Kind, Scalar, scalar_of
 from diffkern.ir.types import value_type as held_type
 from diffkern.ops.table import lookup
+from diffkern.targets.cpu.lanes import memory
 from diffkern.targets.cpu.lanes.builder import LaneBuilder, is_wide, zeros
 from diffkern.targets.cpu.lanes.notes import How, Notes
-from diffkern.targets.cpu.lanes.scalars import is_by_lane
+from diffkern.targets.cpu.lanes.scalars import LaneScalars
 from diffkern.targets.emit.function import BodyEmitter
 from diffkern.targets.emit.memory import (
     element_size,
@@ -98,13 +99,52 @@ class LaneValues(BodyEmitter):
 
     def op(self, op: Op) -> None:
         if op.name == "next_checkpoint":
-            self.values[op.result] = (self.scalars.emit(op, [self.where_on(self.scalar(v)) for v in op.operands]),)
+            self.values[op.result] = (self.next_checkpoint(op, [self.where_on(self.scalar(v)) for v in op.operands]),)
             return
         BodyEmitter.op(self, op)
-        if lookup(op.name).family == "scalar" and is_wide(self.scalar(op.result)) and is_by_lane(op):
+        if lookup(op.name).family == "scalar" and self.is_by_lane(op):
             self.notes.add(How.BY_LANE, op)
         if op.name == "tid" and is_wide(self.scalar(op.result)):
             self.forms[op.result] = self.builder.sext(self.tid[op.attrs["axis"]], I64), 1
+
+    def is_by_lane(self, op: Op) -> bool:
+        """Whether an operation has been computed lane by lane."""
+        assert isinstance(self.scalars, LaneScalars)
+        return is_wide(self.scalar(op.result)) and self.scalars.is_by_lane(op, [self.scalar(v) for v in op.operands])
+
+    def next_checkpoint(self, op: Op, args: list[Any]) -> Any:
+        """Where the next snapshot goes: what is simple for all lanes at once, the schedule in a loop over the others.
+
+        It is simple where there is a slot for each step, or none; and with 0 for all, in lanes that are off.
+        """
+        if not any(map(is_wide, args)):
+            return self.scalars.emit(op, args)
+        assert isinstance(self.scalars, LaneScalars)
+        of_one, b, plain, held = self.scalars.one, self.builder, self.b.plain, value_type(scalar_of(op.result.type))
+        t = held if held.width > I32.width else I32
+        one = ir.Constant(t, 1)
+        cur, it, free = (a if _of_one(a) == t else b.sext(a, t) for a in args)
+        every = b.icmp_signed(">", free, b.sub(it, cur))
+        none = b.icmp_signed("<=", free, ir.Constant(t, 0))
+        simple = b.select(every, b.add(cur, one), b.add(it, one))
+        scheduled = self.b.spread(b.not_(b.or_(every, none)))
+        before = plain.block
+        with plain.if_then(self.b.any(scheduled)):
+            rows = [memory.spilled(self.b, a) for a in args]
+            found = memory.spilled(self.b, simple)
+
+            def look_up(lane: Any) -> None:
+                given = [memory.of_lane(self.b, r, lane, _of_one(a)) for r, a in zip(rows, args, strict=True)]
+                position = of_one.emit(op, given)
+                position = position if held == t else plain.sext(position, t)
+                plain.store(position, memory.place_of_lane(self.b, found, lane, t))
+
+            memory.each_lane(self.b, scheduled, look_up, rarely=True)
+            looked_up, after = plain.load(found, typ=self.b.wide_type(t)), plain.block
+        phi = plain.phi(self.b.wide_type(t))
+        phi.add_incoming(self.b.spread(simple), before)
+        phi.add_incoming(looked_up, after)
+        return phi if held == t else plain.trunc(phi, self.b.wide_type(held))
 
     def where_on(self, value: Any) -> Any:
         """A value with 0 in the lanes that are off."""
@@ -157,3 +197,8 @@ class LaneValues(BodyEmitter):
         if axis == len(self.tid) - 1:
             base = self.builder.add(self.b.spread(base), self.b.steps(I32, 1))
         self.values[op.result] = (base,)
+
+
+def _of_one(value: Any) -> Any:
+    """The LLVM type of what a value is in a lane."""
+    return value.type.element if is_wide(value) else value.type
