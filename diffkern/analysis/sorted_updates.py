@@ -80,14 +80,14 @@ def store_contributions(fn: Function, buffers: Sequence[Value], conflicts: Seque
     """Let an adjoint, in place, store what it would add to cotangents of class ``general``.
 
     The array that a launch passes in the place of such a cotangent has an element for each contribution: first those
-    of all threads at the first place of the program that adds to it, in their order, then those at the second, …
+    of the first thread, in the order of the program, then those of the second, …
     """
     thread = next((op.result for op in fn.body.ops if op.name == "tid"), None)
     b = Builder()
     if thread is None:
         thread = b.one("tid", axis=0)
     made: list[Conflict] = []
-    places: dict[Op, Value] = {}
+    places: dict[Op, tuple[int, int]] = {}
     for buffer, conflict in zip(buffers, conflicts, strict=True):
         sites = [op for op in fn.body.ops if op.name == "accumulate" and Access(op).array is buffer]
         if conflict.kind != "general":
@@ -95,15 +95,14 @@ def store_contributions(fn: Function, buffers: Sequence[Value], conflicts: Seque
                 use_atomics(fn, [buffer])
             made.append(Conflict("none") if conflict.kind == "bounded" else conflict)
             continue
-        threads = b.one("floordiv", b.one("shape", buffer, axis=0), b.i32(len(sites)))
-        for k, op in enumerate(sites):
-            places[op] = b.one("mul", threads, b.i32(k)) if k else b.i32(0)
+        places |= {op: (k, len(sites)) for k, op in enumerate(sites)}
         made.append(Conflict("none"))
     ops = b.region.ops
     for op in fn.body.ops:
         if op in places:
             adding = Builder(loc=op.loc)
-            index = adding.one("add", thread, places[op])
+            place, count = places[op]
+            index = adding.one("add", adding.one("mul", thread, adding.i32(count)), adding.i32(place))
             op.name, op.attrs = "store", {"wrap": (False,)}
             op.operands = (op.operands[0], index, op.operands[-1])
             ops += adding.region.ops

@@ -264,7 +264,7 @@ def _destinations(
     places: Sequence[Destination], held: Mapping[int, array], n: int, count: int
 ) -> np.ndarray[Any, Any] | None:
     """Return the destinations of all contributions in the order of their places; None if one does not exist."""
-    found = np.empty(len(places) * n, dtype=np.int32)
+    found = np.empty((n, len(places)), dtype=np.int32)
     for k, place in enumerate(places):
         values = _read(place, None if place.array is None else held[place.array], n)
         if values is None:
@@ -272,11 +272,11 @@ def _destinations(
         low, high = int(values.min()), int(values.max())
         if low < (-count if place.wrap else 0) or high >= count:
             return None
-        part = found[k * n : (k + 1) * n]
+        part = found[:, k]
         part[:] = values
         if low < 0:
             part[part < 0] += count
-    return found
+    return found.reshape(-1)
 
 
 def _read(place: Destination, held: array | None, n: int) -> np.ndarray[Any, Any] | None:

@@ -22,6 +22,7 @@ NAMES = (
     "dk_sort_count", "dk_sort_place", *(f"dk_sorted_sum_{kind}_{w}" for _, _, kind in _KINDS for w in _WIDTHS),
 )  # fmt: skip
 _INT = 4
+_AHEAD = 24  # places whose numbers are on their way from memory
 
 
 def sorting_ir() -> str:
@@ -82,6 +83,7 @@ def _sum(m: Module, kind: Any, size: int, name: str, width: int) -> None:
     made, c = m.function(name, VOID, [I64] * 3, is_exported=True)
     block, low, high = made.args
     starts, places, numbers, target, count, components, first = c.loads(block, 7)
+    last = c.sub(_int(c, starts, count), 1)
     distance, shift = c.mul(components, size), c.mul(first, size)
     numbers, target = c.add(numbers, shift), c.add(target, shift)
     at = c.variable(_first_from(c, starts, count, low))
@@ -94,6 +96,8 @@ def _sum(m: Module, kind: Any, size: int, name: str, width: int) -> None:
             for total in totals:
                 total.set(kind(0.0))
             with c.loop(end, begin) as k:
+                ahead = _int(c, places, c.min(c.add(k, _AHEAD), last))
+                c.invoke("llvm.prefetch.p0", c.add(numbers, c.mul(ahead, distance)), 0, 3, 1)
                 source = c.add(numbers, c.mul(_int(c, places, k), distance))
                 for j, total in enumerate(totals):
                     total.set(c.b.fadd(total.get(), c.b.load(c.place(source, j * size), typ=kind, align=size)))
