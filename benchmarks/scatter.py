@@ -1,10 +1,10 @@
 """Measure the three ways in which threads of an adjoint add to elements of each other.
 
-In: nothing but the command line. Out: a table (and a JSON file) of medians of wall and processor time for the gradient of
-the area of a mesh: with private copies, as few processors have them; with atomic updates, as a launch on 64 processors
-has them the first time; with contributions that are added up by sorted destinations, as it has them from then on; and
-the time to sort them. Vertices are numbered along the surface or at random, and so are triangles. The readings of the
-ways are interleaved, after a comparison of their results.
+In: nothing but the command line. Out: a table (and a JSON file) of medians of wall and processor time for the gradient
+of the area of a mesh: with private copies, as few processors have them; with atomic updates, as a launch on 64
+processors has them the first time; with contributions that are added up by sorted destinations, as it has them from
+then on; and the time to sort them. Vertices are numbered along the surface or at random, and so are triangles. The
+readings of the ways are interleaved, after a comparison of their results.
 """
 
 from __future__ import annotations

@@ -51,7 +51,9 @@ def describe(
         lines.append(f"  launches of {extent} threads gather: each computes what the others would add to its elements")
     if isinstance(sums, Unsorted):
         line = f" (line {sums.loc.line})" if sums.loc is not None else ""
-        lines.append(f"  no sums by sorted destinations in the place of atomics: {names[sums.cotangent]}: {sums.why}{line}")
+        lines.append(
+            f"  no sums by sorted destinations in the place of atomics: {names[sums.cotangent]}: {sums.why}{line}"
+        )
     elif sums:
         sorted_by = ", ".join(names[one.cotangent] for one in sums)
         lines.append(f"  large launches add up by sorted destinations in the place of atomics: {sorted_by}")

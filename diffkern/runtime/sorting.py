@@ -285,9 +285,7 @@ def _read(place: Destination, held: array | None, n: int) -> np.ndarray[Any, Any
         ((step, first),) = place.index
         return first + step * np.arange(n, dtype=np.int64)
     data, start, stride = held._data, 0, 0
-    for (step, first), wraps, extent, distance in zip(
-        place.index, place.wraps, held.shape, held.strides, strict=True
-    ):
+    for (step, first), wraps, extent, distance in zip(place.index, place.wraps, held.shape, held.strides, strict=True):
         if wraps and step == 0 and first < 0:
             first += extent
         if min(first, first + step * (n - 1)) < 0 or max(first, first + step * (n - 1)) >= extent:
