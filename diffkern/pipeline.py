@@ -162,7 +162,7 @@ def finish(
 
 
 def _sums(adjoint: Adjoint, conflicts: Sequence[Conflict], variant: Variant) -> tuple[SortedSum, ...] | Unsorted:
-    """How destinations are found where threads race, if launches may ask for a program that stores what it would add."""
+    """How destinations are found where threads race, or why not; nothing of a program that is no plain one."""
     if variant.is_debug or variant.accumulate != "plain" or target_named(variant.target, variant.compiler).simt:
         return ()
     own = len(adjoint.fn.params) - len(adjoint.saved) - len(adjoint.cotangents)

@@ -103,8 +103,8 @@ class Executable:
     __slots__ = (
         "__weakref__", "_added", "_block_offset", "_derivative", "_grouped", "_sizes", "address", "block_dim",
         "blockwise", "by_id", "code", "contiguous_cotangents", "cost", "device", "extents", "finish",
-        "gathering", "grids", "is_in_place", "layout", "manifest", "races", "reads", "sites", "sorts", "sweeps", "together",
-        "updates", "uses", "whole", "writes", "writes_elements",
+        "gathering", "grids", "is_in_place", "layout", "manifest", "races", "reads", "sites", "sorts", "sweeps",
+        "together", "updates", "uses", "whole", "writes", "writes_elements",
     )  # fmt: skip
 
     def __init__(self, address: int, finish: int, manifest: Manifest, code: Code | None = None) -> None:

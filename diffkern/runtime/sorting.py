@@ -1,8 +1,8 @@
 """Adjoints that add up by sorted destinations what they would else add atomically.
 
-In: an adjoint launch whose threads race, and the :class:`~diffkern.manifest.SortedSum` s of its program. Out: whether it
-has run, as a program that stores its contributions one behind the other, and sums by destinations, which are sorted once
-for an array of indices.
+In: an adjoint launch whose threads race, and each :class:`~diffkern.manifest.SortedSum` of its program. Out: whether it
+has run, as a program that stores its contributions one behind the other, and sums by destinations, which are sorted
+once for an array of indices.
 
 An array is sorted when it is met again as it was before, by the count of its changes, so one that changes with every
 step is never sorted. That count misses what others write through a view. What is trusted is therefore the contents: a
@@ -21,7 +21,6 @@ import numpy as np
 
 from diffkern.errors import CompileError
 from diffkern.forks import free_in_child
-from diffkern.ir.types import scalar_of
 from diffkern.manifest import Destination
 from diffkern.options import SORTED
 from diffkern.runtime.array import array, new
@@ -41,6 +40,8 @@ _MOST_BYTES = 1 << 29
 """Of the contributions to all cotangents of a launch."""
 _MOST_READ = 8
 """Times the indices that are read that an array of them may be: all of it is looked at for changes."""
+_MOST_DESTINATIONS = 2
+"""Times the contributions to a cotangent that its elements may be: all of them are looked at."""
 _MOST_ORDERS = 4  # for one array
 
 
@@ -92,9 +93,8 @@ class Sorting:
         program.run(program.grid(n), pack(self._cotangents, {k: held._packed for k, held in taken.items()}))
         for k, order in pairs:
             goal, numbers = self._cotangents[k], taken[k]
-            scalar = scalar_of(goal._element)  # type: ignore[arg-type]  # no struct
-            components = goal._element.itemsize // scalar.itemsize
-            order.order.add_up(goal._range[0], numbers._range[0], components, scalar.itemsize)
+            itemsize = goal._data.itemsize
+            order.order.add_up(goal._range[0], numbers._range[0], _itemsize(goal) // itemsize, itemsize)
         for k, order in pairs:
             order.give(taken[k])
         return True
@@ -136,7 +136,9 @@ def sorting_of(
         goal, count = cotangents[found.cotangent], len(found.places) * n
         if not goal._data.flags.c_contiguous or not _FEWEST <= count < 2**31:
             return None
-        size += count * goal._element.itemsize
+        if goal.size > _MOST_DESTINATIONS * count:
+            return None
+        size += count * _itemsize(goal)
         for place in found.places:
             held = None if place.array is None else contents.get(place.array, launch.arrays[place.array])
             if place.array is None:
@@ -148,6 +150,11 @@ def sorting_of(
     if not arrays or size > _MOST_BYTES or sum(held.size for held in arrays.values()) > _MOST_READ * read:
         return None
     return Sorting(launch, plain, arrays, cotangents)
+
+
+def _itemsize(goal: array) -> int:
+    """Return the bytes of an element."""
+    return goal._data.nbytes // max(goal.size, 1)
 
 
 class _Order:
@@ -188,7 +195,7 @@ class _Key(NamedTuple):
     places: tuple[Destination, ...]
     arrays: tuple[bytes, ...]
     threads: int
-    count: int
+    destinations: int
 
 
 class _Entry:

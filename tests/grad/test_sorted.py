@@ -229,7 +229,7 @@ def test_other_numbers_of_threads_are_sorted_apart(n: int, ran: list[bool], monk
     assert any(ran)
 
 
-# -- changes of the indices ----------------------------------------------------------------------------------------------
+# -- changes of the indices --------------------------------------------------------------------------------------------
 
 
 @dk.kernel
@@ -352,7 +352,8 @@ def test_numpy_arrays_as_arguments(ran: list[bool], monkeypatch: pytest.MonkeyPa
         if step == 3:
             at[:] = NEW
         check(gradients(same_area, made), plain(monkeypatch, lambda: gradients(same_area, made)))
-    assert ran[1] and not ran[3]
+    assert ran[1]
+    assert not ran[3]
 
 
 def test_indices_that_change_with_each_step_are_never_sorted(ran: list[bool]) -> None:
@@ -374,7 +375,7 @@ def test_indices_at_a_place_where_others_were(ran: list[bool], monkeypatch: pyte
     assert ran == [False, True] * 4
 
 
-# -- where it must not be ------------------------------------------------------------------------------------------------
+# -- where it must not be ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("beyond", [COUNT, -COUNT - 1])
@@ -426,6 +427,13 @@ def test_too_many_contributions_are_added_atomically(ran: list[bool], monkeypatc
     assert not ran
 
 
+def test_few_contributions_to_many_elements_are_added_atomically(ran: list[bool]) -> None:
+    made = arguments([reals(6 * N + 1, 3), indices((N, 3)), np.zeros(N)], {0: dk.vec3d})
+    for _ in range(3):
+        gradients(same_area, made)
+    assert not ran
+
+
 def test_a_program_that_cannot_be_built_here(ran: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
     kernel, values, types = CASES["flat"]
     made = arguments(values, types)
@@ -447,7 +455,7 @@ def test_a_program_that_cannot_be_built_here(ran: list[bool], monkeypatch: pytes
     assert not any(ran)
 
 
-# -- other ways of a launch ----------------------------------------------------------------------------------------------
+# -- other ways of a launch --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("way", ["by hand", "record", "sequence", "tape again", "stream"])
@@ -499,7 +507,7 @@ def _by_numpy(x: np.ndarray, at: np.ndarray, seed: np.ndarray) -> list[np.ndarra
     return [total]
 
 
-# -- memory --------------------------------------------------------------------------------------------------------------
+# -- memory ------------------------------------------------------------------------------------------------------------
 
 
 def test_orders_end_with_their_indices(ran: list[bool]) -> None:
@@ -509,14 +517,16 @@ def test_orders_end_with_their_indices(ran: list[bool]) -> None:
     made = arguments(values, types)
     for _ in range(3):
         gradients(kernel, made)
-    assert ran[-1] and len(sorting._entries) == before + 1
+    assert ran[-1]
+    assert len(sorting._entries) == before + 1
     (entry,) = sorting._entries[made[1]._memory].values()
     places = weakref.ref(entry.order.order.places)
     contributions = weakref.ref(entry.order._free[0]._memory)
     del entry, made
     gc.collect()
     assert len(sorting._entries) == before
-    assert places() is None and contributions() is None
+    assert places() is None
+    assert contributions() is None
 
 
 def test_contributions_have_the_same_memory_each_time(ran: list[bool]) -> None:
@@ -527,7 +537,8 @@ def test_contributions_have_the_same_memory_each_time(ran: list[bool]) -> None:
         gradients(kernel, made)
         for entry in sorting._entries[made[1]._memory].values():
             places.update(held.ptr for held in (entry.order._free if entry.order else ()))
-    assert ran == [False, True, True, True] and len(places) == 1
+    assert ran == [False, True, True, True]
+    assert len(places) == 1
 
 
 def test_few_orders_of_one_array(ran: list[bool]) -> None:
