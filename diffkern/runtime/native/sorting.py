@@ -17,10 +17,11 @@ from diffkern.runtime.native import pool
 from diffkern.runtime.native.assemble import load_native
 from diffkern.runtime.native.replay import address_of
 from diffkern.runtime.native.signatures import EXTERNAL_NAMES
-from diffkern.runtime.native.sorting_ir import MOST_TOGETHER, NAMES, sorting_ir
 
 __all__ = ["Sorted", "sort_places"]
 
+_TOGETHER = 4
+"""Scalars of an element that are added up at once."""
 _MOST_GROUPS = 16  # each of them reads all keys
 _FEWEST, _MOST_CHUNKS = 2048, 256
 _counts = struct.Struct("3q").pack
@@ -57,8 +58,8 @@ class Sorted(NamedTuple):
         count = self.places.size
         chunk = max(_FEWEST, -(-count // _MOST_CHUNKS))
         data = self.starts.ctypes.data, self.places.ctypes.data, numbers, target, self.starts.size - 1, components
-        for first in range(0, components, MOST_TOGETHER):
-            width = min(MOST_TOGETHER, components - first)
+        for first in range(0, components, _TOGETHER):
+            width = min(_TOGETHER, components - first)
             block = bytearray(_sums(*data, first))
             pool.run(_functions()[f"dk_sorted_sum_f{8 * itemsize}_{width}"], address_of(block), 0, count, chunk)
 
@@ -85,5 +86,12 @@ def sort_places(keys: np.ndarray[Any, Any], count: int) -> Sorted:
 
 @functools.cache
 def _functions() -> dict[str, int]:
-    source = Path(__file__).with_name("sorting_ir.py")
-    return load_native(sorting_ir, [source], NAMES, EXTERNAL_NAMES, level=2)
+    sums = [f"dk_sorted_sum_f{bits}_{width}" for bits in (32, 64) for width in range(1, _TOGETHER + 1)]
+    sources = [Path(__file__), Path(__file__).with_name("sorting_ir.py")]
+    return load_native(_text, sources, ["dk_sort_count", "dk_sort_place", *sums], EXTERNAL_NAMES, level=2)
+
+
+def _text() -> str:
+    from diffkern.runtime.native.sorting_ir import sorting_ir  # here, because kept object code does without it
+
+    return sorting_ir(_TOGETHER)

@@ -12,27 +12,20 @@ from typing import Any
 
 from diffkern.runtime.native.builder import DOUBLE, FLOAT, I64, VOID, Code, Module, Word
 
-__all__ = ["MOST_TOGETHER", "NAMES", "sorting_ir"]
+__all__ = ["sorting_ir"]
 
-MOST_TOGETHER = 4
-"""Scalars of an element that are added up at once."""
-_KINDS = ((FLOAT, 4, "f32"), (DOUBLE, 8, "f64"))
-_WIDTHS = range(1, MOST_TOGETHER + 1)
-NAMES = (
-    "dk_sort_count", "dk_sort_place", *(f"dk_sorted_sum_{kind}_{w}" for _, _, kind in _KINDS for w in _WIDTHS),
-)  # fmt: skip
 _INT = 4
 _AHEAD = 24  # places whose numbers are on their way from memory
 
 
-def sorting_ir() -> str:
-    """Return the module's text."""
+def sorting_ir(most: int) -> str:
+    """Return the module's text; `most` is how many scalars of an element are added up at once."""
     m = Module("diffkern.sorting")
     _count(m)
     _place(m)
-    for kind, size, name in _KINDS:
-        for width in _WIDTHS:
-            _sum(m, kind, size, f"dk_sorted_sum_{name}_{width}", width)
+    for kind, size in ((FLOAT, 4), (DOUBLE, 8)):
+        for width in range(1, most + 1):
+            _sum(m, kind, size, f"dk_sorted_sum_f{8 * size}_{width}", width)
     return str(m)
 
 
