@@ -18,6 +18,7 @@ from diffkern.ad.report import describe
 from diffkern.ad.slots import counting_calls, log_of, reading_log, writing_log
 from diffkern.analysis.extents import update_by_all
 from diffkern.analysis.order import ordered_update, used_update
+from diffkern.analysis.sorted_updates import Unsorted
 from diffkern.analysis.tile_threads import threads_of
 from diffkern.collector import rare_collections
 from diffkern.errors import AutodiffError, CompileError, Loc, compiling
@@ -181,7 +182,8 @@ class Compilation:
                 fn, self.types, self.primal, self.adjoint.adjoint, self.adjoint.conflicts, self.log
             )
             if self.log is None:
-                manifest = replace(manifest, joint=self.adjoint.joint, gather=self.adjoint.gather)
+                sums = () if isinstance(self.adjoint.sums, Unsorted) else self.adjoint.sums
+                manifest = replace(manifest, joint=self.adjoint.joint, gather=self.adjoint.gather, sums=sums)
         checking = self._checking
         compiled = self._target.compile(fn, symbol, self._settings(obtain, checking))
         manifest = replace(
@@ -275,8 +277,8 @@ class Compilation:
     def report(self) -> str:
         """Return what the adjoint stores, copies and synchronises."""
         found = self.derivative
-        gather = found.gather if self.log is None else None
-        return describe(self.primal, found.adjoint, found.conflicts, self.log, gather)
+        gather, sums = (found.gather, found.sums) if self.log is None else (None, ())
+        return describe(self.primal, found.adjoint, found.conflicts, self.log, gather, sums)
 
     @_checked
     def threads(self) -> str:

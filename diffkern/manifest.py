@@ -16,9 +16,9 @@ from diffkern.errors import Loc
 from diffkern.forks import computed_once
 
 __all__ = [
-    "DEFAULT_BLOCK_DIM", "Access", "Checks", "Conflict", "Form", "Gather", "GpuResources", "Linear", "Log", "Manifest",
-    "Monomial", "Order", "Output", "Parameter", "RaceCheck", "Shared", "Site", "Stamp", "Touch", "Turn",
-    "from_json", "to_json",
+    "DEFAULT_BLOCK_DIM", "Access", "Checks", "Conflict", "Destination", "Form", "Gather", "GpuResources", "Linear",
+    "Log", "Manifest", "Monomial", "Order", "Output", "Parameter", "RaceCheck", "Shared", "Site", "SortedSum", "Stamp",
+    "Touch", "Turn", "from_json", "to_json",
 ]  # fmt: skip
 
 DEFAULT_BLOCK_DIM = 256
@@ -272,6 +272,45 @@ class Gather:
 
 
 @dataclass(frozen=True)
+class Destination:
+    """To which element of a cotangent every thread adds once, at one place of the program.
+
+    Attributes
+    ----------
+    array
+        The parameter in which it reads the element's index; None where that is affine in the thread's index.
+    index
+        Where it reads it: for each axis the coefficient of the thread's index, and what is added. Without an array the
+        element's index itself.
+    wraps
+        For each of these, whether a negative number counts from the end.
+    wrap
+        Whether a negative index of the element counts from the end.
+    """
+
+    array: int | None
+    index: tuple[tuple[int, int], ...]
+    wraps: tuple[bool, ...]
+    wrap: bool
+
+
+@dataclass(frozen=True)
+class SortedSum:
+    """How destinations are found of all that an adjoint adds to a cotangent.
+
+    Attributes
+    ----------
+    cotangent
+        The kernel's parameter whose cotangent it is.
+    places
+        One for each contribution of a thread.
+    """
+
+    cotangent: int
+    places: tuple[Destination, ...]
+
+
+@dataclass(frozen=True)
 class Output:
     """A text that threads print, with fields for values, and the types of these."""
 
@@ -378,6 +417,9 @@ class Manifest:
     gather
         Of an adjoint: when another program of it may run, whose threads gather what those of this one scatter; None if
         there is no such program.
+    sums
+        Of an adjoint: the cotangents in which threads race, if another program of it may run, which stores what this
+        one adds to them, to be added up by sorted destinations; empty if there is no such program.
     log
         What a log of the atomic updates of a kernel would be like; of an adjoint, only if it reads one.
     turn
@@ -414,6 +456,7 @@ class Manifest:
     checks: Checks | None = None
     joint: float | None = None
     gather: Gather | None = None
+    sums: tuple[SortedSum, ...] = ()
     log: Log | None = None
     turn: Turn | None = None
     outputs: tuple[Output, ...] = ()

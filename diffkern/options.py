@@ -19,12 +19,12 @@ from diffkern.manifest import DEFAULT_BLOCK_DIM
 from diffkern.platforms import CUDA_COMPILERS, LLVM, NATIVE
 
 __all__ = [
-    "ATOMIC", "FORWARD", "GATHERING", "PLAIN", "AdjointForm", "Along", "KernelOptions", "Mode", "Variant", "checked",
-    "describe", "names",
+    "ATOMIC", "FORWARD", "GATHERING", "PLAIN", "SORTED", "AdjointForm", "Along", "KernelOptions", "Mode", "Variant",
+    "checked", "describe", "names",
 ]  # fmt: skip
 
 Mode = Literal["release", "debug", "finite"]
-Accumulate = Literal["plain", "atomic", "stored"]
+Accumulate = Literal["plain", "atomic", "stored", "sorted"]
 _T = TypeVar("_T")
 MAX_BLOCK_DIM = 1024
 """Most threads of a block."""
@@ -257,7 +257,8 @@ class AdjointForm(NamedTuple):
     ----------
     accumulate
         How it adds to cotangents: with ``"atomic"`` to those of class ``general`` atomically; with ``"stored"`` it
-        stores what it adds to elements that get nothing else, which have to begin at zero.
+        stores what it adds to elements that get nothing else, which have to begin at zero; with ``"sorted"`` it stores
+        what it would add to those of class ``general`` into other arrays, to be added up by sorted destinations.
     joint
         Whether its threads first do what the threads of the launch do.
     keeps
@@ -273,6 +274,7 @@ class AdjointForm(NamedTuple):
 
 
 PLAIN, ATOMIC, GATHERING = AdjointForm(), AdjointForm("atomic"), AdjointForm(gathers=True)
+SORTED = AdjointForm("sorted")
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ from diffkern.analysis.conflicts import analyse_conflicts
 from diffkern.analysis.cost import thread_cost
 from diffkern.analysis.coverage import keep_taken
 from diffkern.analysis.pointed import check_not_pointed
+from diffkern.analysis.sorted_updates import Unsorted, sorted_sums, store_contributions
 from diffkern.frontend.derived import set_differentiators
 from diffkern.frontend.lowering import lower
 from diffkern.ir.clone import clone_function
@@ -44,7 +45,7 @@ from diffkern.ir.structs import Argument
 from diffkern.ir.types import is_differentiable
 from diffkern.lower.batch import with_examples
 from diffkern.lower.nulls import has_nulls
-from diffkern.manifest import Gather
+from diffkern.manifest import Conflict, Gather, SortedSum
 from diffkern.opt.reports import without_assertions, without_breakpoints, without_reports
 from diffkern.options import FORWARD, Batch, Variant
 from diffkern.targets import target_named
@@ -156,7 +157,19 @@ def finish(
     conflicts = analyse_conflicts(adjoint.fn, adjoint.buffers)
     context.done("conflicts", PROGRAM, adjoint.fn)
     pays = gathering is not None and gathering_pays(adjoint.fn, conflicts, gathering[0])
-    return Derivative(adjoint, tuple(conflicts), work, gathering[1] if gathering is not None and pays else None)
+    gather = gathering[1] if gathering is not None and pays else None
+    return Derivative(adjoint, tuple(conflicts), work, gather, _sums(adjoint, conflicts, variant))
+
+
+def _sums(adjoint: Adjoint, conflicts: Sequence[Conflict], variant: Variant) -> tuple[SortedSum, ...] | Unsorted:
+    """How destinations are found where threads race, or why not; nothing of a program that is no plain one."""
+    if variant.is_debug or variant.accumulate != "plain" or target_named(variant.target, variant.compiler).simt:
+        return ()
+    own = len(adjoint.fn.params) - len(adjoint.saved) - len(adjoint.cotangents)
+    found = sorted_sums(adjoint.fn, adjoint.buffers, conflicts, own)
+    if isinstance(found, Unsorted):
+        return replace(found, cotangent=adjoint.cotangents[found.cotangent])
+    return tuple(replace(one, cotangent=adjoint.cotangents[one.cotangent]) for one in found)
 
 
 def _gathering(adjoint: Adjoint, context: Context) -> tuple[Adjoint, Gather]:
@@ -210,6 +223,9 @@ def finalize(d: Derivative, variant: Variant = FORWARD, context: Context = PLAIN
     target = target_named(variant.target, variant.compiler)
     if variant.keeps:
         keep_taken(d.fn)
-    conflicts = target.finalize(d.fn, d.buffers, d.conflicts, variant.accumulate)
+    if variant.accumulate == "sorted":
+        conflicts = store_contributions(d.fn, d.buffers, d.conflicts)
+    else:
+        conflicts = target.finalize(d.fn, d.buffers, d.conflicts, variant.accumulate)
     context.done("accumulations", PROGRAM, d.fn)
     return replace(d, conflicts=conflicts)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from diffkern.ad.adjoint import Adjoint
+from diffkern.analysis.sorted_updates import Unsorted
 from diffkern.ir.nodes import Function, Value
-from diffkern.manifest import Conflict, Gather
+from diffkern.manifest import Conflict, Gather, SortedSum
 
 __all__ = ["Derivative"]
 
@@ -26,12 +27,15 @@ class Derivative:
         program.
     gather
         When a program may run whose threads compute what others would add to their elements; None if there is none.
+    sums
+        How destinations are found in the cotangents in which threads race, or why they are not.
     """
 
     adjoint: Adjoint
     conflicts: tuple[Conflict, ...]
     joint: float | None = None
     gather: Gather | None = None
+    sums: tuple[SortedSum, ...] | Unsorted = ()
 
     @property
     def fn(self) -> Function:

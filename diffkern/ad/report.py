@@ -6,10 +6,11 @@ import math
 from collections.abc import Sequence
 
 from diffkern.ad.adjoint import Adjoint
+from diffkern.analysis.sorted_updates import Unsorted
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.types import Stack
 from diffkern.ir.views import Slot
-from diffkern.manifest import Conflict, Gather, Log
+from diffkern.manifest import Conflict, Gather, Log, SortedSum
 
 _SYNCHRONISATION = {
     "none": "plain additions, no two threads race",
@@ -25,6 +26,7 @@ def describe(
     conflicts: Sequence[Conflict],
     log: Log | None = None,
     gather: Gather | None = None,
+    sums: Sequence[SortedSum] | Unsorted = (),
 ) -> str:
     """A report of several lines, ending in a newline.
 
@@ -36,6 +38,8 @@ def describe(
         What a launch on a tape keeps.
     gather
         When threads gather instead.
+    sums
+        Which gradients can be added up by sorted destinations in the place of atomics, or why not.
     """
     names = primal.param_names
     lines = [f"adjoint of {primal.name}"]
@@ -45,6 +49,14 @@ def describe(
         (k, axis), *_ = gather.count.of or ((0, None),)
         extent = names[k] if axis == -1 else f"{names[k]}.shape[{axis}]" if axis is not None else gather.count.factor
         lines.append(f"  launches of {extent} threads gather: each computes what the others would add to its elements")
+    if isinstance(sums, Unsorted):
+        line = f" (line {sums.loc.line})" if sums.loc is not None else ""
+        lines.append(
+            f"  no sums by sorted destinations in the place of atomics: {names[sums.cotangent]}: {sums.why}{line}"
+        )
+    elif sums:
+        sorted_by = ", ".join(names[one.cotangent] for one in sums)
+        lines.append(f"  large launches add up by sorted destinations in the place of atomics: {sorted_by}")
     if adjoint.saved:
         kept = ", ".join(names[k] for k in adjoint.saved)
         lines.append(f"  contents kept from before the launch: {kept}")

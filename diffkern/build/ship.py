@@ -14,6 +14,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
+from diffkern.analysis.sorted_updates import Unsorted
 from diffkern.build.ahead import Work, kernel_and_types, make, specializations, target_named
 from diffkern.build.specialize import Specialization, runnable_targets
 from diffkern.build.stores import add_directory
@@ -128,9 +129,14 @@ def _variants(wanted: Specialization, target: str, programs: Programs) -> list[S
         return found[:1]
     if wanted.variant.active is None:
         return found
-    gathers = not platform_named(target).tells_overlaps and wanted.compilation(target).adjoint.gather is not None
-    gathering = [wanted.with_variant(gathers=True)] if gathers else []
-    return [*found, *(one.with_atomics() for one in found), *gathering]
+    more: list[Specialization] = []
+    if not platform_named(target).tells_overlaps:
+        compilation = wanted.compilation(target)
+        adjoint = compilation.adjoint
+        sums = compilation.log is None and not isinstance(adjoint.sums, Unsorted) and adjoint.sums
+        more += [wanted.with_variant(gathers=True)] if adjoint.gather is not None else []
+        more += [wanted.with_variant(accumulate="sorted")] if sums else []
+    return [*found, *(one.with_atomics() for one in found), *more]
 
 
 def _moving(wanted: Sequence[Specialization]) -> list[Specialization]:

@@ -58,6 +58,7 @@ __all__ = [
 # A program that nothing can run any more leaves memory, with its machine code.
 _loaded: weakref.WeakValueDictionary[str, Executable] = weakref.WeakValueDictionary()
 _entries: dict[str, Entry] = {}
+_ACCUMULATING = {"plain": "", "atomic": ", with atomics", "stored": ", sums stored", "sorted": ", sums sorted"}
 _COMPILER = "compiler for GPUs"
 """The field that has no say in a program for a processor."""
 _lock = free_in_child(threading.Lock())
@@ -168,7 +169,7 @@ class Specialization:
         """What it is, with what tells it from the other programs of the kernel for the target."""
         more = [", arrays may overlap"] if platform_named(target).tells_overlaps and self.variant.may_alias else []
         more += [f", log {self.variant.log}"] if self.variant.log else []
-        more += [{"plain": "", "atomic": ", with atomics", "stored": ", sums stored"}[self.variant.accumulate]]
+        more += [_ACCUMULATING[self.variant.accumulate]]
         more += [", sums gathered"] if self.variant.gathers else []
         more += [", with the launch"] if self.variant.joint else []
         more += [", cotangents kept"] if self.variant.keeps else []

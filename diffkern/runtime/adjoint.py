@@ -27,6 +27,7 @@ from diffkern.runtime.operation import Assign, Copy, Operation
 from diffkern.runtime.packed import PackedLaunch
 from diffkern.runtime.pointed import held_in
 from diffkern.runtime.program import Executable
+from diffkern.runtime.sorting import sorting_of
 from diffkern.runtime.state import attention, current
 from diffkern.runtime.structured import StructuredArray
 from diffkern.runtime.sweep import NOTHING, Sweep, choose, copied_of
@@ -103,6 +104,8 @@ class AdjointLaunch(Operation):
             raise
         except ValueError as error:
             raise LaunchError(f"the adjoint of kernel {kernel.name!r}: {error}", remedy=DIMS) from None
+        is_racing = self.sweep.executable is not self.executable and not (self.gathers or shared or self.in_elements)
+        self.sorting = sorting_of(launch, self.executable, cotangents, self.contents) if is_racing else None
         self.executable, self.grid = self.sweep.executable, self.sweep.grid
         self.executable.check(lambda: None if self._copies() else self._pack(cotangents))
 
@@ -167,7 +170,12 @@ class AdjointLaunch(Operation):
         return list(self.cotangents.values())
 
     def steps(self) -> Steps | None:
-        """Return the adjoint in native code, or None where it needs copies of cotangents that this does not make."""
+        """Return the adjoint in native code, or None where it needs copies of cotangents that this does not make.
+
+        None, too, where destinations may be sorted: what they are is looked at by each launch.
+        """
+        if self.sorting is not None:
+            return None
         found, behind = self._swept(), [Assign(ct, 0).steps() for ct in self.cleared]
         if not found or not behind:
             return found
@@ -189,7 +197,8 @@ class AdjointLaunch(Operation):
             wanted = self.executable.contiguous_cotangents
             given = {index: _contiguous(ct) if index in wanted else ct for index, ct in given.items()}
         try:
-            self.sweep.run(given, lambda own: self._pack(given, own))
+            if self.sorting is None or not self.sorting.run(self._pack):
+                self.sweep.run(given, lambda own: self._pack(given, own))
             for ct in self.cleared:
                 Assign(ct, 0).execute()
         except BaseException:

@@ -19,7 +19,9 @@ __all__ = [
 MAX_CHUNKS = 256
 MAX_GROUPS = 256
 _MANY_GROUPS = 32  # of what costs next to nothing, so many; of what costs little, four for each processor
-_BEHIND = 8  # an atomic update takes about so many times as long as a plain one
+# A launch takes so many times as long if it updates atomically: the most where threads do little else, the least where
+# one has so many operations in all.
+_MOST_BEHIND, _LEAST_BEHIND, _HIDDEN = 8, 2, 64
 COST_UNIT = 64
 """Costs are integers of which so many are one operation."""
 _FEWEST = 5  # launches that are not worth so many chunks are one: waking a thread costs more
@@ -196,7 +198,8 @@ def partition(
     is_idle = c.all(c.compare("<", c.ceil_div(n, coloured), 4), c.compare(">=", chunks, 4), is_spare)
     groups = c.min(_groups(c, work, grain.lanes, copied, cores), chunks)
     # Few groups leave most of many processors idle, which do more in the meantime, even atomically.
-    keeps_busy = c.any(c.compare("==", spare, 0), c.compare("<=", c.min(cores, chunks), c.mul(groups, _BEHIND)))
+    behind = c.max(c.min(c.ceil_div(c.mul(n, _HIDDEN * COST_UNIT), c.max(work, 1)), _MOST_BEHIND), _LEAST_BEHIND)
+    keeps_busy = c.any(c.compare("==", spare, 0), c.compare("<=", c.min(cores, chunks), c.mul(groups, behind)))
     is_copied = c.all(c.compare(">=", groups, 2), c.compare("!=", copyable, 0), keeps_busy)
     own = _whole(c, n, grain, c.max(c.ceil_div(n, groups), c.add(distance, 1)))
     chunk = c.choose(

@@ -94,6 +94,8 @@ class Executable:
         Of an adjoint: what the numbers of a launch are held against, None where nothing is.
     gathering : Gathering or None
         Of an adjoint: when another program of it may run, whose threads gather; None where there is none.
+    sorts : bool
+        Of an adjoint: whether there is another program of it whose contributions can be added up by destinations.
     sweeps : dict
         Of an adjoint: what was decided for launches of one shape.
     """
@@ -101,8 +103,8 @@ class Executable:
     __slots__ = (
         "__weakref__", "_added", "_block_offset", "_derivative", "_grouped", "_sizes", "address", "block_dim",
         "blockwise", "by_id", "code", "contiguous_cotangents", "cost", "device", "extents", "finish",
-        "gathering", "grids", "is_in_place", "layout", "manifest", "races", "reads", "sites", "sweeps", "together",
-        "updates", "uses", "whole", "writes", "writes_elements",
+        "gathering", "grids", "is_in_place", "layout", "manifest", "races", "reads", "sites", "sorts", "sweeps",
+        "together", "updates", "uses", "whole", "writes", "writes_elements",
     )  # fmt: skip
 
     def __init__(self, address: int, finish: int, manifest: Manifest, code: Code | None = None) -> None:
@@ -140,6 +142,7 @@ class Executable:
         self.extents = Extents(manifest, self.layout) if manifest.accesses else None
         self.races = Races(manifest) if manifest.races else None
         self.gathering = Gathering(manifest) if manifest.gather is not None else None
+        self.sorts = bool(manifest.sums)
 
     def _note_added(self, manifest: Manifest) -> None:
         """Note what chunks may have copies of."""

@@ -31,6 +31,7 @@ SIGNATURES: Final[dict[str, str]] = {
     "PyObject_Vectorcall": "pppwp", "Py_IncRef": "vp", "Py_DecRef": "vp",
     "malloc": "ww", "calloc": "www", "free": "vw", "memcmp": "ippw", "madvise": "ipwi",
     "llvm.memcpy.p0.p0.i64": "vppwb", "llvm.memmove.p0.p0.i64": "vppwb", "llvm.memset.p0.i64": "vpcwb",
+    "llvm.prefetch.p0": "vpiii",
     "llvm.fabs.f32": "ff", "llvm.fabs.f64": "dd", "llvm.x86.sse2.pause": "v", "llvm.aarch64.hint": "vi",
 }  # fmt: skip
 
