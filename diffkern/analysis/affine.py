@@ -121,7 +121,7 @@ class AffineForms:
             return Affine({tid_term(op.attrs["axis"]): 1}, 0)
         if op.name == "shape":
             return Affine({("shape", op.operands[0], op.attrs["axis"]): 1}, 0)
-        if op.name == "cast" and _widens(op):
+        if op.name == "cast" and widens(op):
             return self.of(op.operands[0])
         if op.name == "neg":
             return self.of(op.operands[0]).scaled(-1)
@@ -170,7 +170,8 @@ class AffineForms:
         return all(self.invariant(x) for x in op.operands)
 
 
-def _widens(op: Op) -> bool:
+def widens(op: Op) -> bool:
+    """Whether a cast is one between integers, to a type that is no narrower."""
     source, to = op.operands[0].type, op.results[0].type
     return (
         isinstance(source, Scalar)

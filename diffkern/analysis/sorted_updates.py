@@ -14,13 +14,13 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from diffkern.analysis.affine import AffineForms, tid_term
+from diffkern.analysis.affine import AffineForms, tid_term, widens
 from diffkern.analysis.blocks import is_simt
 from diffkern.analysis.conflicts import use_atomics
 from diffkern.errors import Loc
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Value, walk
-from diffkern.ir.types import INT32, Array, Kind, Mat, Scalar, Vec, scalar_of
+from diffkern.ir.types import INT32, Array, Mat, Scalar, Vec, scalar_of
 from diffkern.ir.views import Access
 from diffkern.manifest import Conflict, Destination, SortedSum
 from diffkern.ops.memory import ACCESSES, WRITES
@@ -183,12 +183,5 @@ class _Search:
 
 def _keeps(op: Op) -> bool:
     """Whether a cast between integers keeps every value that is an index."""
-    source, to = op.operands[0].type, op.results[0].type
-    return (
-        isinstance(source, Scalar)
-        and isinstance(to, Scalar)
-        and source.kind is Kind.INT
-        and to.kind is Kind.INT
-        and to.bits >= source.bits
-        and to.bits >= INT32.bits
-    )
+    to = op.results[0].type
+    return widens(op) and isinstance(to, Scalar) and to.bits >= INT32.bits

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from diffkern.callers import place_of
-from diffkern.errors import CompileError, LaunchError, described
+from diffkern.errors import LaunchError, described
 from diffkern.ir.structs import Leaf, Struct, StructArray, declared, holds_arrays
 from diffkern.ir.types import Array, Element, is_differentiable, value_type
 from diffkern.lang.dtypes import element_of_value
@@ -241,13 +241,10 @@ class AdjointLaunch(Operation):
 
     def _gathering_program(self) -> Executable | None:
         """The program whose threads gather; None where it has not been shipped and there is no compiler."""
-        try:
-            return self.launch.adjoint(frozenset(self.cotangents), GATHERING)
-        except (CompileError, ImportError) as error:
-            if not isinstance(error, ImportError) and not isinstance(error.__cause__, ImportError):
-                raise
+        program = self.launch.optional_adjoint(frozenset(self.cotangents), GATHERING)
+        if program is None:
             self.executable.gathering = self.gathering = None
-            return None
+        return program
 
     def _choose(self, program: Executable, shared: bool) -> Sweep:
         """Decide how a program runs, or the one with atomic additions in its place."""

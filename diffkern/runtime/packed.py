@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from diffkern.errors import LaunchError, MisuseError
+from diffkern.errors import CompileError, LaunchError, MisuseError
 from diffkern.ir.structs import Leaf
 from diffkern.ir.types import parse_array_type
 from diffkern.manifest import Log
@@ -125,6 +125,15 @@ class PackedLaunch(Operation):
         """Return an adjoint of the program that it runs."""
         merged, blocks = tuple(self.merged.items()), self.blocks.block_dim
         return self.kernel.adjoint(self.keys, active, form, blocks, self.generation, merged)
+
+    def optional_adjoint(self, active: frozenset[int], form: AdjointForm) -> Executable | None:
+        """Return an adjoint that another can stand for; None where it was not shipped and there is no compiler."""
+        try:
+            return self.adjoint(active, form)
+        except (CompileError, ImportError) as error:
+            if not isinstance(error, ImportError) and not isinstance(error.__cause__, ImportError):
+                raise
+            return None
 
     @property
     def merged(self) -> Mapping[int, int]:

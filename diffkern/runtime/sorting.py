@@ -19,7 +19,6 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from diffkern.errors import CompileError
 from diffkern.forks import free_in_child
 from diffkern.manifest import Destination
 from diffkern.options import SORTED
@@ -101,13 +100,10 @@ class Sorting:
 
     def _program(self) -> Executable | None:
         """The program that stores contributions; None where it has not been shipped and there is no compiler."""
-        try:
-            return self._launch.adjoint(frozenset(self._cotangents), SORTED)
-        except (CompileError, ImportError) as error:
-            if not isinstance(error, ImportError) and not isinstance(error.__cause__, ImportError):
-                raise
+        program = self._launch.optional_adjoint(frozenset(self._cotangents), SORTED)
+        if program is None:
             self._plain.sorts = False
-            return None
+        return program
 
 
 def sorting_of(
