@@ -67,7 +67,7 @@ TARGETED = [
     Fault("narrower integers keep their bounds",
           constant(ranges, "_keeps_value", lambda op: True), (f"{_ONE_AXIS}[dk.int8(i)]",)),
     Fault("a narrowing cast is affine",
-          edit(affine, "_widens", "and to.bits >= source.bits", ""), (f"{_MEET}[dk.int8(i)-guarded]",)),
+          edit(affine, "widens", "and to.bits >= source.bits", ""), (f"{_MEET}[dk.int8(i)-guarded]",)),
     Fault("wrapped indices are distinct",
           edit(promote, "_Promoter.distinct", "a in self.wrapped or b in self.wrapped", "False"), (_TWO_NAMES,)),
     Fault("a difference is commutative",
