@@ -18,10 +18,11 @@ from llvmlite import ir
 from diffkern.ir.nodes import Function
 from diffkern.ir.types import Array, Element, Type, scalar_of
 from diffkern.targets.emit.facts import analyse
-from diffkern.targets.emit.frame import loop_stacks, untyped
+from diffkern.targets.emit.frame import loop_stacks
 from diffkern.targets.emit.function import BodyEmitter
 from diffkern.targets.emit.kernel import float_flags
 from diffkern.targets.emit.memory import ArrayRef, element_size
+from diffkern.targets.emit.room import Room
 from diffkern.targets.emit.scalars import ScalarEmitter
 from diffkern.targets.emit.types import I32, I64, PTR, VOID, Isa, TargetModule, i64, value_type
 
@@ -39,7 +40,8 @@ def emit_function(fn: Function, symbol: str, isa: Isa, *, fast_math: bool = Fals
     facts = analyse(fn)
     facts.reduced = []  # each call is by itself
     scalars = ScalarEmitter(b, module, float_flags(fn, fast_math=fast_math, finite=False))
-    stacks = loop_stacks(lambda size: untyped(b.alloca(ir.ArrayType(I64, size // 8))), facts)
+    room = Room(b)
+    stacks = loop_stacks(room.take, facts)
     body = BodyEmitter(b, scalars, facts, {}, {}, stacks=stacks, vector_bytes=isa.vector_bytes)
     given = iter(function.args)
     body.tid = tuple(next(given) for _ in range(fn.tid_arity))
@@ -53,6 +55,7 @@ def emit_function(fn: Function, symbol: str, isa: Isa, *, fast_math: bool = Fals
         for value in values:
             b.store(value, result_place(b, function.args[-1], place))
             place += 1
+    room.release()
     b.ret_void()
     return str(module)
 

@@ -1,8 +1,8 @@
 """Memory that a chunk needs while it runs: on the stack as long as that is little, else from the heap.
 
 In: an LLVM function at its entry. Out: pointers to blocks, each on cache lines of its own, valid until the function
-returns. No block overlaps another one or an array. What went beyond the end of a stack would not even have to hit the
-page that guards it.
+returns. No block overlaps another one or an array. A stack may be as small as 128 KiB, and what goes beyond its end
+need not hit the page that guards it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from diffkern.targets.emit.types import I8, I64, PTR, VOID, Builder, i64
 __all__ = ["LINE", "Room"]
 
 LINE = 64
-_ON_STACK = 2560 * 1024
-"""Bytes on the stack: those of one thread, or of small states of several registers, for the heap takes time a chunk."""
+_ON_STACK = 40 * 1024
+"""Bytes on the stack: the states and checkpoints that a thread by itself has by default."""
 
 
 class Room:
