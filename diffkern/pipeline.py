@@ -162,8 +162,12 @@ def finish(
 
 
 def _sums(adjoint: Adjoint, conflicts: Sequence[Conflict], variant: Variant) -> tuple[SortedSum, ...] | Unsorted:
-    """How destinations are found where threads race, or why not; nothing of a program that is no plain one."""
-    if variant.is_debug or variant.accumulate != "plain" or target_named(variant.target, variant.compiler).simt:
+    """How destinations are found where threads race, or why not; nothing of a program that is no plain one.
+
+    Nor of a deterministic one: whether an order is known depends on what ran before, and it rounds in its own way.
+    """
+    simt = target_named(variant.target, variant.compiler).simt
+    if variant.is_debug or variant.deterministic or variant.accumulate != "plain" or simt:
         return ()
     own = len(adjoint.fn.params) - len(adjoint.saved) - len(adjoint.cotangents)
     found = sorted_sums(adjoint.fn, adjoint.buffers, conflicts, own)

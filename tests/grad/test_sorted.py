@@ -418,6 +418,19 @@ def test_gradients_that_share_memory(ran: list[bool]) -> None:
     assert not any(ran)
 
 
+def test_a_deterministic_gradient_is_the_same_each_time(ran: list[bool]) -> None:
+    @dk.kernel(deterministic=True)
+    def chained(x: dk.array(dtype=float), at: dk.array(dtype=int), out: dk.array(dtype=float)):
+        t = dk.tid()
+        out[t] = x[at[t]] * x[at[t + 1]] * dk.sin(x[at[t]])
+
+    made = arguments([reals(COUNT, dtype=np.float32), indices(N + 1), np.zeros(N, np.float32)], {})
+    first = gradients(chained, made)
+    for _ in range(3):
+        np.testing.assert_array_equal(gradients(chained, made), first)
+    assert not ran
+
+
 def test_too_many_contributions_are_added_atomically(ran: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sorting, "_MOST_BYTES", 3 * N * 12 - 1)
     kernel, values, types = CASES["area"]
