@@ -16,6 +16,7 @@ from diffkern.callers import brief, shorten, warn
 from diffkern.errors import KernelError, LaunchError, described
 from diffkern.runtime.array import array
 from diffkern.runtime.cotangents import Cotangents, may_differ_from_zero, take
+from diffkern.runtime.device import CPU
 from diffkern.runtime.gradients import Gradients, gradient_of
 from diffkern.runtime.history import FuncStep, LaunchStep, Work, carry_out
 from diffkern.runtime.memory import Memory
@@ -115,7 +116,8 @@ class Tape(TapeRecording, Scope, Uncopied):
         try:
             for owner in self._owners.values():
                 grad = owner.grad
-                if grad is not None and (is_recorded or not grad._memory.is_zero):
+                # What is known now need not hold when what is being recorded or captured runs.
+                if grad is not None and (is_recorded or not grad._memory.is_zero or _is_captured(grad)):
                     grad.zero_()
         finally:
             current.tape = outer
@@ -391,6 +393,12 @@ class Tape(TapeRecording, Scope, Uncopied):
         owner = self._owners.get(memory)
         grad = None if owner is None else owner.grad
         return grad if grad is not None and may_differ_from_zero(grad) else None
+
+
+def _is_captured(a: array) -> bool:
+    """Whether what is done with an array is captured, by diffkern or by another library."""
+    device = a._memory.device
+    return device is not CPU and bool(device.stream.is_capturing)
 
 
 def _beginning(ct: array, values: Any, changed: Sequence[Memory]) -> Copy | Seed:
