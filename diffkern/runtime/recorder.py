@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from diffkern.runtime.adjoint import AdjointLaunch
 from diffkern.runtime.native.replay import Steps
-from diffkern.runtime.operation import Assign, Copy, Operation, perform
+from diffkern.runtime.operation import Copy, Operation, perform
 from diffkern.runtime.packed import PackedLaunch, dispatch
 from diffkern.runtime.prepared import Prepared
 from diffkern.runtime.scope import Scope
+from diffkern.runtime.second_order import record
 from diffkern.runtime.state import current
 from diffkern.runtime.stream import Stream
 
@@ -72,13 +73,7 @@ class Item:
             launch = copies.setdefault(operation.launch, operation.launch.copy())
             perform(AdjointLaunch(launch, operation.cotangents, operation.saved, operation.contents))
             return
-        if tape is not None and isinstance(operation, Copy):
-            tape.record_copy(operation.goal, operation.source)
-        elif tape is not None and isinstance(operation, Assign):
-            tape.record_overwrite(operation.goal, operation.values)
-        perform(operation)
-        if tape is not None and isinstance(operation, (Copy, Assign)):
-            tape.note_change(operation.goal)
+        record(operation)
 
 
 def _log_anew(launch: PackedLaunch) -> None:

@@ -452,3 +452,17 @@ def test_a_recorded_launch_with_a_gradient_keeps_its_arrays(both_ways):
             sequence[0].set_param_by_name("x", floats(2, 2, grad=True))
         with pytest.raises(dk.LaunchError, match="fixed"):
             sequence[0].set_dim(1)
+
+
+def test_a_tape_takes_the_sums_of_a_replay():
+    x, y, z, seed = floats(1, 2, grad=True), dk.zeros(2, requires_grad=True), dk.zeros(2), floats(3, 4, grad=True)
+    with dk.record() as sequence:
+        x.grad.zero_()
+        with dk.Tape() as inner:
+            y.assign(x)
+        inner.backward(grads={y: seed})  # which adds to what there is
+    with dk.Tape() as tape:
+        sequence.replay()
+        scale[2](x.grad, 1.0, z)
+    tape.backward(grads={z: dk.ones(2)})
+    assert seed.grad.numpy().tolist() == [6, 8]
