@@ -7,6 +7,7 @@ cotangents of what was written are consumed, the others added to; or a :class:`L
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from diffkern.errors import LaunchError, described
 from diffkern.ir.structs import Leaf, Struct, StructArray, declared, holds_arrays
 from diffkern.ir.types import Array, Element, is_differentiable, value_type
 from diffkern.lang.dtypes import element_of_value
+from diffkern.manifest import Log
 from diffkern.options import ATOMIC, GATHERING, PLAIN, AdjointForm
 from diffkern.runtime.array import _given, array, new, wrap
 from diffkern.runtime.device import Device
@@ -75,39 +77,42 @@ class AdjointLaunch(Operation):
         may_gather: bool = True,
     ) -> None:
         kernel = launch.kernel
-        cotangents = _merged(launch, cotangents)
+        if launch.merged:
+            cotangents = _merged(launch, cotangents)
         self.launch = launch
         self.cotangents = cotangents
         self.saved = saved or {}
         self.contents = contents or {}
-        self.executable = launch.adjoint(frozenset(cotangents)) if executable is None else executable
-        missing = [i for i in self.executable.derivative.before if i not in self.saved]
-        if missing:
-            names = ", ".join(repr(self.executable.name_of(i)) for i in missing)
-            raise LaunchError(
-                f"kernel {kernel.name!r}: the adjoint needs what {names} held before the kernel overwrote it",
-                remedy="launch the kernel under a dk.Tape, which keeps a copy, or write to another array",
-            )
-        _check_log(launch, self.executable)
-        _check_elements(launch, cotangents)
-        if self.executable.races is not None:
-            self.executable.races.check(kernel.name, launch.dims, launch.parts.__getitem__)
-        self._are_shared = check_aliases(kernel, launch, cotangents)
-        self._strided = [i for i, ct in cotangents.items() if ct._type.layout == "A"]
-        self.gathering = self.executable.gathering
+        program = launch.adjoint(frozenset(cotangents)) if executable is None else executable
+        self.executable = program
+        derivative = program.derivative
+        if derivative.before:
+            _check_saved(kernel, program, self.saved)
+        if derivative.log is not None:
+            _check_log(launch, derivative.log)
+        if launch.executable.manifest.pointing:
+            _check_elements(launch, cotangents)
+        if program.races is not None:
+            program.races.check(kernel.name, launch.dims, launch.parts.__getitem__)
+        shared = self._are_shared = check_aliases(kernel, launch, cotangents)
+        self._strided = []
+        for index, ct in cotangents.items():
+            if ct._type.layout == "A":
+                self._strided.append(index)
+                shared = shared or _is_repeated(ct)
+        self.gathering = program.gathering
         self.cleared: tuple[array, ...] = ()
-        shared = self._are_shared or (bool(self._strided) and any(_is_repeated(cotangents[k]) for k in self._strided))
         self.gathers = may_gather and not shared and self._may_gather(launch.parts.__getitem__)
         try:
-            self.sweep = self._chosen(shared)
+            sweep = self.sweep = self._chosen(shared)
         except LaunchError:
             raise
         except ValueError as error:
             raise LaunchError(f"the adjoint of kernel {kernel.name!r}: {error}", remedy=DIMS) from None
-        is_racing = self.sweep.executable is not self.executable and not (self.gathers or shared or self.in_elements)
-        self.sorting = sorting_of(launch, self.executable, cotangents, self.contents) if is_racing else None
-        self.executable, self.grid = self.sweep.executable, self.sweep.grid
-        self.executable.check(lambda: None if self._copies() else self._pack(cotangents))
+        is_racing = sweep.executable is not program and not (self.gathers or shared or self.in_elements)
+        self.sorting = sorting_of(launch, program, cotangents, self.contents) if is_racing else None
+        self.executable, self.grid = sweep.executable, sweep.grid
+        self.executable.check(self._passed)
 
     @property
     def label(self) -> str:
@@ -124,7 +129,8 @@ class AdjointLaunch(Operation):
         """Raise the versions of the memory that it changes; refused where tangents are carried along."""
         if current.tape is not None:
             current.tape.check_adjoint(self.launch.kernel.name)
-        super().touch()
+        for ct in self.writes():
+            ct._memory.version += 1
         whole = self.launch.executable.whole
         if not whole:
             return
@@ -198,7 +204,7 @@ class AdjointLaunch(Operation):
             given = {index: _contiguous(ct) if index in wanted else ct for index, ct in given.items()}
         try:
             if self.sorting is None or not self.sorting.run(self._pack):
-                self.sweep.run(given, lambda own: self._pack(given, own))
+                self.sweep.run(given, partial(self._pack, given))
             for ct in self.cleared:
                 Assign(ct, 0).execute()
         except BaseException:
@@ -229,14 +235,15 @@ class AdjointLaunch(Operation):
 
     def _chosen(self, shared: bool) -> Sweep:
         """Decide how to run."""
-        program = self._gathering_program() if self.gathers else None
-        if program is not None:
-            found = self._choose(program, shared)
-            if found.executable is program:
-                assert self.gathering is not None
-                self.cleared = tuple(self.cotangents[k] for k in self.gathering.cleared)
-                return found
-        self.gathers = False
+        if self.gathers:
+            program = self._gathering_program()
+            if program is not None:
+                found = self._choose(program, shared)
+                if found.executable is program:
+                    assert self.gathering is not None
+                    self.cleared = tuple(self.cotangents[k] for k in self.gathering.cleared)
+                    return found
+            self.gathers = False
         return self._choose(self.executable, shared)
 
     def _gathering_program(self) -> Executable | None:
@@ -248,18 +255,22 @@ class AdjointLaunch(Operation):
 
     def _choose(self, program: Executable, shared: bool) -> Sweep:
         """Decide how a program runs, or the one with atomic additions in its place."""
-        launch, cotangents = self.launch, self.cotangents
-        shapes = tuple([ct.shape for ct in cotangents.values()])
+        launch = self.launch
+        shapes = tuple([ct.shape for ct in self.cotangents.values()])
         found = program.sweeps.get((launch.dims, shared, shapes))
-        return found or choose(
-            program,
-            lambda: launch.adjoint(frozenset(cotangents), ATOMIC),
-            launch.dims,
-            shapes,
-            lambda: {index: ct._data.size for index, ct in cotangents.items()},
-            shared,
-            launch.blocks,
-        )
+        return found or choose(program, self._atomic, launch.dims, shapes, self._sizes, shared, launch.blocks)
+
+    def _atomic(self) -> Executable:
+        """Return the program that adds atomically."""
+        return self.launch.adjoint(frozenset(self.cotangents), ATOMIC)
+
+    def _sizes(self) -> dict[int, int]:
+        """Return the number of scalars in each cotangent."""
+        return {index: ct._data.size for index, ct in self.cotangents.items()}
+
+    def _passed(self) -> bytes | None:
+        """Return the packed arguments; None where cotangents have to be copied."""
+        return None if self._copies() else self._pack(self.cotangents)
 
     def _pack(self, cotangents: Mapping[int, array], own: Mapping[int, bytes] = NOTHING) -> bytes:
         """Return the argument block behind the header; `own` stands for some of the cotangents."""
@@ -289,8 +300,6 @@ def _is_repeated(ct: array) -> bool:
 def _merged(launch: PackedLaunch, cotangents: Mapping[int, array]) -> Mapping[int, array]:
     """Return the cotangents where parameters that are given one array have one between them."""
     merged = launch.merged
-    if not merged:
-        return cotangents
     found: dict[int, array] = {}
     for index, ct in cotangents.items():
         of = merged.get(index, index)
@@ -303,10 +312,20 @@ def _merged(launch: PackedLaunch, cotangents: Mapping[int, array]) -> Mapping[in
     return found
 
 
-def _check_log(launch: PackedLaunch, adjoint: Executable) -> None:
+def _check_saved(kernel: Launchable, adjoint: Executable, saved: Mapping[int, array]) -> None:
+    """Refuse an adjoint that reads what the forward has overwritten, unless there is a copy of it."""
+    missing = [i for i in adjoint.derivative.before if i not in saved]
+    if missing:
+        names = ", ".join(repr(adjoint.name_of(i)) for i in missing)
+        raise LaunchError(
+            f"kernel {kernel.name!r}: the adjoint needs what {names} held before the kernel overwrote it",
+            remedy="launch the kernel under a dk.Tape, which keeps a copy, or write to another array",
+        )
+
+
+def _check_log(launch: PackedLaunch, log: Log) -> None:
     """Refuse an adjoint that reads what the forward logs, unless that was kept."""
-    log = adjoint.derivative.log
-    if log is not None and launch.logged != log:
+    if launch.logged != log:
         raise LaunchError(
             f"kernel {launch.kernel.name!r}: the adjoint needs {log.what} in each thread of the forward launch, "
             "which has not kept it",
@@ -318,8 +337,6 @@ def _check_log(launch: PackedLaunch, adjoint: Executable) -> None:
 def _check_elements(launch: PackedLaunch, cotangents: Mapping[int, array]) -> None:
     """Refuse an adjoint that would leave out gradients of arrays in elements."""
     executable = launch.executable
-    if not executable.manifest.pointing:
-        return
     lost = [k for k in executable.manifest.pointing if k in executable.uses and k not in cotangents]
     for held in held_in(executable, launch.arrays, lost):
         if held.requires_grad:

@@ -288,6 +288,9 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
     def _stored(self, values: Any) -> np.ndarray[Any, Any]:
         """Return values as they are stored in this array."""
         assert not isinstance(self._element, Struct)
+        data = self._data
+        if type(values) is np.ndarray and values.dtype is data.dtype and values.shape == data.shape:
+            return values
         given = as_numpy(values)
         if given.dtype.kind == "c" or given.shape != self._data.shape:  # else they are pairs already
             given, _ = as_parts(given, self._element)
@@ -383,10 +386,14 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
 
     def zero_(self) -> None:
         """Set every element to zero."""
-        self._overwrite(0)
-        memory = self._memory
-        if self._data.nbytes == memory.nbytes and (
-            not attention.word[0] or (current.recorder is None and current.stream is None and not current.streams)
+        data, memory, alone = self._data, self._memory, not attention.word[0]
+        if alone and memory.is_host and self._writable:
+            data[...] = 0
+            memory.version += 1
+        else:
+            self._overwrite(0)
+        if data.nbytes == memory.nbytes and (
+            alone or (current.recorder is None and current.stream is None and not current.streams)
         ):
             memory.zero_version = memory.now
 

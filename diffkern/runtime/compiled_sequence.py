@@ -17,6 +17,7 @@ from diffkern.runtime.device import CPU
 from diffkern.runtime.folding import folded
 from diffkern.runtime.native.replay import PYTHON, STALE, Plan
 from diffkern.runtime.operation import Operation, memories
+from diffkern.runtime.packed import PackedLaunch
 from diffkern.runtime.quick import Quick, needless_fills
 from diffkern.runtime.recorder import Item
 from diffkern.runtime.spans import Span, past, span, watched
@@ -138,8 +139,9 @@ class CompiledSequence:
                 f"stream must be a dk.Stream, not {stream!r}", remedy="make one with dk.Stream(), or leave it out"
             )
         if current.tape is not None or current.recorder is not None:
+            copies: dict[PackedLaunch, PackedLaunch] = {}
             for item in self.items:
-                item.again()
+                item.again(copies)
             return
         self.refresh()
         timed = timed or self._is_watched()

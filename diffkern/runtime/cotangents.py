@@ -12,7 +12,7 @@ from diffkern.ir.types import UINT8
 from diffkern.runtime.array import _make, array, new
 from diffkern.runtime.beside import Beside
 from diffkern.runtime.memory import Memory
-from diffkern.runtime.operation import Assign, Copy, perform
+from diffkern.runtime.operation import Assign, Copy, Operation, perform
 from diffkern.runtime.state import current
 
 __all__ = ["Cotangents", "may_differ_from_zero", "take"]
@@ -48,11 +48,21 @@ class Cotangents:
         # The parts of them that stand beside arrays, which are kept so that their ids stay theirs.
         self._made: dict[int, tuple[array, array]] = {}
 
-    def clear(self) -> None:
-        """Let a sequence that is being recorded begin its replays with temporary cotangents of zero."""
-        if current.recorder is not None:
-            for whole in self._temporary.values():
-                perform(Assign(whole, 0))
+    def clear(self, act: Callable[[Operation], object] = perform) -> None:
+        """Let a sequence that is being recorded begin its replays with temporary cotangents of zero.
+
+        Parameters
+        ----------
+        act : callable, optional
+            Does what is to be done for that.
+        """
+        if current.recorder is None:
+            return
+        for whole in self._temporary.values():
+            act(Assign(whole, 0))
+        if self._views is not None:
+            for _, whole in self._views.pairs.values():
+                act(Assign(whole, 0))
 
     def inside(self, live: Iterable[Memory]) -> Cotangents:
         """Return the same cotangents for a sweep inside this one, in which other memory is live."""

@@ -120,11 +120,12 @@ class FunctionTape(TapeRecording, Scope, Uncopied):
         sweep.own({held._memory: self._owner(held) for held in arrays if held._memory not in self._owners})
         sweep.live = {goal._memory for goal, _ in seeds}
         work = [step.prepare(sweep) for step in reversed(self._steps)]
+        begun = [sweep.of(goal) for goal, _ in seeds]
+        sweep.clear(record)
         for _, gradient in self._own.pairs.values():
             record(Assign(gradient, 0))
         seeded = set()
-        for goal, values in seeds:
-            ct = sweep.of(goal)
+        for ct, (_, values) in zip(begun, seeds, strict=True):
             if values is None:
                 record(Assign(ct, 1))
             else:  # results may be one array, or parts of one

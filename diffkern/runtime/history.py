@@ -121,19 +121,25 @@ class LaunchStep:
     def prepare(self, cotangents: Cotangents) -> list[Operation]:
         launch, live = self.launch, cotangents.live
         held = launch.arrays
-        arrays = {i: a for i in self.active if (a := held[i]) is not None}
-        memories = {a._memory for a in arrays.values()}
-        for index in launch.executable.writes:
-            if (written := held[index]) is not None and written._memory in live and written._memory in memories:
-                break
-        else:
+        reached = [a._memory for i in launch.executable.writes if (a := held[i]) is not None and a._memory in live]
+        if not reached:
+            return []
+        arrays, memories = {}, set()
+        for index in self.active:
+            if (a := held[index]) is not None:
+                arrays[index] = a
+                memories.add(a._memory)
+        if memories.isdisjoint(reached):
             return []
         program = self.program()
         if program is None:
             assert self._error is not None
             raise self._error
-        self.check_lost()
-        given = {i: cotangents.of(a) for i, a in arrays.items()}
+        if self.lost:
+            self.check_lost()
+        of, given = cotangents.of, {}
+        for index, a in arrays.items():
+            given[index] = of(a)
         live.update(memories)
         work: list[Operation] = [AdjointLaunch(launch, given, self.saved, self.contents, program)]
         for use in self.objects:

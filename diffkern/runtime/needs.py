@@ -41,6 +41,8 @@ class Needs:
     ----------
     nbytes : int
         Size of the block.
+    first : Need, optional
+        The first of them.
     """
 
     __slots__ = ("_buckets", "_nbytes", "_wide", "_width")
@@ -48,11 +50,11 @@ class Needs:
     _buckets: dict[int, list[Need]]
     """There from the moment when they have a width."""
 
-    def __init__(self, nbytes: int) -> None:
+    def __init__(self, nbytes: int, first: Need | None = None) -> None:
         self._nbytes = nbytes
         self._width = 0
         # Needs that every write looks at: the first few, and those that span many buckets or all of the block.
-        self._wide: list[Need] = []
+        self._wide: list[Need] = [] if first is None else [first]
 
     def add(self, need: Need) -> None:
         """Register a need."""

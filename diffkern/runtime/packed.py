@@ -123,8 +123,9 @@ class PackedLaunch(Operation):
 
     def adjoint(self, active: frozenset[int], form: AdjointForm = PLAIN) -> Executable:
         """Return an adjoint of the program that it runs."""
-        merged, blocks = tuple(self.merged.items()), self.blocks.block_dim
-        return self.kernel.adjoint(self.keys, active, form, blocks, self.generation, merged)
+        merged = self.merged
+        pairs = tuple(merged.items()) if merged else ()
+        return self.kernel.adjoint(self.keys, active, form, self.blocks.block_dim, self.generation, pairs)
 
     def optional_adjoint(self, active: frozenset[int], form: AdjointForm) -> Executable | None:
         """Return an adjoint that another can stand for; None where it was not shipped and there is no compiler."""

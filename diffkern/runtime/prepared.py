@@ -284,12 +284,14 @@ class Prepared:
             raise LaunchError("this record was released", remedy="record the launch again")
 
     def release(self) -> None:
-        """Let go of everything, after calls in progress."""
+        """Let go of everything, after calls in progress; sequences that contain it cannot be replayed any more."""
         if not self.released:
             self._forget_slots()
             self.plan.flag(RELEASED)
             self.released = True
-            self.plan.wait_idle()
+            self._tell_users()
+            self._renew()
+            self._wait_idle()
             self.kept.clear()
             form = self._form
             form.launch = self.launch.copy()

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from diffkern.runtime.adjoint import AdjointLaunch
 from diffkern.runtime.native.replay import Steps
-from diffkern.runtime.operation import Assign, Copy, Operation, perform
+from diffkern.runtime.operation import Copy, Operation, perform
 from diffkern.runtime.packed import PackedLaunch, dispatch
 from diffkern.runtime.prepared import Prepared
 from diffkern.runtime.scope import Scope
+from diffkern.runtime.second_order import record
 from diffkern.runtime.state import current
 from diffkern.runtime.stream import Stream
 
@@ -48,22 +49,31 @@ class Item:
         """Its native form."""
         return self.operation.steps() if self.prepared is None else self.prepared.steps
 
-    def again(self) -> None:
-        """Do it in the way of a program: a tape or another sequence may take it."""
+    def again(self, copies: dict[PackedLaunch, PackedLaunch]) -> None:
+        """Do it in the way of a program: a tape or another sequence may take it.
+
+        Parameters
+        ----------
+        copies : dict
+            The launches that take the places of those of the sequence, by these. An adjoint is of the one that its
+            launch has, so that the two go on to share their arguments.
+        """
         operation, tape = self.operation, current.tape
         if isinstance(operation, PackedLaunch):
             if tape is not None and operation.logged is not None:
                 _log_anew(operation)
-            else:
-                dispatch(operation.copy())
+                return
+            made = copies[operation] = operation.copy()
+            dispatch(made)
+            recorder = current.recorder
+            if isinstance(recorder, Recorder) and self.prepared is not None and self.prepared.fixed:
+                recorder.fix(made)
             return
-        if tape is not None and isinstance(operation, Copy):
-            tape.record_copy(operation.goal, operation.source)
-        elif tape is not None and isinstance(operation, Assign):
-            tape.record_overwrite(operation.goal, operation.values)
-        perform(operation)
-        if tape is not None and isinstance(operation, (Copy, Assign)):
-            tape.note_change(operation.goal)
+        if isinstance(operation, AdjointLaunch):
+            launch = copies.setdefault(operation.launch, operation.launch.copy())
+            perform(AdjointLaunch(launch, operation.cotangents, operation.saved, operation.contents))
+            return
+        record(operation)
 
 
 def _log_anew(launch: PackedLaunch) -> None:
@@ -99,6 +109,11 @@ class Recorder(Scope):
             family = self._prepared.setdefault(id(item.prepared.launch), [])
             family.append(item.prepared)
             item.prepared.join(family)
+
+    def fix(self, launch: PackedLaunch) -> None:
+        """Refuse other arrays and dimensions for a launch that was taken: a gradient was built for them."""
+        for prepared in self._prepared.get(id(launch), ()):
+            prepared.fix()
 
     def _begin(self) -> tuple[str, Recorder, Recorder]:
         if current.recorder is not None:

@@ -6,7 +6,7 @@ cotangent begins with: a number, elements in host memory, or an array, on a GPU 
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from diffkern.errors import LaunchError, described
@@ -15,10 +15,10 @@ from diffkern.ir.types import is_complex
 from diffkern.runtime.array import _on_host, array
 from diffkern.runtime.convert import as_numpy
 from diffkern.runtime.foreign import adopt, is_foreign_tensor
-from diffkern.runtime.memory import Memory
+from diffkern.runtime.memory import Memory, overlaps
 from diffkern.runtime.state import current
 
-__all__ = ["Seeds", "seeds_of"]
+__all__ = ["Seeds", "check_apart", "seeds_of"]
 
 Seeds = list[tuple[array, Any]]
 
@@ -68,6 +68,36 @@ def seeds_of(loss: Any, grads: Mapping[Any, Any] | None, known: Container[Memory
                 f"{described(goal)} does not occur on the tape", remedy="pass a result of a recorded launch"
             )
     return seeds
+
+
+def check_apart(seeds: Seeds, begun: Sequence[array]) -> None:
+    """Refuse gradients to begin with of which one would take the place of another, or of a part of it.
+
+    Parameters
+    ----------
+    seeds : Seeds
+        The arrays.
+    begun : sequence of array
+        The gradient of each that is set.
+
+    Raises
+    ------
+    LaunchError
+        If two of them share an element: the arrays overlap, or have one gradient between them.
+    """
+    before: list[int] = []
+    for k in sorted(range(len(begun)), key=lambda k: begun[k]._range):
+        ct = begun[k]
+        before = [other for other in before if begun[other]._range[1] > ct._range[0]]
+        for other in before:
+            if begun[other]._memory.device is ct._memory.device and overlaps(begun[other]._data, ct._data):
+                first, second = (described(seeds[i][0]) for i in sorted((k, other)))
+                raise LaunchError(
+                    f"backward is given a gradient to begin with for {first} and one for {second}, and the two share "
+                    "memory: the second would take the place of the first",
+                    remedy="give one gradient for both, which is the sum where they overlap",
+                )
+        before.append(k)
 
 
 def _check_type(goal: Any, value: array) -> None:

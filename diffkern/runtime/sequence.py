@@ -195,8 +195,9 @@ class Sequence(Uncopied):
         tape = Tape()
         with Recorder(runs=False) as recorder:
             with tape:
+                copies: dict[PackedLaunch, PackedLaunch] = {}
                 for item in self._program.items:
-                    item.again()
+                    item.again(copies)
             if zero and not (loss is None and grads is None):
                 tape.zero()
             tape.backward(loss, grads)

@@ -17,7 +17,7 @@ from diffkern.runtime.array_copy import copy
 from diffkern.runtime.beside import Beside, launch_along
 from diffkern.runtime.exposures import Exposures
 from diffkern.runtime.memory import Memory
-from diffkern.runtime.operation import Add, Copy, Operation
+from diffkern.runtime.operation import Add, Assign, Copy, Operation, perform
 from diffkern.runtime.packed import PackedLaunch, dispatch
 from diffkern.runtime.pointed import check_constant
 from diffkern.runtime.scope import Scope
@@ -92,6 +92,8 @@ class Tangents(Scope, Uncopied):
         if held._memory not in self._found.pairs:
             self._found.made(held)
             root, tangent = self._found.pairs[held._memory]
+            if current.recorder is not None:
+                perform(Assign(tangent, 0))  # whatever an earlier replay has left in it
             tangent.requires_grad = root.requires_grad
             tangent._memory.born = root._memory.born  # to a roll-out it is as old as its array
         return self._found.made(held)

@@ -12,10 +12,11 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from diffkern.callers import brief, warn
-from diffkern.errors import LaunchError, described
+from diffkern.callers import brief, shorten, warn
+from diffkern.errors import KernelError, LaunchError, described
 from diffkern.runtime.array import array
 from diffkern.runtime.cotangents import Cotangents, may_differ_from_zero, take
+from diffkern.runtime.device import CPU
 from diffkern.runtime.gradients import Gradients, gradient_of
 from diffkern.runtime.history import FuncStep, LaunchStep, Work, carry_out
 from diffkern.runtime.memory import Memory
@@ -25,7 +26,7 @@ from diffkern.runtime.repeat import Collector, Repeat, Seed
 from diffkern.runtime.rollout_step import RolloutStep
 from diffkern.runtime.scope import Scope
 from diffkern.runtime.second_order import AdjointStep
-from diffkern.runtime.seeds import Seeds, seeds_of
+from diffkern.runtime.seeds import Seeds, check_apart, seeds_of
 from diffkern.runtime.spans import span, watched
 from diffkern.runtime.state import current
 from diffkern.runtime.stream import drain
@@ -34,8 +35,6 @@ from diffkern.runtime.uncopied import Uncopied
 from diffkern.runtime.undo import copied
 
 __all__ = ["Tape"]
-
-_UNWATCHED = contextlib.nullcontext()
 
 
 class Tape(TapeRecording, Scope, Uncopied):
@@ -62,7 +61,6 @@ class Tape(TapeRecording, Scope, Uncopied):
 
     # -- the user's side ---------------------------------------------------------------------------------------------
 
-    @brief
     def backward(self, loss: array | None = None, grads: Mapping[array, Any] | None = None) -> None:
         """Compute gradients by taking the recorded steps back.
 
@@ -81,36 +79,45 @@ class Tape(TapeRecording, Scope, Uncopied):
         Raises
         ------
         LaunchError
-            If something that a gradient needs was changed outside the tape, if recording was interrupted (Ctrl-C), or
-            if no array has a gradient to be computed, where what a sum of one element held at first is not counted. No
-            gradient has changed then.
+            If something that a gradient needs was changed outside the tape, if recording was interrupted (Ctrl-C), if
+            arrays whose gradients are set share memory, or if no array has a gradient to be computed, where what a sum
+            of one element held at first is not counted. No gradient has changed then.
         KernelError
             If a kernel on the way cannot be differentiated.
         """
-        if self._unfinished is not None:
-            raise _interrupted(*self._unfinished)
-        drain()
-        outer, current.tape = current.tape, None
+        outer = current.tape
         try:
+            if self._unfinished is not None:
+                raise _interrupted(*self._unfinished)
+            drain()
+            current.tape = None
             seeds = seeds_of(loss, grads, self._versions)
             if self._versions:
                 self._check_influence(seeds)
-            if self._verify():
+            if self._exposures.seen and self._verify():
                 self._swept = self._again = None
             if self._repeat(seeds):
                 return
-            with span("backward", "tape.backward", launches=self._launches) if watched.observers else _UNWATCHED:
+            if watched.observers:
+                with span("backward", "tape.backward", launches=self._launches):
+                    self._backward(seeds)
+            else:
                 self._backward(seeds)
+        except KernelError as error:
+            shorten(error)
+            raise
         finally:
             current.tape = outer
 
     def zero(self) -> None:
         """Set the gradients of all recorded arrays to zero."""
         outer, current.tape = current.tape, None
+        is_recorded = current.recorder is not None
         try:
             for owner in self._owners.values():
                 grad = owner.grad
-                if grad is not None and may_differ_from_zero(grad):
+                # What is known now need not hold when what is being recorded or captured runs.
+                if grad is not None and (is_recorded or not grad._memory.is_zero or _is_captured(grad)):
                     grad.zero_()
         finally:
             current.tape = outer
@@ -356,10 +363,17 @@ class Tape(TapeRecording, Scope, Uncopied):
         if seeds is None:
             carry_out(work)
             return
-        # The cotangent of what the tape wrote begins at zero; what earlier calls left in it is added again afterwards.
+        # The cotangent of what the tape wrote begins at zero; what earlier calls left in it is added again afterwards,
+        # but for the parts that seeds set.
         begun = [sweep.of(goal) for goal, _ in seeds]
+        if len(begun) > 1:
+            check_apart(seeds, begun)
         left = [grad for memory in self._written if (grad := self._left_over(memory)) is not None]
         # Seeds may be gradients of other arrays, which are set as well.
+        if len(begun) == 1 and not left and current.recorder is None and not isinstance(seeds[0][1], array):
+            begun[0]._overwrite(begun[0]._stored(seeds[0][1]))  # before anything else may change the values
+            carry_out(work)
+            return
         changed = [a._memory for a in (*begun, *left)]
         begin = [_beginning(ct, values, changed) for ct, (_, values) in zip(begun, seeds, strict=True)]
         kept: list[tuple[array, array]] = []
@@ -369,16 +383,22 @@ class Tape(TapeRecording, Scope, Uncopied):
         for operation in begin:
             perform(operation)
         carry_out(work)
-        if kept:
-            seeded = {ct._memory for ct in begun}
-            for grad, before in kept:
-                if grad._memory not in seeded:
-                    perform(Add(grad, before))
+        for grad, before in kept:
+            own = [(ct, copied(ct)) for ct in begun if ct._memory is grad._memory]
+            perform(Add(grad, before))
+            for ct, copy in own:
+                perform(Copy(ct, copy))
 
     def _left_over(self, memory: Memory) -> array | None:
         owner = self._owners.get(memory)
         grad = None if owner is None else owner.grad
         return grad if grad is not None and may_differ_from_zero(grad) else None
+
+
+def _is_captured(a: array) -> bool:
+    """Whether what is done with an array is captured, by diffkern or by another library."""
+    device = a._memory.device
+    return device is not CPU and bool(device.stream.is_capturing)
 
 
 def _beginning(ct: array, values: Any, changed: Sequence[Memory]) -> Copy | Seed:

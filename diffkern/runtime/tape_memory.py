@@ -64,9 +64,13 @@ class TapeMemory:
             return
         grad = self._gradient(held)
         if grad is not None:
-            # The owner of a gradient that the tape has met is known already.
-            is_owner = self._owners.get(memory) is held and self._arrays.get(id(held)) is held
-            if not is_owner or memory in self._without:
+            # The owner of a gradient that the tape has met is known already, as is that of an array which is no view.
+            owner, known_as = self._owners.get(memory), id(held)
+            if memory in self._without:
+                self._register(held, grad)
+            elif owner is None and held._parent is None:
+                self._owners[memory] = self._arrays[known_as] = held
+            elif owner is not held or self._arrays.get(known_as) is not held:
                 self._register(held, grad)
             return
         self._without.add(memory)

@@ -69,7 +69,7 @@ class TapeRecording(TapeMemory):
         pointed: list[array] = []
         if executable.by_id and executable.manifest.pointing:
             pointed = self._look_inside(launch)
-        step = None
+        step: LaunchStep | None = None
         self._kernel = launch.kernel
         active = self._active(launch)
         if active:
@@ -79,7 +79,10 @@ class TapeRecording(TapeMemory):
         if active and launch.grid.n:
             if not launch.is_apart:
                 check_aliases(launch.kernel, launch, {})
-            step = self._step(launch, active, bool(pointed))
+            if pointed and self.follows_elements and not self.keeps_inputs:
+                step = PointedStep(launch, self._launches, active)
+            else:
+                step = LaunchStep(launch, self._launches, active, self.keeps_inputs)
             launch = step.keep_log()
             if executable.is_in_place or launch.merged:
                 for index in step.saves():
@@ -88,13 +91,13 @@ class TapeRecording(TapeMemory):
         written = [held for index in executable.writes if (held := arrays[index]) is not None]
         if executable.writes_elements:
             written += held_in(executable, arrays, executable.writes)
-        if isinstance(step, PointedStep):
+        if pointed and isinstance(step, PointedStep):
             step.keep("before")
         self._write(launch, written)
         self._launches += 1
         if step is None:
             return
-        if isinstance(step, PointedStep):
+        if pointed and isinstance(step, PointedStep):
             step.keep("after")
             self._varied.update(a._memory for k, t in step.tables.items() if k in active for a in t.arrays)
         self._steps.append(step)
@@ -115,11 +118,6 @@ class TapeRecording(TapeMemory):
         for held in found:
             self._look_at(held, launch.kernel.name)
         return found
-
-    def _step(self, launch: PackedLaunch, active: frozenset[int], is_pointed: bool) -> LaunchStep:
-        if is_pointed and self.follows_elements and not self.keeps_inputs:
-            return PointedStep(launch, self._launches, active)
-        return LaunchStep(launch, self._launches, active, self.keeps_inputs)
 
     def _held(self, launch: PackedLaunch, index: int) -> list[array]:
         """Return the arrays that a parameter stands for: itself, or those in its elements."""
@@ -148,11 +146,13 @@ class TapeRecording(TapeMemory):
     def _need(self, step: LaunchStep | AdjointStep | RolloutStep, index: int, held: array) -> None:
         """Note that a step may read what an array holds."""
         memory = held._memory
+        low, high = held._range
+        need = Need(step, index, low, high)
         needs = self._needs.get(memory)
         if needs is None:
-            needs = self._needs[memory] = Needs(memory.nbytes)
-        low, high = held._range
-        needs.add(Need(step, index, low, high))
+            self._needs[memory] = Needs(memory.nbytes, need)
+        else:
+            needs.add(need)
         if memory.exposed or memory.lent:
             self._exposures.note(held)
 
@@ -327,6 +327,11 @@ class TapeRecording(TapeMemory):
             if index not in updated and self._brings(launch, index):
                 is_fed = True
                 break
+        if is_fed and not executable.by_id:
+            for index in executable.writes:
+                if (found := launch.arrays[index]) is not None:
+                    fed.add(found._memory)
+            return
         for index in executable.writes:
             for held in self._held(launch, index):
                 if is_fed:

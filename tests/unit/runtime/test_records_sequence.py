@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import weakref
 
 import numpy as np
 import pytest
@@ -386,3 +387,82 @@ def test_a_recorded_seed_of_another_type_is_refused():
         with pytest.raises(dk.LaunchError, match="as it is"):
             tape.backward(grads={y: dk.ones(3, dtype=dk.float64)})
         tape.backward(grads={y: np.ones(3)})
+
+
+def test_a_sequence_with_a_released_record_is_not_replayed():
+    n = 100_000
+    x, y = dk.ones(n), dk.zeros(n)
+    with dk.record() as sequence:
+        scale[n](x, 2.0, y)
+        scale[n](y, 2.0, x)
+    part = sequence[:1]
+    with sequence[0]:
+        pass
+    alive = weakref.ref(y)
+    sequence[1].release()
+    del x, y
+    assert alive() is None
+    for released in (sequence, part):
+        for _ in range(2):
+            with pytest.raises(dk.LaunchError, match="released"):
+                released.replay()
+
+
+@pytest.fixture
+def both_ways():
+    x, y = floats(1, 1, grad=True), dk.zeros(2, requires_grad=True)
+    with dk.record() as forward:
+        scale[2](x, 1.0, y)
+    return x, y, forward.adjoint(grads={y: dk.ones(2)})
+
+
+def test_sequences_recorded_from_each_other_have_parameters_of_their_own(both_ways):
+    x, y, first = both_ways
+    with dk.record() as second:
+        first.replay()
+    scale_of = {first: 1.0, second: 1.0}
+
+    def check():
+        for sequence, a in scale_of.items():
+            sequence.replay()
+            assert (y.numpy()[0], x.grad.numpy()[0]) == (a, 2 * a)
+            with dk.record() as again:
+                sequence.replay()
+            assert (y.numpy()[0], x.grad.numpy()[0]) == (a, 2 * a)
+            again.replay()
+            assert (y.numpy()[0], x.grad.numpy()[0]) == (a, 2 * a)
+            assert [row["parameters"]["a"] for row in sequence.table() if row["dim"]] == [str(a)] * 2
+
+    check()
+    for sequence, a in ((second, 3.0), (first, 5.0), (second, 7.0)):
+        assert sequence.set_param("a", a) == 2
+        scale_of[sequence] = a
+        check()
+    next(iter(second)).set_param_by_name("a", 9.0)  # of the launch, and so of its adjoint
+    scale_of[second] = 9.0
+    check()
+
+
+def test_a_recorded_launch_with_a_gradient_keeps_its_arrays(both_ways):
+    _, _, first = both_ways
+    with dk.record() as second:
+        first.replay()
+    for sequence in (first, second):
+        with pytest.raises(dk.LaunchError, match="fixed"):
+            sequence[0].set_param_by_name("x", floats(2, 2, grad=True))
+        with pytest.raises(dk.LaunchError, match="fixed"):
+            sequence[0].set_dim(1)
+
+
+def test_a_tape_takes_the_sums_of_a_replay():
+    x, y, z, seed = floats(1, 2, grad=True), dk.zeros(2, requires_grad=True), dk.zeros(2), floats(3, 4, grad=True)
+    with dk.record() as sequence:
+        x.grad.zero_()
+        with dk.Tape() as inner:
+            y.assign(x)
+        inner.backward(grads={y: seed})  # which adds to what there is
+    with dk.Tape() as tape:
+        sequence.replay()
+        scale[2](x.grad, 1.0, z)
+    tape.backward(grads={z: dk.ones(2)})
+    assert seed.grad.numpy().tolist() == [6, 8]

@@ -123,3 +123,17 @@ def test_the_step_that_ends_a_capture_is_named(driver: FakeDriver) -> None:
     assert info.value.call == "cuStreamGetCaptureInfo"
     assert count == 2
     assert not dk.get_device(G).is_capturing
+
+
+def test_gradients_that_are_zero_are_set_to_zero_in_a_capture_of_others(driver: FakeDriver) -> None:
+    """Whoever launches the graph finds other gradients than there were when it was captured."""
+    x, y = (dk.zeros(4, device=G, requires_grad=True) for _ in range(2))
+    with dk.Tape() as tape:
+        dk.launch(square, 4, inputs=[x, y, 1.0])
+    driver.calls.clear()
+    tape.zero()
+    assert driver.names() == []
+    with captured_by_others(driver):
+        driver.calls.clear()
+        tape.zero()
+        assert driver.names().count("fill") == 2
