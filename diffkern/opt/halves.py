@@ -1,8 +1,8 @@
 """Multiplications by powers of two that cancel each other are left out, in place.
 
-The derivative of a square multiplies by 2, that of a square root by a half, and there is a product in between. Powers of
-two round nothing, so the result is the same to the last bit, unless a number in between is too small for all of its
-digits or twice it is too large; then the result is more accurate. This is for adjoints: a kernel computes as written.
+The derivative of a square multiplies by 2, that of a square root by a half, and there is a product in between. Powers
+of two round nothing, so the result is the same to the last bit, unless a number in between is too small for all of its
+digits, or twice it is too large; then the result is more accurate. This is for adjoints: a kernel computes as written.
 """
 
 from __future__ import annotations
@@ -42,20 +42,21 @@ class _Halves:
 
     def cancel(self, op: Op) -> None:
         """Leave a multiplication out, with one inside of the product that it multiplies."""
-        power, product = self.parted(op)
-        inner = None if power is None else self.inverse_of(power, product)
+        outer = self.parted(op)
+        inner = None if outer is None else self.inverse_of(*outer)
         if inner is not None:
             self.leave_out(inner)
             self.leave_out(op)
 
-    def parted(self, op: Op) -> tuple[float | None, Value]:
-        """The power of two that a value is multiplied by, None if it is by another number; and the value."""
-        if op.name == "mul":
-            for k, v in enumerate(op.operands):
-                made = self.source.get(v)
-                if made is not None and made.name == "const" and _is_power(made.attrs["value"]):
-                    return made.attrs["value"], op.operands[1 - k]
-        return None, op.results[0] if op.results else op.operands[0]
+    def parted(self, op: Op) -> tuple[float, Value] | None:
+        """The power of two by which an op multiplies, and what it multiplies; None of other ops."""
+        if op.name != "mul":
+            return None
+        for k, v in enumerate(op.operands):
+            made = self.source.get(v)
+            if made is not None and made.name == "const" and _is_power(made.attrs["value"]):
+                return made.attrs["value"], op.operands[1 - k]
+        return None
 
     def inverse_of(self, power: float, product: Value) -> Op | None:
         """The multiplication by the inverse of a power that gives a factor of a product, or the product itself.
@@ -65,24 +66,34 @@ class _Halves:
         own = self.made_for_one(product)
         factors = own.operands if own is not None and own.name == "mul" else ()
         for op in (own, *map(self.made_for_one, factors)):
-            if op is not None and self.parted(op)[0] == 1.0 / power:
+            parts = None if op is None else self.parted(op)
+            if parts is not None and parts[0] == 1.0 / power:
                 return op
         return None
 
     def made_for_one(self, v: Value) -> Op | None:
-        """What gives a value, or gives it but for its sign, that only one op needs."""
+        """What gives a value that only one op needs, or gives it but for its sign, or where it is not set to 0."""
         while True:
             v = self.resolved(v)
             op = self.source.get(v)
             if op is None or self.uses[v] != 1:
                 return None
-            if op.name != "neg":
+            if op.name == "select" and self.is_zero(op.operands[1]):
+                v = op.operands[2]
+            elif op.name == "neg":
+                v = op.operands[0]
+            else:
                 return op
-            v = op.operands[0]
+
+    def is_zero(self, v: Value) -> bool:
+        op = self.source.get(self.resolved(v))
+        return op is not None and op.name == "const" and op.attrs["value"] == 0
 
     def leave_out(self, op: Op) -> None:
         """Let what is multiplied stand for the product."""
-        factor = self.resolved(self.parted(op)[1])
+        parts = self.parted(op)
+        assert parts is not None
+        factor = self.resolved(parts[1])
         self.uses[factor] += self.uses[op.result] - 1
         self.mapping[op.result] = factor
         self.dropped.add(op)

@@ -1,6 +1,6 @@
 """Sums over lanes.
 
-In: vectors. Out: for each the sum of its elements. Of a vector in several registers these are added first, whole. Several
+In: vectors. Out: for each the sum of its elements. Of a vector in several registers, these are added first. Several
 vectors are added up together: two of them become one, whose elements are in turn sums of the one's and of the other's,
 so that four take hardly more instructions than one.
 """
