@@ -21,6 +21,7 @@ from diffkern.opt.dce import eliminate
 from diffkern.opt.finite import watch_numbers
 from diffkern.opt.fold import fold
 from diffkern.opt.fuse import fuse_loops
+from diffkern.opt.halves import cancel_halves
 from diffkern.opt.hoist import hoist_integers
 from diffkern.opt.promote import promote
 from diffkern.opt.ranges import clear_wraps
@@ -75,8 +76,9 @@ CLEAN = (
     Pass("cse-loads", ADJOINT, ADJOINT, partial(eliminate_common, loads=True)),
     Pass("dce", ADJOINT, ADJOINT, eliminate),
     Pass("reciprocals", ADJOINT, ADJOINT, share_reciprocals),
+    Pass("halves", ADJOINT, ADJOINT, cancel_halves),
 )
-SHARE = CLEAN[:-1]
+SHARE = CLEAN[:-2]
 TERMS = Pass("terms", ADJOINT, ADJOINT, collect_terms)
 GATHER = (*SHARE, TERMS, *SHARE, TERMS, *SHARE)
 """Of an adjoint whose threads compute what others would add to their elements. Factors that only one term is left to

@@ -4,9 +4,10 @@
     python benchmarks/adbench --threads 2        # wall time
     python benchmarks/adbench --quick lstm hand
 
-The derivatives are compared first. The readings of diffkern and JAX are interleaved, and before each short one the same
-work runs once unread. PyTorch is read behind them: its graphs of up to a million nodes leave an allocator behind that
-the next program tidies up for many milliseconds.
+The derivatives are compared first. The readings of diffkern and JAX are interleaved. A reading is the mean of as many
+calls as take 20 ms, after as many unread ones: JAX's threads go on for milliseconds after a call, to free its memory,
+and that must not be taken for work of the next program. PyTorch is read behind them: its graphs of up to a million
+nodes leave an allocator behind that the next program tidies up for many milliseconds.
 """
 
 # ruff: noqa: E402  (the number of threads and the path are set before)
@@ -38,16 +39,17 @@ from harness import machine, print_machine, save_json, version_of
 from sizes import CASES, MODULES
 
 RUNS, QUICK_RUNS = 15, 5
-LONG, FEW = 0.3, 2
+SHORT, LONG, FEW = 0.02, 0.3, 2
 MOST_APART, MOST_TIMES = 1e-9, 4.0
 
 
-def seconds(work: Callable[[], object]) -> float:
-    """What a call takes: of the processor with one thread, of the clock with several."""
+def seconds(work: Callable[[], object], calls: int = 1) -> float:
+    """What a call takes, of several: of the processor with one thread, of the clock with more."""
     clock = time.process_time_ns if THREADS == 1 else time.perf_counter_ns
     begin = clock()
-    work()
-    return (clock() - begin) * 1e-9
+    for _ in range(calls):
+        work()
+    return (clock() - begin) * 1e-9 / calls
 
 
 def readings(cases: dict[str, Case], runs: int) -> dict[str, dict[str, float]]:
@@ -56,17 +58,17 @@ def readings(cases: dict[str, Case], runs: int) -> dict[str, dict[str, float]]:
         others = {name: case for name, case in cases.items() if name != "torch"}
         return readings(others, runs) | readings({"torch": cases["torch"]}, runs)
     works = {(name, what): getattr(case, what) for name, case in cases.items() for what in ("forward", "derivative")}
-    times: dict[tuple[str, str], list[float]] = {}
-    for key, work in works.items():
-        times[key] = [seconds(work)]
+    first = {key: seconds(work) for key, work in works.items()}
+    times: dict[tuple[str, str], list[float]] = {key: [] for key in works}
     for turn in range(runs):
         for key, work in works.items():
-            if times[key][0] < LONG:
-                work()
+            calls = max(1, round(SHORT / first[key]))
+            if first[key] < LONG:
+                seconds(work, calls)
             elif turn >= FEW:
                 continue
-            times[key].append(seconds(work))
-    return {name: {what: median(times[name, what][1:]) for what in ("forward", "derivative")} for name in cases}
+            times[key].append(seconds(work, calls))
+    return {name: {what: median(times[name, what]) for what in ("forward", "derivative")} for name in cases}
 
 
 def measure(name: str, runs: int) -> dict[str, Any]:
@@ -78,6 +80,7 @@ def measure(name: str, runs: int) -> dict[str, Any]:
         "torch": getattr(torch_forms, module)(given),
     }
     for case in cases.values():
+        case.forward()
         case.derivative()
     expected = cases["jax"].results()
     apart = {other: difference(cases[other].results(), expected) for other in ("diffkern", "torch")}

@@ -4,8 +4,9 @@
     python benchmarks/frameworks --threads 2        # wall time
     python benchmarks/frameworks --quick mesh
 
-What is not installed is left out. Results are compared first; the readings of a case are interleaved, and before each
-the same work runs once unread.
+What is not installed is left out. Results are compared first, and the readings of a case are interleaved. A reading is
+the mean of as many calls as take 20 ms, after as many unread ones: threads of a library go on after a call has
+returned, to free its memory, and that must not be taken for work of the next one.
 """
 
 # ruff: noqa: E402  (the number of threads and the path are set before)
@@ -33,7 +34,7 @@ from harness import chosen_cases, machine, print_machine, save_json, version_of
 
 CASES = ("elementwise", "nbody", "mesh", "recurrence")
 SIDES = {"diffkern": "own_forms", "drjit": "drjit_forms", "jax": "jax_forms", "torch": "torch_forms"}
-RUNS, QUICK_RUNS, LONG, FEW = 15, 5, 0.5, 3
+RUNS, QUICK_RUNS, SHORT, LONG, FEW = 15, 5, 0.02, 0.5, 3
 MOST_APART = 2e-3
 
 
@@ -58,12 +59,13 @@ def difference(found: dict[str, Any], expected: dict[str, Any]) -> float:
     return max(float(np.abs(a - b).max() / np.abs(b).max()) for a, b in pairs)
 
 
-def seconds(work: Any) -> float:
-    """What a call takes: of the processor with one thread, of the clock with several."""
+def seconds(work: Any, calls: int = 1) -> float:
+    """What a call takes, of several: of the processor with one thread, of the clock with more."""
     clock = time.process_time_ns if THREADS == 1 else time.perf_counter_ns
     begin = clock()
-    work()
-    return (clock() - begin) * 1e-9
+    for _ in range(calls):
+        work()
+    return (clock() - begin) * 1e-9 / calls
 
 
 def measure(name: str, modules: dict[str, Any], runs: int) -> dict[str, Any]:
@@ -74,12 +76,14 @@ def measure(name: str, modules: dict[str, Any], runs: int) -> dict[str, Any]:
         work()
     expected = works["diffkern"][1]()
     apart = {side: difference(results(), expected) for side, (_, results) in works.items()}
+    first = {side: seconds(work) for side, (work, _) in works.items()}
     times: dict[str, list[float]] = {side: [] for side in works}
     for turn in range(runs):
         for side, (work, _) in works.items():
-            if turn < FEW or times[side][0] < LONG:
-                work()
-                times[side].append(seconds(work))
+            if turn < FEW or first[side] < LONG:
+                calls = max(1, round(SHORT / first[side]))
+                seconds(work, calls)
+                times[side].append(seconds(work, calls))
     found = {side: median(read) for side, read in times.items()}
     own = found["diffkern"]
     cells = [f"{1e3 * t:10.2f} ({t / own:6.2f})" for t in found.values()]

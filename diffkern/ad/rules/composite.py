@@ -64,6 +64,8 @@ def _cw_div(b: Builder, a: RuleArguments) -> Cotangents:
 
 def _dot(b: Builder, a: RuleArguments) -> Cotangents:
     x, y = a.x
+    if a.op.operands[0] is a.op.operands[1]:
+        return [*_length_sq(b, a), None]
     return [
         b.one("scale", y, a.ct) if a.want[0] else None,
         b.one("scale", x, a.ct) if a.want[1] else None,

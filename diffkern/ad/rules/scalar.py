@@ -63,6 +63,14 @@ def _neg(b: Builder, a: RuleArguments) -> Sequence[Value | None]:
     return [b.neg(a.ct)]
 
 
+def _mul(b: Builder, a: RuleArguments) -> Sequence[Value | None]:
+    x, y = a.x
+    if a.op.operands[0] is a.op.operands[1]:
+        assert isinstance(a.ct.type, Scalar)
+        return [b.mul(b.mul(b.const(2.0, a.ct.type), a.ct), x), None]
+    return [b.mul(a.ct, y) if a.want[0] else None, b.mul(a.ct, x) if a.want[1] else None]
+
+
 def _choice(comparison: str) -> Rule:
     """min and max: the cotangent goes to the operand that was chosen, the first one in a tie, a NaN before a number."""
 
@@ -105,6 +113,7 @@ SCALAR_RULES: dict[str, Rule] = {
     "add": _add,
     "sub": _sub,
     "neg": _neg,
+    "mul": _mul,
     "min": _choice("lt"),
     "max": _choice("gt"),
     "select": _select,

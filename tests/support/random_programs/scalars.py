@@ -105,7 +105,8 @@ class Scalars:
         if kind < 4:
             return f"{self.squashed(depth - 1)} * {self.expression(depth - 1)}"
         if kind == 4:
-            return f"({a} / (1.3 + dk.abs({self.leaf()})))"
+            other = self.leaf()
+            return f"({a} / {w.pick((f'(1.3 + dk.abs({other}))', f'dk.sqrt(0.3 + ({other}) * ({other}))'))})"
         if kind == 5:
             return f"dk.{w.pick(('min', 'max'))}({a}, {self.expression(depth - 1)})"
         if kind == 6:

@@ -1,7 +1,8 @@
 """Sums over lanes.
 
-In: vectors. Out: for each the sum of its elements. Several vectors are added up together: two of them become one, whose
-elements are in turn sums of the one's and of the other's, so that four take hardly more instructions than one.
+In: vectors. Out: for each the sum of its elements. Of a vector in several registers, these are added first. Several
+vectors are added up together: two of them become one, whose elements are in turn sums of the one's and of the other's,
+so that four take hardly more instructions than one.
 """
 
 from __future__ import annotations
@@ -33,7 +34,11 @@ def add_up(b: LaneBuilder, values: Sequence[Any], flags: Sequence[str]) -> list[
 
 def _group(b: LaneBuilder, t: Any) -> int:
     """How many values are added up together: as many as there are elements in a group."""
-    return min(b.lanes, _GROUP_BITS // (64 if isinstance(t, ir.DoubleType) else 32))
+    return min(b.lanes, _GROUP_BITS // _bits(t))
+
+
+def _bits(t: Any) -> int:
+    return 64 if isinstance(t, ir.DoubleType) else 32
 
 
 def _alone(b: LaneBuilder, wide: Any, flags: Sequence[str]) -> Any:
@@ -46,28 +51,32 @@ def _alone(b: LaneBuilder, wide: Any, flags: Sequence[str]) -> Any:
 
 def _together(b: LaneBuilder, values: Sequence[Any], group: int, flags: Sequence[str]) -> list[Any]:
     """The sums of at most as many values as a group has elements."""
-    plain, sums, period = b.plain, list(values), 1
-    licence = ("reassoc", *flags)
+    plain, period, licence = b.plain, 1, ("reassoc", *flags)
 
     def shuffled(x: Any, y: Any, places: Sequence[int]) -> Any:
         return plain.shuffle_vector(
             x, y, ir.Constant(ir.VectorType(I32, len(places)), [ir.Constant(I32, p) for p in places])
         )
 
+    def folded(x: Any, length: int) -> Any:
+        while x.type.count > length:
+            half = x.type.count // 2
+            low, high = (shuffled(x, x, range(start, start + half)) for start in (0, half))
+            x = plain.fadd(low, high, flags=licence)
+        return x
+
+    register = 8 * b.plain.module.isa.vector_bytes // _bits(values[0].type.element)
+    sums = [folded(v, max(group, register)) for v in values]
+    length = sums[0].type.count
     while period < group:
         sums += [sums[-1]] * (len(sums) % 2)
-        halves = [_interleaved(b.lanes, group, period, half) for half in (0, 1)]
+        halves = [_interleaved(length, group, period, half) for half in (0, 1)]
         sums = [
             plain.fadd(*(shuffled(x, y, places) for places in halves), flags=licence)
             for x, y in zip(sums[::2], sums[1::2], strict=True)
         ]
         period *= 2
-    (total,) = sums
-    length = b.lanes
-    while length > group:
-        length //= 2
-        low, high = (shuffled(total, total, range(start, start + length)) for start in (0, length))
-        total = plain.fadd(low, high, flags=licence)
+    total = folded(sums[0], group)
     return [plain.extract_element(total, ir.Constant(I32, k)) for k in range(len(values))]
 
 

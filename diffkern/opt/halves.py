@@ -1,0 +1,116 @@
+"""Multiplications by powers of two that cancel each other are left out, in place.
+
+The derivative of a square multiplies by 2, that of a square root by a half, and there is a product in between. Powers
+of two round nothing, so the result is the same to the last bit, unless a number in between is too small for all of its
+digits, or twice it is too large; then the result is more accurate. This is for adjoints: a kernel computes as written.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import frexp
+
+from diffkern.ir.clone import substitute
+from diffkern.ir.nodes import Function, Op, Region, Value, walk
+
+__all__ = ["cancel_halves"]
+
+
+def cancel_halves(fn: Function) -> Function:
+    """Leave out multiplications by powers of two, one inside of a product that the other multiplies by its inverse."""
+    found = _Halves(fn)
+    for op in walk(fn.body):
+        found.cancel(op)
+    if found.dropped:
+        _drop(fn.body, found.dropped)
+        substitute(fn.body, found.mapping)
+    return fn
+
+
+class _Halves:
+    """What multiplications have been found to cancel each other."""
+
+    def __init__(self, fn: Function) -> None:
+        self.source = {r: op for op in walk(fn.body) for r in op.results}
+        self.uses: Counter[Value] = Counter()
+        for op in walk(fn.body):
+            self.uses.update(op.operands)
+            for region in op.regions:
+                self.uses.update(region.yields)
+        self.mapping: dict[Value, Value] = {}
+        self.dropped: set[Op] = set()
+
+    def cancel(self, op: Op) -> None:
+        """Leave a multiplication out, with one inside of the product that it multiplies."""
+        outer = self.parted(op)
+        inner = None if outer is None else self.inverse_of(*outer)
+        if inner is not None:
+            self.leave_out(inner)
+            self.leave_out(op)
+
+    def parted(self, op: Op) -> tuple[float, Value] | None:
+        """The power of two by which an op multiplies, and what it multiplies; None of other ops."""
+        if op.name != "mul":
+            return None
+        for k, v in enumerate(op.operands):
+            made = self.source.get(v)
+            if made is not None and made.name == "const" and _is_power(made.attrs["value"]):
+                return made.attrs["value"], op.operands[1 - k]
+        return None
+
+    def inverse_of(self, power: float, product: Value) -> Op | None:
+        """The multiplication by the inverse of a power that gives a factor of a product, or the product itself.
+
+        No deeper one: without it a product in between might be too large, though the whole is not.
+        """
+        own = self.made_for_one(product)
+        factors = own.operands if own is not None and own.name == "mul" else ()
+        for op in (own, *map(self.made_for_one, factors)):
+            parts = None if op is None else self.parted(op)
+            if parts is not None and parts[0] == 1.0 / power:
+                return op
+        return None
+
+    def made_for_one(self, v: Value) -> Op | None:
+        """What gives a value that only one op needs, or gives it but for its sign, or where it is not set to 0."""
+        while True:
+            v = self.resolved(v)
+            op = self.source.get(v)
+            if op is None or self.uses[v] != 1:
+                return None
+            if op.name == "select" and self.is_zero(op.operands[1]):
+                v = op.operands[2]
+            elif op.name == "neg":
+                v = op.operands[0]
+            else:
+                return op
+
+    def is_zero(self, v: Value) -> bool:
+        op = self.source.get(self.resolved(v))
+        return op is not None and op.name == "const" and op.attrs["value"] == 0
+
+    def leave_out(self, op: Op) -> None:
+        """Let what is multiplied stand for the product."""
+        parts = self.parted(op)
+        assert parts is not None
+        factor = self.resolved(parts[1])
+        self.uses[factor] += self.uses[op.result] - 1
+        self.mapping[op.result] = factor
+        self.dropped.add(op)
+
+    def resolved(self, v: Value) -> Value:
+        while v in self.mapping:
+            v = self.mapping[v]
+        return v
+
+
+def _is_power(number: float) -> bool:
+    """Whether a number is a power of two other than 1, or minus one."""
+    return isinstance(number, float) and abs(frexp(number)[0]) == 0.5 and abs(number) != 1.0
+
+
+def _drop(region: Region, dropped: set[Op]) -> None:
+    region.ops[:] = [op for op in region.ops if op not in dropped]
+    for op in region.ops:
+        for sub in op.regions:
+            _drop(sub, dropped)
