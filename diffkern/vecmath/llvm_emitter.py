@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from llvmlite import ir
 
-from diffkern.vecmath import tables
+from diffkern.vecmath import literals, tables
 from diffkern.vecmath.emitter import (
     FLOAT_OF,
     INT_OF,
@@ -100,7 +100,7 @@ class LLVMEmitter:
             value = int(value) & 1
         if self._lanes == 1:
             return ir.Constant(scalar, value)
-        return ir.Constant(ir.VectorType(scalar, self._lanes), [ir.Constant(scalar, value)] * self._lanes)
+        return literals.splat(ir.Constant(scalar, value), self._lanes)
 
     def _intrinsic(self, name: str, kind: Kind, *operands: ir.Value) -> ir.Value:
         full = f"llvm.{name}.{suffix(kind, self._lanes)}"
@@ -174,7 +174,7 @@ class LLVMEmitter:
         zero = ir.Constant(ir.IntType(64), 0)
         if self._lanes == 1:
             return build.load(build.gep(variable, [zero, index], inbounds=True))
-        result: ir.Value = ir.Constant(vector_type("f64", self._lanes), ir.Undefined)
+        result: ir.Value = literals.undefined(vector_type("f64", self._lanes))
         for lane in range(self._lanes):
             position = ir.Constant(ir.IntType(32), lane)
             address = build.gep(variable, [zero, build.extract_element(index, position)], inbounds=True)

@@ -11,11 +11,11 @@ updates of shared elements, and trips that a lane waits for.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 
 from diffkern.analysis.affine import Affine, AffineForms, tid_term
 from diffkern.analysis.cost import usual_trips, usual_ways
-from diffkern.analysis.scopes import Scope, uniformity
+from diffkern.analysis.scopes import Scope, Uniformity, uniformity
 from diffkern.analysis.sums import uniform_sums, used_values
 from diffkern.analysis.uniformity import launch_values
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
@@ -165,6 +165,8 @@ class Choice:
         Whether threads that do not fill a register run in lanes; else they run one by one.
     always : bool
         Whether all threads do so under the mask that this takes.
+    uniformity : Uniformity, optional
+        What differs between lanes, where threads run in these.
     """
 
     lanes: int
@@ -173,6 +175,7 @@ class Choice:
     registers: int = 1
     masked: bool = False
     always: bool = False
+    uniformity: Uniformity | None = field(default=None, repr=False, compare=False)
 
     @property
     def groups(self) -> tuple[int, ...]:
@@ -207,29 +210,29 @@ def chosen(fn: Function, settings: Settings, isa: Isa) -> Choice:
     why = refusal(fn, lanes)
     if why is not None:
         return Choice(1, 1.0, why)
-    if settings.lanes:
-        choice = Choice(lanes, max(1.0, _Work(fn, lanes).gain()), "lanes=True")
-    else:
-        choice = _if_it_pays(fn, lanes)
-    if choice.lanes == 1:
-        return choice
-    if (count := _too_many(fn, lanes)) is not None:
-        return Choice(1, 1.0, f"{count} operations would take long to compile")
-    registers, masked = _side_by_side(fn, lanes, isa), isa.vector_bytes >= _MASKED_BYTES
     ops = list(walk(fn.body))
+    if not settings.lanes and (why := _seldom_pays(ops)) is not None:
+        return Choice(1, 1.0, why)
+    work = _Work(fn, lanes)
+    gain = work.gain()
+    why = "lanes=True" if settings.lanes else f"less work by a factor of {gain:.1f}, by estimate"
+    if not settings.lanes and gain <= GAIN:
+        return Choice(1, 1.0, f"{why}, which is too little")
+    if _too_many(work, ops):
+        return Choice(1, 1.0, f"{len(ops)} operations would take long to compile")
+    registers, masked = _side_by_side(work, ops, isa), isa.vector_bytes >= _MASKED_BYTES
     always = masked and registers == 1 and (len(ops) > _TOGETHER or any(map(is_loop, ops)))
-    return replace(choice, registers=registers, masked=masked, always=always)
+    return Choice(lanes, max(1.0, gain), why, registers, masked, always, work.uniformity)
 
 
-def _too_many(fn: Function, lanes: int) -> int | None:
-    """Return the number of operations if their code in lanes, which is in one piece, would take long to compile."""
-    estimate, ops = _Work(fn, lanes), list(walk(fn.body))
-    length = len(ops) + _LOOP_OPS * sum(map(is_loop, ops)) + _ALONE_OPS * lanes * sum(map(estimate.pieces, ops))
+def _too_many(work: _Work, ops: Sequence[Op]) -> bool:
+    """Whether the code in lanes, which is in one piece, would take long to compile."""
+    length = len(ops) + _LOOP_OPS * sum(map(is_loop, ops)) + _ALONE_OPS * work.lanes * sum(map(work.pieces, ops))
     length += _MATH_OPS * sum(lookup(op.name).elementary for op in ops)
-    return len(ops) if length > LONGEST else None
+    return length > LONGEST
 
 
-def _side_by_side(fn: Function, lanes: int, isa: Isa) -> int:
+def _side_by_side(work: _Work, ops: Sequence[Op], isa: Isa) -> int:
     """How many registers may hold a value of all lanes.
 
     What is the same for all lanes is then done for more of them, and they do not wait for one another's results. Lanes
@@ -237,14 +240,12 @@ def _side_by_side(fn: Function, lanes: int, isa: Isa) -> int:
     does by itself is code for each of them. Where a loop adds to elements that all lanes share, twice as many halve
     what adding up over lanes and updating memory cost a thread.
     """
-    ops, varying = list(walk(fn.body)), uniformity(fn, Scope.VECTOR).varying
-    if len(ops) > _TOGETHER or any(is_loop(op) and not varying.isdisjoint(deciding(op)) for op in ops):
+    if len(ops) > _TOGETHER or any(is_loop(op) and not work.varying.isdisjoint(deciding(op)) for op in ops):
         return 1
-    work = _Work(fn, lanes)
     part = 4 if any(map(work.adds_in_trips, ops)) else 8
     count = min(isa.vector_registers // part, max(1, _MOST_BYTES // isa.vector_bytes))
-    alone = sum(work.pieces(op) for op in ops)
-    while count > 1 and (_own_bytes(fn) * lanes * (count + 1) > STACK_BYTES or alone * lanes * count > _MOST_ALONE):
+    alone, own = work.lanes * sum(map(work.pieces, ops)), work.lanes * _own_bytes(work.fn)
+    while count > 1 and (own * (count + 1) > STACK_BYTES or alone * count > _MOST_ALONE):
         count //= 2
     return count
 
@@ -260,15 +261,11 @@ def _own_bytes(fn: Function) -> int:
     return total
 
 
-def _if_it_pays(fn: Function, lanes: int) -> Choice:
-    ops = list(walk(fn.body))
+def _seldom_pays(ops: Sequence[Op]) -> str | None:
+    """Return why lanes are not taken unasked, whatever they are estimated to gain; None if there is no reason."""
     if not any(map(is_loop, ops)) and not any(map(_keeps_memory, ops)):
-        return Choice(1, 1.0, "it has no loop, and LLVM makes vectors of the loop over threads")
-    if len(ops) > LARGEST:
-        return Choice(1, 1.0, f"{len(ops)} operations would take long to compile")
-    gain = _Work(fn, lanes).gain()
-    why = f"less work by a factor of {gain:.1f}, by estimate"
-    return Choice(lanes, gain, why) if gain > GAIN else Choice(1, 1.0, f"{why}, which is too little")
+        return "it has no loop, and LLVM makes vectors of the loop over threads"
+    return f"{len(ops)} operations would take long to compile" if len(ops) > LARGEST else None
 
 
 def _keeps_memory(op: Op) -> bool:
