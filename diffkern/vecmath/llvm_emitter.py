@@ -24,6 +24,7 @@ from diffkern.vecmath.emitter import (
     Kind,
     UnaryName,
 )
+from diffkern.vecmath.masked import lane_by_lane
 
 SCALAR_TYPES: dict[Kind, ir.Type] = {
     "f32": ir.FloatType(),
@@ -215,11 +216,6 @@ class LLVMEmitter:
         return phi
 
     def _each_lane(self, function: ir.Function, condition: ir.Value, x: ir.Value, fast: ir.Value) -> ir.Value:
-        result = fast
-        for lane in range(self._lanes):
-            position = ir.Constant(ir.IntType(32), lane)
-            value = self._builder.call(
-                function, [self._builder.extract_element(x, position)], cconv=function.calling_convention
-            )
-            result = self._builder.insert_element(result, value, position)
+        slow = lane_by_lane(self._builder.module, function, self._lanes)
+        result = self._builder.call(slow, [x, condition], cconv=slow.calling_convention)
         return self._builder.select(condition, result, fast)

@@ -27,7 +27,7 @@ def variants(module: ir.Module, function: Any) -> str:
     names = []
     for lanes in _LANES[str(scalar)]:
         name = f"{PREFIX}{function.name}.v{lanes}"
-        _test(module, name, lanes, scalar, _slow(module, name, lanes, scalar, function))
+        _test(module, name, lanes, scalar, lane_by_lane(module, function, lanes))
         names.append(f"_ZGV_LLVM_M{lanes}v_{function.name}({name})")
     return ",".join(names)
 
@@ -56,36 +56,37 @@ def _test(module: ir.Module, name: str, lanes: int, scalar: Any, slow: Any) -> N
     b.ret(out)
 
 
-def _slow(module: ir.Module, name: str, lanes: int, scalar: Any, function: Any) -> Any:
-    """The scalar function for each active lane, one after the other."""
-    slow = ir.Function(module, _signature(lanes, scalar), f"{name}.slow")
+def lane_by_lane(module: ir.Module, function: Any, lanes: int) -> Any:
+    """Define a function of a vector and a mask: a scalar one for each active lane, ``x`` in the others."""
+    name = f"{PREFIX}{function.name}.v{lanes}.slow"
+    found = module.globals.get(name)
+    if found is not None:
+        return found
+    slow = ir.Function(module, _signature(lanes, function.function_type.return_type), name)
     slow.linkage = "internal"
     slow.calling_convention = function.calling_convention
     for item in ("noinline", "nounwind", "readnone"):
         slow.attributes.add(item)
     x, mask = slow.args
     b = ir.IRBuilder(slow.append_basic_block("entry"))
-    entry = b.block
-    lane_block, active, following, done = (b.append_basic_block(n) for n in ("lane", "active", "next", "done"))
-    b.branch(lane_block)
-    b.position_at_end(lane_block)
-    lane: Any = b.phi(_I32)
+    entry, bits = b.block, ir.IntType(lanes)
+    head, active, done = (b.append_basic_block(n) for n in ("head", "active", "done"))
+    left = b.bitcast(mask, bits)
+    b.branch(head)
+    b.position_at_end(head)
+    lanes_left: Any = b.phi(bits)
     values: Any = b.phi(x.type)
-    b.cbranch(b.extract_element(mask, lane), active, following)
+    b.cbranch(b.icmp_unsigned("!=", lanes_left, ir.Constant(bits, 0)), active, done)
     b.position_at_end(active)
+    lane = b.cttz(lanes_left, ir.Constant(ir.IntType(1), 1))
+    lane = b.zext(lane, _I32) if lanes < 32 else lane if lanes == 32 else b.trunc(lane, _I32)
     value = b.call(function, [b.extract_element(x, lane)], cconv=function.calling_convention)
     changed = b.insert_element(values, value, lane)
-    b.branch(following)
-    b.position_at_end(following)
-    after: Any = b.phi(x.type)
-    after.add_incoming(values, lane_block)
-    after.add_incoming(changed, active)
-    next_lane = b.add(lane, ir.Constant(_I32, 1))
-    lane.add_incoming(ir.Constant(_I32, 0), entry)
-    lane.add_incoming(next_lane, following)
-    values.add_incoming(x, entry)
-    values.add_incoming(after, following)
-    b.cbranch(b.icmp_unsigned("<", next_lane, ir.Constant(_I32, lanes)), lane_block, done)
+    fewer = b.and_(lanes_left, b.sub(lanes_left, ir.Constant(bits, 1)))
+    b.branch(head)
+    for phi, first, following in ((lanes_left, left, fewer), (values, x, changed)):
+        phi.add_incoming(first, entry)
+        phi.add_incoming(following, active)
     b.position_at_end(done)
-    b.ret(after)
+    b.ret(values)
     return slow
