@@ -202,8 +202,15 @@ class LLVMEmitter:
                 condition, lambda: self._builder.call(function, [x], cconv=function.calling_convention), fast
             )
         mask_type = ir.IntType(self._lanes)
-        some = self._builder.icmp_unsigned("!=", self._builder.bitcast(condition, mask_type), ir.Constant(mask_type, 0))
-        return self._call_if(some, lambda: self._each_lane(function, condition, x, fast), fast)
+        bits = self._builder.bitcast(condition, mask_type)
+        some = self._builder.icmp_unsigned("!=", bits, ir.Constant(mask_type, 0))
+        slow = lane_by_lane(self._builder.module, function, self._lanes)
+
+        def each_lane() -> ir.Value:
+            result = self._builder.call(slow, [x, bits], cconv=slow.calling_convention)
+            return self._builder.select(condition, result, fast)
+
+        return self._call_if(some, each_lane, fast)
 
     def _call_if(self, condition: ir.Value, slow: Callable[[], ir.Value], fast: ir.Value) -> ir.Value:
         before = self._builder.block
@@ -214,8 +221,3 @@ class LLVMEmitter:
         phi.add_incoming(fast, before)
         phi.add_incoming(value, inside)
         return phi
-
-    def _each_lane(self, function: ir.Function, condition: ir.Value, x: ir.Value, fast: ir.Value) -> ir.Value:
-        slow = lane_by_lane(self._builder.module, function, self._lanes)
-        result = self._builder.call(slow, [x, condition], cconv=slow.calling_convention)
-        return self._builder.select(condition, result, fast)
