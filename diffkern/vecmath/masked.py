@@ -57,11 +57,7 @@ def _test(module: ir.Module, name: str, lanes: int, scalar: Any, slow: Any) -> N
 
 
 def lane_by_lane(module: ir.Module, function: Any, lanes: int) -> Any:
-    """Define a function of a vector and the bits of a mask: a scalar one for each active lane, ``x`` in the others.
-
-    It is given the bits, not the mask: of a mask that comes to a function which preserves vector registers, LLVM 22
-    takes the bits by an instruction that cannot name the register.
-    """
+    """Define a function of a vector and the bits of a mask: a scalar one for each active lane, ``x`` in the others."""
     name = f"{PREFIX}{function.name}.v{lanes}.slow"
     found = module.globals.get(name)
     if found is not None:
