@@ -50,6 +50,10 @@ _MOST_BYTES = 256
 """The most that a value of all lanes takes."""
 _MASKED_BYTES = 32
 """Registers from this length on are loaded and stored under masks; shorter ones would be so element by element."""
+_MASK_REGISTERS = 32
+"""Processors with so many vector registers of that length have registers for masks as well."""
+_TWICE = 60
+"""Operations up to which code for several registers is compiled for one as well, even where a mask costs no time."""
 _DIVERGENCE = 1.7
 """How many more trips the slowest of some lanes makes than one of them."""
 _BY_ITSELF = 2.0
@@ -164,7 +168,7 @@ class Choice:
     masked : bool
         Whether threads that do not fill a register run in lanes; else they run one by one.
     always : bool
-        Whether all threads do so under the mask that this takes.
+        Whether all threads do so under the mask that this takes, in one form.
     uniformity : Uniformity, optional
         What differs between lanes, where threads run in these.
     """
@@ -180,6 +184,8 @@ class Choice:
     @property
     def groups(self) -> tuple[int, ...]:
         """The threads that run together: as long as there are so many left, then as many of the next."""
+        if self.always:
+            return (self.registers * self.lanes,)
         return tuple(sorted({n * self.lanes for n in (1, self.registers)} - {1}, reverse=True))
 
     @property
@@ -188,7 +194,7 @@ class Choice:
         if not self.masked:
             return tuple(Form(n, masked=False, rest=k > 0) for k, n in enumerate(self.groups))
         if self.always:
-            return (Form(self.lanes, masked=True, rest=False),)
+            return (Form(self.registers * self.lanes, masked=True, rest=False),)
         whole = Form(self.registers * self.lanes, masked=False, rest=False)
         return whole, Form(self.lanes, masked=True, rest=True)
 
@@ -221,8 +227,23 @@ def chosen(fn: Function, settings: Settings, isa: Isa) -> Choice:
     if _too_many(work, ops):
         return Choice(1, 1.0, f"{len(ops)} operations would take long to compile")
     registers, masked = _side_by_side(work, ops, isa), isa.vector_bytes >= _MASKED_BYTES
-    always = masked and registers == 1 and (len(ops) > _TOGETHER or any(map(is_loop, ops)))
+    always = masked and _in_one_form(work, ops, registers, isa)
     return Choice(lanes, max(1.0, gain), why, registers, masked, always, work.uniformity)
+
+
+def _in_one_form(work: _Work, ops: Sequence[Op], registers: int, isa: Isa) -> bool:
+    """Whether one form under a mask serves for all threads.
+
+    With several registers that costs a launch of few threads time; rows of a launch with several axes may all be as
+    short. It costs others none if there are registers for masks, and none is used in loops, out of which LLVM moves no
+    access under a mask.
+    """
+    if registers == 1:
+        return len(ops) > _TOGETHER or any(map(work.pieces, ops)) or any(map(is_loop, ops))
+    if work.fn.tid_arity > 1 or isa.vector_registers < _MASK_REGISTERS or len(ops) <= _TWICE:
+        return False
+    inside = (op for loop in ops if is_loop(loop) for region in loop.regions for op in walk(region))
+    return not any(op.name in ACCESSES and not work.varying.isdisjoint(Access(op).index) for op in inside)
 
 
 def _too_many(work: _Work, ops: Sequence[Op]) -> bool:
@@ -241,6 +262,8 @@ def _side_by_side(work: _Work, ops: Sequence[Op], isa: Isa) -> int:
     what adding up over lanes and updating memory cost a thread.
     """
     if len(ops) > _TOGETHER or any(is_loop(op) and not work.varying.isdisjoint(deciding(op)) for op in ops):
+        return 1
+    if not any(map(is_loop, ops)) and any(map(work.pieces, ops)):
         return 1
     part = 4 if any(map(work.adds_in_trips, ops)) else 8
     count = min(isa.vector_registers // part, max(1, _MOST_BYTES // isa.vector_bytes))
