@@ -31,11 +31,11 @@ _DIVISIONS = frozenset({"mod", "rem", "floordiv", "truncdiv"})
 
 
 class LaneScalars(ScalarEmitter):
-    """Appends operations to a builder for lanes."""
+    """Appends operations to a builder for lanes; ``seldom``: of code that few threads run, which is to be short."""
 
-    def __init__(self, builder: LaneBuilder, module: ir.Module, flags: tuple[str, ...]) -> None:
+    def __init__(self, builder: LaneBuilder, module: ir.Module, flags: tuple[str, ...], *, seldom: bool) -> None:
         super().__init__(builder, module, flags)
-        self.lanes = builder
+        self.lanes, self.seldom = builder, seldom
         self.one = ScalarEmitter(builder.plain, module, flags)
 
     def emit(self, op: Op, args: list[Any]) -> Any:
@@ -67,7 +67,14 @@ class LaneScalars(ScalarEmitter):
             return self.one.elementary(name, t, args)
         fma = self.module.isa.fma if isinstance(self.module, TargetModule) else None
         dtype = "float64" if t.bits == 64 else "float32"
-        function = vecmath.declare(self.module, name, dtype, self.lanes.lanes, fma=fma)  # type: ignore[arg-type]
+        function = vecmath.declare(
+            self.module,
+            name,
+            dtype,
+            self.lanes.lanes,
+            fma=fma,
+            inlined=not self.seldom,  # type: ignore[arg-type]
+        )
         return self.lanes.plain.call(function, self.lanes.alike(*args), fastmath=self.flags)
 
     def converted(self, name: str, target: Any, source: Scalar, x: Any) -> Any:
