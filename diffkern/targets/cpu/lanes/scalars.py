@@ -6,7 +6,7 @@ forms of the scalar ones, by the same formulas. What has no vector form is compu
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from llvmlite import ir
 
@@ -66,15 +66,8 @@ class LaneScalars(ScalarEmitter):
         if not any(map(is_wide, args)):
             return self.one.elementary(name, t, args)
         fma = self.module.isa.fma if isinstance(self.module, TargetModule) else None
-        dtype = "float64" if t.bits == 64 else "float32"
-        function = vecmath.declare(
-            self.module,
-            name,
-            dtype,
-            self.lanes.lanes,
-            fma=fma,
-            inlined=not self.seldom,  # type: ignore[arg-type]
-        )
+        dtype: Literal["float32", "float64"] = "float64" if t.bits == 64 else "float32"
+        function = vecmath.declare(self.module, name, dtype, self.lanes.lanes, fma=fma, inlined=not self.seldom)
         return self.lanes.plain.call(function, self.lanes.alike(*args), fastmath=self.flags)
 
     def converted(self, name: str, target: Any, source: Scalar, x: Any) -> Any:
