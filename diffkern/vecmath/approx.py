@@ -135,7 +135,7 @@ def declare(
         Give the out-of-line functions vector forms (see ``masked.py``): for a caller who inlines them after
         vectorisation.
     inlined
-        Whether each call becomes a copy of the function; else all calls share one.
+        Whether each call becomes a copy of the function; else all calls share one, unless it is defined already.
 
     Returns
     -------
@@ -146,9 +146,9 @@ def declare(
         raise ValueError(f"lanes must be at least 1, not {lanes}")
     full = f"dkm.{name}.{kind}" + ("" if lanes == 1 else f".v{lanes}")
     has_fma = host_has_fma() if fma is None else fma
-    arity = lookup(name).arity or 0
+    arity, is_new = lookup(name).arity or 0, full not in module.globals
     function = _define(module, full, FORMULAS[name], arity, kind, lanes, has_fma, "alwaysinline", masked)
-    if not inlined:
+    if is_new and not inlined:
         function.attributes.discard("alwaysinline")
         function.attributes.add("noinline")
     return function
