@@ -107,14 +107,7 @@ def _host_triple() -> str:
 
 
 def declare(
-    module: ir.Module,
-    name: str,
-    dtype: DType,
-    lanes: int = 1,
-    *,
-    fma: bool | None = None,
-    masked: bool = False,
-    inlined: bool = True,
+    module: ir.Module, name: str, dtype: DType, lanes: int = 1, *, fma: bool | None = None, masked: bool = False
 ) -> ir.Function:
     """Define the function in a module, once.
 
@@ -134,8 +127,6 @@ def declare(
     masked
         Give the out-of-line functions vector forms (see ``masked.py``): for a caller who inlines them after
         vectorisation.
-    inlined
-        Whether each call becomes a copy of the function; else all calls share one, unless it is defined already.
 
     Returns
     -------
@@ -146,12 +137,7 @@ def declare(
         raise ValueError(f"lanes must be at least 1, not {lanes}")
     full = f"dkm.{name}.{kind}" + ("" if lanes == 1 else f".v{lanes}")
     has_fma = host_has_fma() if fma is None else fma
-    arity, is_new = lookup(name).arity or 0, full not in module.globals
-    function = _define(module, full, FORMULAS[name], arity, kind, lanes, has_fma, "alwaysinline", masked)
-    if is_new and not inlined:
-        function.attributes.discard("alwaysinline")
-        function.attributes.add("noinline")
-    return function
+    return _define(module, full, FORMULAS[name], lookup(name).arity or 0, kind, lanes, has_fma, "alwaysinline", masked)
 
 
 def _define(

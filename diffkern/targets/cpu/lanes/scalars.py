@@ -6,7 +6,7 @@ forms of the scalar ones, by the same formulas. What has no vector form is compu
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from llvmlite import ir
 
@@ -31,11 +31,11 @@ _DIVISIONS = frozenset({"mod", "rem", "floordiv", "truncdiv"})
 
 
 class LaneScalars(ScalarEmitter):
-    """Appends operations to a builder for lanes; ``seldom``: of code that few threads run, which is to be short."""
+    """Appends operations to a builder for lanes."""
 
-    def __init__(self, builder: LaneBuilder, module: ir.Module, flags: tuple[str, ...], *, seldom: bool) -> None:
+    def __init__(self, builder: LaneBuilder, module: ir.Module, flags: tuple[str, ...]) -> None:
         super().__init__(builder, module, flags)
-        self.lanes, self.seldom = builder, seldom
+        self.lanes = builder
         self.one = ScalarEmitter(builder.plain, module, flags)
 
     def emit(self, op: Op, args: list[Any]) -> Any:
@@ -66,8 +66,8 @@ class LaneScalars(ScalarEmitter):
         if not any(map(is_wide, args)):
             return self.one.elementary(name, t, args)
         fma = self.module.isa.fma if isinstance(self.module, TargetModule) else None
-        dtype: Literal["float32", "float64"] = "float64" if t.bits == 64 else "float32"
-        function = vecmath.declare(self.module, name, dtype, self.lanes.lanes, fma=fma, inlined=not self.seldom)
+        dtype = "float64" if t.bits == 64 else "float32"
+        function = vecmath.declare(self.module, name, dtype, self.lanes.lanes, fma=fma)  # type: ignore[arg-type]
         return self.lanes.plain.call(function, self.lanes.alike(*args), fastmath=self.flags)
 
     def converted(self, name: str, target: Any, source: Scalar, x: Any) -> Any:

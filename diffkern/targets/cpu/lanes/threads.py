@@ -101,16 +101,16 @@ class Lanes:
             body.region(self.chunk.fn.body)
 
     def _body(self, one: BodyEmitter) -> LaneBody:
-        # Rows of a launch with several axes may be so short that all its threads are what another form leaves.
-        seldom = self.form.rest and self.chunk.fn.tid_arity == 1
-        scalars = LaneScalars(self.builder, self.chunk.module, self.flags, seldom=seldom)
+        scalars = LaneScalars(self.builder, self.chunk.module, self.flags)
         body = LaneBody(
             self.builder, scalars, one.facts, dict(one.arrays), dict(one.values), exact=dict(one.exact),
             stacks=self.stacks, moved=one.moved, extent_along=one.extent_along, vector_bytes=one.vector_bytes,
             varying=self.uniformity.varying, common=self.uniformity.fields, totals=self.totals, buffers=self.buffers,
             notes=self.notes, used=self.used,
         )  # fmt: skip
-        body.launch, body.alone, body.rolled = one.launch, one.alone, seldom
+        # Rows of a launch with several axes may be so short that all its threads are what another form leaves.
+        rolled = self.form.rest and self.chunk.fn.tid_arity == 1
+        body.launch, body.alone, body.rolled = one.launch, one.alone, rolled
         return body
 
     def add_up(self, sums: dict[int, list[Any]]) -> None:
