@@ -106,12 +106,6 @@ def _host_triple() -> str:
     return interruptible(lambda: str(llvm.get_process_triple()))
 
 
-def _is_arm(module: ir.Module) -> bool:
-    """Whether a module is for aarch64, where LLVM 20 ends the process over functions that preserve vector registers."""
-    triple = _host_triple() if module.triple.startswith("unknown") else module.triple
-    return str(triple).startswith(("aarch64", "arm64"))
-
-
 def declare(
     module: ir.Module, name: str, dtype: DType, lanes: int = 1, *, fma: bool | None = None, masked: bool = False
 ) -> ir.Function:
@@ -167,8 +161,9 @@ def _define(
     for item in (attribute, "nounwind", "readnone"):
         function.attributes.add(item)
     if attribute == "noinline":
-        # The caller's registers survive the rare call: without this a loop spills them around it on every trip.
-        function.calling_convention = "preserve_mostcc" if _is_arm(module) else "preserve_allcc"
+        # General registers survive the rare call. Vector registers would by preserve_allcc, but for their upper halves:
+        # before such a function returns, LLVM 22 clears them where there is AVX. And LLVM 20 has none for aarch64.
+        function.calling_convention = "preserve_mostcc"
         # The loop vectoriser gives up at a call without a vector form.  This names a masked one for 3 lanes, a number
         # it never picks: so it vectorises the loop, and leaves the call as a branch for each lane whose condition
         # holds.  llvmlite's list of attributes lacks this one, hence set.add.  If a linker renames the function, the

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from llvmlite import ir
 
-from diffkern.vecmath import tables
+from diffkern.vecmath import literals, tables
 from diffkern.vecmath.emitter import (
     FLOAT_OF,
     INT_OF,
@@ -24,6 +24,7 @@ from diffkern.vecmath.emitter import (
     Kind,
     UnaryName,
 )
+from diffkern.vecmath.masked import lane_by_lane
 
 SCALAR_TYPES: dict[Kind, ir.Type] = {
     "f32": ir.FloatType(),
@@ -100,7 +101,7 @@ class LLVMEmitter:
             value = int(value) & 1
         if self._lanes == 1:
             return ir.Constant(scalar, value)
-        return ir.Constant(ir.VectorType(scalar, self._lanes), [ir.Constant(scalar, value)] * self._lanes)
+        return literals.splat(ir.Constant(scalar, value), self._lanes)
 
     def _intrinsic(self, name: str, kind: Kind, *operands: ir.Value) -> ir.Value:
         full = f"llvm.{name}.{suffix(kind, self._lanes)}"
@@ -174,7 +175,7 @@ class LLVMEmitter:
         zero = ir.Constant(ir.IntType(64), 0)
         if self._lanes == 1:
             return build.load(build.gep(variable, [zero, index], inbounds=True))
-        result: ir.Value = ir.Constant(vector_type("f64", self._lanes), ir.Undefined)
+        result: ir.Value = literals.undefined(vector_type("f64", self._lanes))
         for lane in range(self._lanes):
             position = ir.Constant(ir.IntType(32), lane)
             address = build.gep(variable, [zero, build.extract_element(index, position)], inbounds=True)
@@ -201,8 +202,15 @@ class LLVMEmitter:
                 condition, lambda: self._builder.call(function, [x], cconv=function.calling_convention), fast
             )
         mask_type = ir.IntType(self._lanes)
-        some = self._builder.icmp_unsigned("!=", self._builder.bitcast(condition, mask_type), ir.Constant(mask_type, 0))
-        return self._call_if(some, lambda: self._each_lane(function, condition, x, fast), fast)
+        bits = self._builder.bitcast(condition, mask_type)
+        some = self._builder.icmp_unsigned("!=", bits, ir.Constant(mask_type, 0))
+        slow = lane_by_lane(self._builder.module, function, self._lanes)
+
+        def each_lane() -> ir.Value:
+            result = self._builder.call(slow, [x, bits], cconv=slow.calling_convention)
+            return self._builder.select(condition, result, fast)
+
+        return self._call_if(some, each_lane, fast)
 
     def _call_if(self, condition: ir.Value, slow: Callable[[], ir.Value], fast: ir.Value) -> ir.Value:
         before = self._builder.block
@@ -213,13 +221,3 @@ class LLVMEmitter:
         phi.add_incoming(fast, before)
         phi.add_incoming(value, inside)
         return phi
-
-    def _each_lane(self, function: ir.Function, condition: ir.Value, x: ir.Value, fast: ir.Value) -> ir.Value:
-        result = fast
-        for lane in range(self._lanes):
-            position = ir.Constant(ir.IntType(32), lane)
-            value = self._builder.call(
-                function, [self._builder.extract_element(x, position)], cconv=function.calling_convention
-            )
-            result = self._builder.insert_element(result, value, position)
-        return self._builder.select(condition, result, fast)

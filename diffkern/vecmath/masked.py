@@ -27,7 +27,7 @@ def variants(module: ir.Module, function: Any) -> str:
     names = []
     for lanes in _LANES[str(scalar)]:
         name = f"{PREFIX}{function.name}.v{lanes}"
-        _test(module, name, lanes, scalar, _slow(module, name, lanes, scalar, function))
+        _test(module, name, lanes, scalar, lane_by_lane(module, function, lanes))
         names.append(f"_ZGV_LLVM_M{lanes}v_{function.name}({name})")
     return ",".join(names)
 
@@ -44,11 +44,11 @@ def _test(module: ir.Module, name: str, lanes: int, scalar: Any, slow: Any) -> N
         form.attributes.add(item)
     x, mask = form.args
     b = ir.IRBuilder(form.append_basic_block())
-    bits = ir.IntType(lanes)
-    some = b.icmp_unsigned("!=", b.bitcast(mask, bits), ir.Constant(bits, 0))
+    bits = b.bitcast(mask, ir.IntType(lanes))
+    some = b.icmp_unsigned("!=", bits, ir.Constant(bits.type, 0))
     before = b.block
     with b.if_then(some, likely=False):
-        value = b.call(slow, [x, mask], cconv=slow.calling_convention)
+        value = b.call(slow, [x, bits], cconv=slow.calling_convention)
         inside = b.block
     out: Any = b.phi(x.type)
     out.add_incoming(x, before)
@@ -56,36 +56,37 @@ def _test(module: ir.Module, name: str, lanes: int, scalar: Any, slow: Any) -> N
     b.ret(out)
 
 
-def _slow(module: ir.Module, name: str, lanes: int, scalar: Any, function: Any) -> Any:
-    """The scalar function for each active lane, one after the other."""
-    slow = ir.Function(module, _signature(lanes, scalar), f"{name}.slow")
+def lane_by_lane(module: ir.Module, function: Any, lanes: int) -> Any:
+    """Define a function of a vector and the bits of a mask: a scalar one for each active lane, ``x`` in the others."""
+    name = f"{PREFIX}{function.name}.v{lanes}.slow"
+    found = module.globals.get(name)
+    if found is not None:
+        return found
+    bits, vector = ir.IntType(lanes), ir.VectorType(function.function_type.return_type, lanes)
+    slow = ir.Function(module, ir.FunctionType(vector, [vector, bits]), name)
     slow.linkage = "internal"
     slow.calling_convention = function.calling_convention
     for item in ("noinline", "nounwind", "readnone"):
         slow.attributes.add(item)
-    x, mask = slow.args
+    x, given = slow.args
     b = ir.IRBuilder(slow.append_basic_block("entry"))
     entry = b.block
-    lane_block, active, following, done = (b.append_basic_block(n) for n in ("lane", "active", "next", "done"))
-    b.branch(lane_block)
-    b.position_at_end(lane_block)
-    lane: Any = b.phi(_I32)
+    head, active, done = (b.append_basic_block(n) for n in ("head", "active", "done"))
+    b.branch(head)
+    b.position_at_end(head)
+    left: Any = b.phi(bits)
     values: Any = b.phi(x.type)
-    b.cbranch(b.extract_element(mask, lane), active, following)
+    b.cbranch(b.icmp_unsigned("!=", left, ir.Constant(bits, 0)), active, done)
     b.position_at_end(active)
+    lane = b.cttz(left, ir.Constant(ir.IntType(1), 1))
+    lane = b.zext(lane, _I32) if lanes < 32 else lane if lanes == 32 else b.trunc(lane, _I32)
     value = b.call(function, [b.extract_element(x, lane)], cconv=function.calling_convention)
     changed = b.insert_element(values, value, lane)
-    b.branch(following)
-    b.position_at_end(following)
-    after: Any = b.phi(x.type)
-    after.add_incoming(values, lane_block)
-    after.add_incoming(changed, active)
-    next_lane = b.add(lane, ir.Constant(_I32, 1))
-    lane.add_incoming(ir.Constant(_I32, 0), entry)
-    lane.add_incoming(next_lane, following)
-    values.add_incoming(x, entry)
-    values.add_incoming(after, following)
-    b.cbranch(b.icmp_unsigned("<", next_lane, ir.Constant(_I32, lanes)), lane_block, done)
+    fewer = b.and_(left, b.sub(left, ir.Constant(bits, 1)))
+    b.branch(head)
+    for phi, first, following in ((left, given, fewer), (values, x, changed)):
+        phi.add_incoming(first, entry)
+        phi.add_incoming(following, active)
     b.position_at_end(done)
-    b.ret(after)
+    b.ret(values)
     return slow

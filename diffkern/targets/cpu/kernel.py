@@ -107,7 +107,7 @@ def emit_kernel(fn: Function, symbol: str, isa: Isa, settings: Settings) -> CpuM
     placement = _placement(fn, settings.checking)
     chosen = choice.chosen(fn, settings, isa)
     flags = float_flags(fn, fast_math=settings.fast_math, finite=False)
-    chunk = Chunk(module, fn, facts, symbol, flags, placement, chosen.forms)
+    chunk = Chunk(module, fn, facts, symbol, flags, placement, chosen)
     chunk.emit(settings.checking)
     symbols: tuple[str, ...] = (symbol,)
     sites = sum(width(op) for op in facts.reduced)
@@ -220,13 +220,14 @@ class Chunk(_Frame, KernelFrame):
         symbol: str,
         flags: tuple[str, ...],
         placement: Placement,
-        forms: tuple[choice.Form, ...],
+        chosen: choice.Choice,
     ) -> None:
         super().__init__(module, fn, facts, symbol, flags, updates=updates_atomically(fn, facts.reduced))
         self.placement = placement
         self.functions = [module.globals[symbol]]
         self.room = Room(self.builder)
-        self.lanes = [Lanes(self, form, flags) for form in forms]
+        known = chosen.uniformity
+        self.lanes = [] if known is None else [Lanes(self, form, flags, known) for form in chosen.forms]
 
     def stacks(self) -> dict[int, Any]:
         """Memory for the loops' stacks of a thread by itself, by level."""

@@ -18,7 +18,7 @@ from llvmlite.ir.values import MDValue
 
 from diffkern.errors import CompileError
 from diffkern.ir.nodes import Op, Region, Value
-from diffkern.ir.types import Array, Element, Kind, Scalar, Stack, Tile, Type, scalar_of
+from diffkern.ir.types import INT64, Array, Element, Kind, Scalar, Stack, Tile, Type, scalar_of
 from diffkern.ir.types import value_type as held_type
 from diffkern.ir.views import Access, For, If, Slot, While
 from diffkern.targets.emit.buffers import Scratch
@@ -42,7 +42,19 @@ from diffkern.targets.emit.memory import (
 from diffkern.targets.emit.output import Output
 from diffkern.targets.emit.record import Record
 from diffkern.targets.emit.scalars import ScalarEmitter, is_scalar_op
-from diffkern.targets.emit.types import I1, I8, I32, I64, Builder, constant, from_memory, i64, memory_type, value_type
+from diffkern.targets.emit.types import (
+    I1,
+    I8,
+    I32,
+    I64,
+    Builder,
+    constant,
+    from_memory,
+    i64,
+    memory_type,
+    value_type,
+    wrapped,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -548,6 +560,9 @@ def _of_loop(module: Any, branch: Any, *said: Any) -> None:
 def trip_count(b: Builder, t: Scalar, lo: Any, hi: Any, step: Any) -> Any:
     """``max(0, ceil((hi - lo) / step))`` as an unsigned 64-bit number, without overflow; 0 for a zero step."""
     signed = t.kind is Kind.INT
+    known = step.constant if isinstance(step, ir.Constant) and signed else 0
+    if known and isinstance(lo, ir.Constant) and isinstance(hi, ir.Constant):
+        return i64(wrapped(INT64, max(0, -((lo.constant - hi.constant) // known))))
     compare = b.icmp_signed if signed else b.icmp_unsigned
 
     def wide(x: Any) -> Any:
@@ -557,10 +572,17 @@ def trip_count(b: Builder, t: Scalar, lo: Any, hi: Any, step: Any) -> Any:
             return x
         return b.sext(x, I64) if signed else b.zext(x, I64)
 
+    def whole(distance: Any) -> Any:
+        """The trips to what lies so far ahead, with a step that is known."""
+        size = abs(known)
+        return distance if size == 1 else b.add(b.udiv(b.sub(distance, i64(1)), i64(size)), i64(1))
+
+    if known < 0:
+        return b.select(compare(">", lo, hi), whole(b.sub(wide(lo), wide(hi))), i64(0))
     up = compare("<", lo, hi)
     ahead = b.sub(wide(hi), wide(lo))
-    if isinstance(step, ir.Constant) and step.constant == 1:
-        return b.select(up, ahead, i64(0))
+    if known > 0 or (isinstance(step, ir.Constant) and step.constant == 1):
+        return b.select(up, whole(ahead), i64(0))
     forward = compare(">", step, constant(t, 0))
     stride = b.select(forward, wide(step), i64(1))
     upward = b.add(b.udiv(b.sub(ahead, i64(1)), stride), i64(1))

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import diffkern as dk
+from diffkern.compilation import Compilation
+from diffkern.options import Variant
 
 F32, F64 = dk.float32, dk.float64
 LEVELS = {"x86-64-v3": 16, "x86-64-v4": 32}
@@ -87,17 +89,83 @@ def test_one_where_lanes_make_different_numbers_of_trips():
 
 
 @dk.kernel(lanes=True)
-def mixed(x: dk.array(dtype=F64), n: dk.array(dtype=int), y: dk.array(dtype=F64)):
+def mixed(x: dk.array(dtype=F64), n: dk.array(dtype=int), y: dk.array(dtype=F64), m: int):
     """The adjoint adds to 24 elements of each thread's own choice."""
     i = dk.tid()
     total = F64(0.0)
     for j in range(dk.static(24)):
         total += x[n[i] + j] * dk.static(F64(j))
+    for _j in range(m):
+        total = F64(0.5) * total
     y[i] = total
+
+
+@dk.kernel(lanes=True)
+def straight(x: dk.array(dtype=F64), n: dk.array(dtype=int), y: dk.array(dtype=F64)):
+    i = dk.tid()
+    y[i] = x[n[i]] * x[n[i] + 1]
 
 
 def test_fewer_where_lanes_add_to_many_elements_by_themselves():
     assert registers(mixed, "x86-64-v4", adjoint=True) == 2
+
+
+def test_one_where_lanes_have_accesses_of_their_own_and_no_loop():
+    assert registers(straight, "x86-64-v4", adjoint=False) == 1
+    assert registers(straight, "x86-64-v4", adjoint=True) == 1
+
+
+def groups(kernel: Any, target: str) -> tuple[int, ...]:
+    """How many threads of an adjoint run together."""
+    types = kernel.argument_types()
+    variant = Variant(active=frozenset(range(len(types))), options=kernel.options, target=target)
+    return Compilation(kernel.func, types, variant).build("kernel").manifest.together
+
+
+@dk.kernel(lanes=True)
+def newton(x: dk.array(dtype=F64), y: dk.array(dtype=F64), n: int):
+    i = dk.tid()
+    a = x[i]
+    s = F64(1.0)
+    for _k in range(n):
+        s = F64(0.5) * (s + a / s)
+    y[i] = s
+
+
+@dk.kernel(lanes=True)
+def logistic(x: dk.array(dtype=F64), y: dk.array(dtype=F64), n: int):
+    """The adjoint updates an element of `ct_x` in each trip, which LLVM keeps in a register but under a mask."""
+    i = dk.tid()
+    s = F64(0.4)
+    for _k in range(n):
+        s = x[i] * s * (F64(1.0) - s)
+    y[i] = s
+
+
+@dk.kernel(lanes=True)
+def rows(x: dk.array2d(dtype=F64), y: dk.array2d(dtype=F64), n: int):
+    """The rows of a launch may be short."""
+    i, j = dk.tid()
+    a = x[i, j]
+    s = F64(1.0)
+    for _k in range(n):
+        s = F64(0.5) * (s + a / s)
+    y[i, j] = s
+
+
+@pytest.mark.lanes_choice("it reads what the estimate has chosen")
+@pytest.mark.parametrize(
+    ("kernel", "target", "expected"),
+    [
+        (newton, "x86-64-v4", (16,)),
+        (newton, "x86-64-v3", (8, 4)),
+        (logistic, "x86-64-v4", (16, 4)),
+        (rows, "x86-64-v4", (16, 4)),
+    ],
+    ids=["free-masks", "no-mask-registers", "mask-in-a-loop", "several-axes"],
+)
+def test_one_form_for_all_threads_where_masks_are_free(kernel, target, expected):
+    assert groups(kernel, target) == expected
 
 
 @pytest.mark.parametrize(("dtype", "error"), [(F32, 2e-5), (F64, 1e-12)])

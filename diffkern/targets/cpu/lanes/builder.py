@@ -12,6 +12,7 @@ from typing import Any
 from llvmlite import ir
 
 from diffkern.targets.emit.types import I1, I32, I64, PTR, Builder
+from diffkern.vecmath import literals
 
 __all__ = ["LaneBuilder", "is_wide", "zeros"]
 
@@ -34,7 +35,7 @@ def is_wide(value: Any) -> bool:
 def zeros(t: Any) -> Any:
     """A literal of zeros, of a vector or a scalar. Lanes that are off hold it rather than an undefined value."""
     if isinstance(t, ir.VectorType):
-        return ir.Constant(t, [zeros(t.element)] * t.count)
+        return literals.zero(t)
     return ir.Constant(t, 0.0 if isinstance(t, (ir.FloatType, ir.DoubleType)) else 0)
 
 
@@ -93,15 +94,14 @@ class LaneBuilder:
             return value
         wide = self.wide_type(value.type)
         if isinstance(value, ir.Constant):
-            return ir.Constant(wide, [ir.Constant(value.type, value.constant)] * self.lanes)
-        nothing = ir.Constant(wide, ir.Undefined)
+            return literals.splat(value, self.lanes)
+        nothing = literals.undefined(wide)
         first = self.plain.insert_element(nothing, value, ir.Constant(I32, 0))
-        zeros = ir.Constant(ir.VectorType(I32, self.lanes), [ir.Constant(I32, 0)] * self.lanes)
-        return self.plain.shuffle_vector(first, nothing, zeros)
+        return self.plain.shuffle_vector(first, nothing, zeros(self.wide_type(I32)))
 
     def steps(self, t: Any, stride: int) -> Any:
         """The literal ``0, stride, 2 stride, …``."""
-        return ir.Constant(self.wide_type(t), [ir.Constant(t, k * stride) for k in range(self.lanes)])
+        return literals.numbers(t, [k * stride for k in range(self.lanes)])
 
     def element(self, value: Any, lane: int) -> Any:
         """What a value is in a lane."""
@@ -113,7 +113,7 @@ class LaneBuilder:
 
     def undefined(self, t: Any) -> Any:
         """A vector of nothing."""
-        return ir.Constant(self.wide_type(t), ir.Undefined)
+        return literals.undefined(self.wide_type(t))
 
     def own(self, name: str, size: int) -> Any:
         """The address of so many bytes of the function's own, which are 0 in the beginning."""

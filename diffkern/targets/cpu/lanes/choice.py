@@ -11,11 +11,11 @@ updates of shared elements, and trips that a lane waits for.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 
 from diffkern.analysis.affine import Affine, AffineForms, tid_term
 from diffkern.analysis.cost import usual_trips, usual_ways
-from diffkern.analysis.scopes import Scope, uniformity
+from diffkern.analysis.scopes import Scope, Uniformity, uniformity
 from diffkern.analysis.sums import uniform_sums, used_values
 from diffkern.analysis.uniformity import launch_values
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
@@ -50,6 +50,10 @@ _MOST_BYTES = 256
 """The most that a value of all lanes takes."""
 _MASKED_BYTES = 32
 """Registers from this length on are loaded and stored under masks; shorter ones would be so element by element."""
+_MASK_REGISTERS = 32
+"""Processors with so many vector registers of that length have registers for masks as well."""
+_TWICE = 60
+"""Operations up to which code for several registers is compiled for one as well, even where a mask costs no time."""
 _DIVERGENCE = 1.7
 """How many more trips the slowest of some lanes makes than one of them."""
 _BY_ITSELF = 2.0
@@ -164,7 +168,9 @@ class Choice:
     masked : bool
         Whether threads that do not fill a register run in lanes; else they run one by one.
     always : bool
-        Whether all threads do so under the mask that this takes.
+        Whether all threads do so under the mask that this takes, in one form.
+    uniformity : Uniformity, optional
+        What differs between lanes, where threads run in these.
     """
 
     lanes: int
@@ -173,10 +179,13 @@ class Choice:
     registers: int = 1
     masked: bool = False
     always: bool = False
+    uniformity: Uniformity | None = field(default=None, repr=False, compare=False)
 
     @property
     def groups(self) -> tuple[int, ...]:
         """The threads that run together: as long as there are so many left, then as many of the next."""
+        if self.always:
+            return (self.registers * self.lanes,)
         return tuple(sorted({n * self.lanes for n in (1, self.registers)} - {1}, reverse=True))
 
     @property
@@ -185,7 +194,7 @@ class Choice:
         if not self.masked:
             return tuple(Form(n, masked=False, rest=k > 0) for k, n in enumerate(self.groups))
         if self.always:
-            return (Form(self.lanes, masked=True, rest=False),)
+            return (Form(self.registers * self.lanes, masked=True, rest=False),)
         whole = Form(self.registers * self.lanes, masked=False, rest=False)
         return whole, Form(self.lanes, masked=True, rest=True)
 
@@ -207,29 +216,44 @@ def chosen(fn: Function, settings: Settings, isa: Isa) -> Choice:
     why = refusal(fn, lanes)
     if why is not None:
         return Choice(1, 1.0, why)
-    if settings.lanes:
-        choice = Choice(lanes, max(1.0, _Work(fn, lanes).gain()), "lanes=True")
-    else:
-        choice = _if_it_pays(fn, lanes)
-    if choice.lanes == 1:
-        return choice
-    if (count := _too_many(fn, lanes)) is not None:
-        return Choice(1, 1.0, f"{count} operations would take long to compile")
-    registers, masked = _side_by_side(fn, lanes, isa), isa.vector_bytes >= _MASKED_BYTES
     ops = list(walk(fn.body))
-    always = masked and registers == 1 and (len(ops) > _TOGETHER or any(map(is_loop, ops)))
-    return replace(choice, registers=registers, masked=masked, always=always)
+    if not settings.lanes and (why := _seldom_pays(ops)) is not None:
+        return Choice(1, 1.0, why)
+    work = _Work(fn, lanes)
+    gain = work.gain()
+    why = "lanes=True" if settings.lanes else f"less work by a factor of {gain:.1f}, by estimate"
+    if not settings.lanes and gain <= GAIN:
+        return Choice(1, 1.0, f"{why}, which is too little")
+    if _too_many(work, ops):
+        return Choice(1, 1.0, f"{len(ops)} operations would take long to compile")
+    registers, masked = _side_by_side(work, ops, isa), isa.vector_bytes >= _MASKED_BYTES
+    always = masked and _in_one_form(work, ops, registers, isa)
+    return Choice(lanes, max(1.0, gain), why, registers, masked, always, work.uniformity)
 
 
-def _too_many(fn: Function, lanes: int) -> int | None:
-    """Return the number of operations if their code in lanes, which is in one piece, would take long to compile."""
-    estimate, ops = _Work(fn, lanes), list(walk(fn.body))
-    length = len(ops) + _LOOP_OPS * sum(map(is_loop, ops)) + _ALONE_OPS * lanes * sum(map(estimate.pieces, ops))
+def _in_one_form(work: _Work, ops: Sequence[Op], registers: int, isa: Isa) -> bool:
+    """Whether one form under a mask serves for all threads.
+
+    With several registers that costs a launch of few threads time; rows of a launch with several axes may all be as
+    short. It costs others none if there are registers for masks, and none is used in loops, out of which LLVM moves no
+    access under a mask.
+    """
+    if registers == 1:
+        return len(ops) > _TOGETHER or any(map(work.pieces, ops)) or any(map(is_loop, ops))
+    if work.fn.tid_arity > 1 or isa.vector_registers < _MASK_REGISTERS or len(ops) <= _TWICE:
+        return False
+    inside = (op for loop in ops if is_loop(loop) for region in loop.regions for op in walk(region))
+    return not any(op.name in ACCESSES and not work.varying.isdisjoint(Access(op).index) for op in inside)
+
+
+def _too_many(work: _Work, ops: Sequence[Op]) -> bool:
+    """Whether the code in lanes, which is in one piece, would take long to compile."""
+    length = len(ops) + _LOOP_OPS * sum(map(is_loop, ops)) + _ALONE_OPS * work.lanes * sum(map(work.pieces, ops))
     length += _MATH_OPS * sum(lookup(op.name).elementary for op in ops)
-    return len(ops) if length > LONGEST else None
+    return length > LONGEST
 
 
-def _side_by_side(fn: Function, lanes: int, isa: Isa) -> int:
+def _side_by_side(work: _Work, ops: Sequence[Op], isa: Isa) -> int:
     """How many registers may hold a value of all lanes.
 
     What is the same for all lanes is then done for more of them, and they do not wait for one another's results. Lanes
@@ -237,14 +261,14 @@ def _side_by_side(fn: Function, lanes: int, isa: Isa) -> int:
     does by itself is code for each of them. Where a loop adds to elements that all lanes share, twice as many halve
     what adding up over lanes and updating memory cost a thread.
     """
-    ops, varying = list(walk(fn.body)), uniformity(fn, Scope.VECTOR).varying
-    if len(ops) > _TOGETHER or any(is_loop(op) and not varying.isdisjoint(deciding(op)) for op in ops):
+    if len(ops) > _TOGETHER or any(is_loop(op) and not work.varying.isdisjoint(deciding(op)) for op in ops):
         return 1
-    work = _Work(fn, lanes)
+    if not any(map(is_loop, ops)) and any(map(work.pieces, ops)):
+        return 1
     part = 4 if any(map(work.adds_in_trips, ops)) else 8
     count = min(isa.vector_registers // part, max(1, _MOST_BYTES // isa.vector_bytes))
-    alone = sum(work.pieces(op) for op in ops)
-    while count > 1 and (_own_bytes(fn) * lanes * (count + 1) > STACK_BYTES or alone * lanes * count > _MOST_ALONE):
+    alone, own = work.lanes * sum(map(work.pieces, ops)), work.lanes * _own_bytes(work.fn)
+    while count > 1 and (own * (count + 1) > STACK_BYTES or alone * count > _MOST_ALONE):
         count //= 2
     return count
 
@@ -260,15 +284,11 @@ def _own_bytes(fn: Function) -> int:
     return total
 
 
-def _if_it_pays(fn: Function, lanes: int) -> Choice:
-    ops = list(walk(fn.body))
+def _seldom_pays(ops: Sequence[Op]) -> str | None:
+    """Return why lanes are not taken unasked, whatever they are estimated to gain; None if there is no reason."""
     if not any(map(is_loop, ops)) and not any(map(_keeps_memory, ops)):
-        return Choice(1, 1.0, "it has no loop, and LLVM makes vectors of the loop over threads")
-    if len(ops) > LARGEST:
-        return Choice(1, 1.0, f"{len(ops)} operations would take long to compile")
-    gain = _Work(fn, lanes).gain()
-    why = f"less work by a factor of {gain:.1f}, by estimate"
-    return Choice(lanes, gain, why) if gain > GAIN else Choice(1, 1.0, f"{why}, which is too little")
+        return "it has no loop, and LLVM makes vectors of the loop over threads"
+    return f"{len(ops)} operations would take long to compile" if len(ops) > LARGEST else None
 
 
 def _keeps_memory(op: Op) -> bool:

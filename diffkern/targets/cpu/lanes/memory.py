@@ -17,6 +17,7 @@ from diffkern.targets.cpu.lanes.builder import LaneBuilder, is_wide, zeros
 from diffkern.targets.emit.function import not_unrolled
 from diffkern.targets.emit.memory import element_size
 from diffkern.targets.emit.types import I1, I8, I32, I64, PTR, VOID, from_memory, i32, i64, memory_type, to_memory
+from diffkern.vecmath import literals
 
 __all__ = ["MOST_SHUFFLED", "Places", "each_lane", "every", "load", "of_lane", "place_of_lane", "spilled", "store"]
 
@@ -78,7 +79,7 @@ def _load_run(b: LaneBuilder, s: Scalar, count: int, places: Places, mask: Any) 
     loaded = _load_part(b, s, count, places, mask, range(first))
     if count == 1:
         return [loaded]
-    rest = ir.Constant(loaded.type, ir.Undefined)
+    rest = literals.undefined(loaded.type)
     if first < total:
         part = _load_part(b, s, count, places, mask, range(first, total))
         rest = plain.shuffle_vector(part, part, _chosen([k % (total - first) for k in range(first)]))
@@ -105,7 +106,7 @@ def _repeated(b: LaneBuilder, mask: Any, count: int, part: range) -> Any:
 
 
 def _chosen(places: Sequence[int]) -> Any:
-    return ir.Constant(ir.VectorType(I32, len(places)), [i32(p) for p in places])
+    return literals.numbers(I32, places)
 
 
 def _gather(b: LaneBuilder, s: Scalar, pointers: Any, tag: Callable[[Any], Any]) -> Any:

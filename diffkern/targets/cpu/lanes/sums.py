@@ -14,6 +14,7 @@ from llvmlite import ir
 
 from diffkern.targets.cpu.lanes.builder import LaneBuilder
 from diffkern.targets.emit.types import I32
+from diffkern.vecmath import literals
 
 __all__ = ["add_up"]
 
@@ -54,9 +55,7 @@ def _together(b: LaneBuilder, values: Sequence[Any], group: int, flags: Sequence
     plain, period, licence = b.plain, 1, ("reassoc", *flags)
 
     def shuffled(x: Any, y: Any, places: Sequence[int]) -> Any:
-        return plain.shuffle_vector(
-            x, y, ir.Constant(ir.VectorType(I32, len(places)), [ir.Constant(I32, p) for p in places])
-        )
+        return plain.shuffle_vector(x, y, literals.numbers(I32, places))
 
     def folded(x: Any, length: int) -> Any:
         while x.type.count > length:

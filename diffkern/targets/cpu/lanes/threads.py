@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from diffkern.analysis.scopes import Scope, uniformity
+from diffkern.analysis.scopes import Uniformity
 from diffkern.analysis.sums import used_values
 from diffkern.targets.cpu.lanes.body import LaneBody
 from diffkern.targets.cpu.lanes.builder import LaneBuilder
@@ -38,12 +38,14 @@ class Lanes:
         How many threads run together, and what becomes of fewer.
     flags : tuple of str
         The licence for floating point.
+    uniformity : Uniformity
+        What differs between lanes.
     """
 
-    def __init__(self, chunk: Chunk, form: Form, flags: tuple[str, ...]) -> None:
+    def __init__(self, chunk: Chunk, form: Form, flags: tuple[str, ...], uniformity: Uniformity) -> None:
         self.chunk, self.form, self.count, self.flags = chunk, form, form.threads, flags
         self.builder = LaneBuilder(chunk.builder, self.count)
-        self.uniformity = uniformity(chunk.fn, Scope.VECTOR)
+        self.uniformity = uniformity
         self.notes, self.used = Notes(), used_values(chunk.fn)
         self.stacks = loop_stacks(chunk.room.take, chunk.facts, self.count)
         self.buffers = {v: self._memory(v.type) for v in chunk.facts.buffers}
