@@ -127,10 +127,13 @@ class AdjointLaunch(Operation):
 
     def touch(self) -> None:
         """Raise the versions of the memory that it changes; refused where tangents are carried along."""
-        if current.tape is not None:
-            current.tape.check_adjoint(self.launch.kernel.name)
+        tape = current.tape
+        if tape is not None:
+            tape.check_adjoint(self)
         for ct in self.writes():
             ct._memory.version += 1
+        if tape is not None:
+            tape.note_adjoint(self)
         whole = self.launch.executable.whole
         if not whole:
             return

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from diffkern.runtime.adjoint import AdjointLaunch
 from diffkern.runtime.array import array
 from diffkern.runtime.beside import Beside, root_of
 from diffkern.runtime.cotangents import Cotangents
@@ -88,10 +89,17 @@ class FunctionTape(TapeRecording, Scope, Uncopied):
         if self._around is not None:
             self._around.record_add(goal, source)
 
-    def check_adjoint(self, kernel: str) -> None:
-        """Take an adjoint that is launched by hand as the tape around does."""
+    def check_adjoint(self, adjoint: AdjointLaunch) -> None:
+        """Take an adjoint that is launched by hand, before it runs: no gradient can pass it."""
+        super().check_adjoint(adjoint)
         if self._around is not None:
-            self._around.check_adjoint(kernel)
+            self._around.check_adjoint(adjoint)
+
+    def note_adjoint(self, adjoint: AdjointLaunch) -> None:
+        """Take what an adjoint that is launched by hand has written."""
+        super().note_adjoint(adjoint)
+        if self._around is not None:
+            self._around.note_adjoint(adjoint)
 
     def note_change(self, held: array) -> None:
         """Take the present contents of an array as the tape's own doing, which comes to its end with that."""

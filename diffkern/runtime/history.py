@@ -22,7 +22,8 @@ from diffkern.runtime.program import Executable
 from diffkern.runtime.resources import Use, used
 
 __all__ = [
-    "AddStep", "ChangeStep", "CopyStep", "FuncStep", "LaunchStep", "OverwriteStep", "Step", "Work", "carry_out",
+    "AddStep", "ByHandStep", "ChangeStep", "CopyStep", "FuncStep", "LaunchStep", "OverwriteStep", "Step", "Work",
+    "carry_out",
 ]  # fmt: skip
 
 
@@ -224,6 +225,23 @@ class AddStep:
             return []
         cotangents.live.add(self.source._memory)
         return [Add(cotangents.of(self.source), cotangents.of(self.goal))]
+
+
+class ByHandStep:
+    """An adjoint that was launched by hand: no gradient can pass it."""
+
+    def __init__(self, adjoint: AdjointLaunch) -> None:
+        self.kernel = adjoint.launch.kernel
+        self.memories = {ct._memory for ct in adjoint.cotangents.values()}
+
+    def prepare(self, cotangents: Cotangents) -> list[Operation]:
+        if not cotangents.live.isdisjoint(self.memories):
+            raise LaunchError(
+                f"the adjoint of kernel {self.kernel.name!r} was launched by hand, and a gradient passes its results",
+                loc=place_of(self.kernel.func),
+                remedy="compute that gradient with dk.grad or a dk.Tape inside the block, which can be differentiated",
+            )
+        return []
 
 
 class ChangeStep:

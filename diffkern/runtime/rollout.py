@@ -339,10 +339,11 @@ class Rollout(Scope):
             self._inner.note_change(held)
         self._left(held)
 
-    def check_adjoint(self, kernel: str) -> None:
+    def check_adjoint(self, adjoint: AdjointLaunch) -> None:
         """Refuse an adjoint that is launched by hand: running again, it would add to gradients once more."""
         raise LaunchError(
-            f"kernel {kernel!r}: its adjoint is launched in a step of dk.checkpoint, which runs several times",
+            f"kernel {adjoint.launch.kernel.name!r}: its adjoint is launched in a step of dk.checkpoint, which runs "
+            "several times",
             remedy="launch it behind dk.checkpoint, or without a tape",
         )
 

@@ -223,10 +223,11 @@ class Tangents(Scope, Uncopied):
         begin = [Copy(copy, before[k]) for k, copy in copies.items()]
         return [*again.begin(along), *begin, *again.back(tangents, copies)]
 
-    def check_adjoint(self, kernel: str) -> None:
+    def check_adjoint(self, adjoint: AdjointLaunch) -> None:
         """Refuse an adjoint that is launched by hand, whose results would have no tangents."""
         raise LaunchError(
-            f"kernel {kernel!r}: its adjoint is launched where tangents are carried along, and has none",
+            f"kernel {adjoint.launch.kernel.name!r}: its adjoint is launched where tangents are carried along, and has "
+            "none",
             remedy="take the gradient on a tape around the block of the tangents, as dk.hvp does",
         )
 

@@ -14,7 +14,7 @@ from diffkern.errors import LaunchError
 from diffkern.runtime.adjoint import AdjointLaunch, check_aliases
 from diffkern.runtime.array import array, new
 from diffkern.runtime.cotangents import Cotangents
-from diffkern.runtime.history import AddStep, CopyStep, LaunchStep, OverwriteStep, Work
+from diffkern.runtime.history import AddStep, ByHandStep, CopyStep, LaunchStep, OverwriteStep, Work
 from diffkern.runtime.launchable import Launchable
 from diffkern.runtime.memory import Memory
 from diffkern.runtime.needs import Need, Needs
@@ -230,8 +230,33 @@ class TapeRecording(TapeMemory):
         elif self._carries(goal):
             self._steps.append(OverwriteStep(goal))
 
-    def check_adjoint(self, kernel: str) -> None:
-        """Take an adjoint that is launched by hand: it has no part in the tape's gradients."""
+    def check_adjoint(self, adjoint: AdjointLaunch) -> None:
+        """Take an adjoint that is launched by hand, before it runs: no gradient can pass it."""
+        if self._is_recorded(adjoint):
+            return
+        own, inputs = adjoint.cotangents, inputs_of(adjoint)
+        for held in (*inputs.values(), *own.values()):
+            self._look_at(held, adjoint.label)
+        if not any(self._carries(held) for held in (*inputs.values(), *own.values()) if held._smooth):
+            return
+        memories = {ct._memory for ct in own.values()}
+        if any(self._is_fed(held) for held in (*inputs.values(), *own.values())):
+            self._fed.update(memories)
+        self._varied.update(memories)
+        self._steps.append(ByHandStep(adjoint))
+
+    def note_adjoint(self, adjoint: AdjointLaunch) -> None:
+        """Take what an adjoint that is launched by hand has written; earlier steps may have needed what was there."""
+        if self._is_recorded(adjoint):
+            return
+        for ct in adjoint.cotangents.values():
+            for need in self._needs.pop(ct._memory, ()):
+                need.step.lost.add(need.index)
+            self._note(ct)
+
+    def _is_recorded(self, adjoint: AdjointLaunch) -> bool:
+        """Whether an adjoint runs as a step of this tape, not by hand."""
+        return self._unfinished is not None and self._unfinished[0] is adjoint.launch
 
     # -- roll-outs: steps that run now, and know by themselves how they are taken back --------------------------------
 
