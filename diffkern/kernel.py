@@ -168,7 +168,7 @@ class Kernel(Inspected, ByPath, KnownToNumba):
         """Whether it may be differentiated, by its own option, else its module's, else ``dk.config``."""
         option = self.options.enable_backward
         if option is None:
-            option = module_option(self.func.__module__, "enable_backward")
+            option = module_option(self.module_name, "enable_backward")
         return bool(config.enable_backward if option is None else option)
 
     @property
