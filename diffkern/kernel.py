@@ -166,10 +166,7 @@ class Kernel(Inspected, ByPath, KnownToNumba):
     @property
     def enable_backward(self) -> bool:
         """Whether it may be differentiated, by its own option, else its module's, else ``dk.config``."""
-        option = self.options.enable_backward
-        if option is None:
-            option = module_option(self.module_name, "enable_backward")
-        return bool(config.enable_backward if option is None else option)
+        return bool(self._nearest("enable_backward"))
 
     @property
     def enable_mathdx_gemm(self) -> bool | None:

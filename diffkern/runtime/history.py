@@ -232,7 +232,7 @@ class ByHandStep:
 
     def __init__(self, adjoint: AdjointLaunch) -> None:
         self.kernel = adjoint.launch.kernel
-        self.memories = {ct._memory for ct in adjoint.cotangents.values()}
+        self.memories = {ct._memory for ct in adjoint.writes()}
 
     def prepare(self, cotangents: Cotangents) -> list[Operation]:
         if not cotangents.live.isdisjoint(self.memories):

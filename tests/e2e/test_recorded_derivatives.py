@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import diffkern as dk
+from tests.e2e.test_gradients_of_gradients import add_cubes, in_place
 
 F64 = dk.float64
 N = 4
@@ -29,18 +30,6 @@ def cube_every_other(x: dk.array(dtype=F64), y: dk.array(dtype=F64)):
     i = dk.tid()
     if i % 2 == 0:
         y[i] = x[i] * x[i] * x[i]
-
-
-@dk.kernel
-def in_place(y: dk.array(dtype=F64), x: dk.array(dtype=F64)):
-    i = dk.tid()
-    y[i] = y[i] * y[i] + x[i] * y[i]
-
-
-@dk.kernel
-def add_cubes(y: dk.array(dtype=F64), s: dk.array(dtype=F64)):
-    i = dk.tid()
-    dk.atomic_add(s, 0, y[i] * y[i] * y[i])
 
 
 def doubles(values: Any) -> Any:

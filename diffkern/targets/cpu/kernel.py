@@ -37,8 +37,9 @@ from diffkern.targets.emit.buffers import Scratch
 from diffkern.targets.emit.checks import Checking
 from diffkern.targets.emit.facts import Facts, analyse
 from diffkern.targets.emit.frame import Frame, loop_stacks, width
-from diffkern.targets.emit.function import BodyEmitter, left_alone
+from diffkern.targets.emit.function import BodyEmitter
 from diffkern.targets.emit.kernel import KernelFrame, KernelModule, float_flags
+from diffkern.targets.emit.loops import left_alone
 from diffkern.targets.emit.memory import (
     ArrayRef,
     atomic_element,

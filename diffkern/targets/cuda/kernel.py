@@ -36,8 +36,9 @@ from diffkern.targets.cuda.registers import WARP, shuffle_down, special, synchro
 from diffkern.targets.emit.buffers import Scratch
 from diffkern.targets.emit.facts import analyse, used_values
 from diffkern.targets.emit.frame import summed_type, width
-from diffkern.targets.emit.function import BodyEmitter, not_unrolled
+from diffkern.targets.emit.function import BodyEmitter
 from diffkern.targets.emit.kernel import KernelFrame, KernelModule, float_flags
+from diffkern.targets.emit.loops import not_unrolled
 from diffkern.targets.emit.memory import with_scopes
 from diffkern.targets.emit.scalars import compare
 from diffkern.targets.emit.types import (

@@ -15,7 +15,7 @@ from llvmlite import ir
 from diffkern.targets.cuda import elementary
 from diffkern.targets.cuda.body import SHARED_MEMORY
 from diffkern.targets.cuda.registers import approximate
-from diffkern.targets.emit.function import not_unrolled
+from diffkern.targets.emit.loops import not_unrolled
 from diffkern.targets.emit.types import F32
 
 __all__ = ["finish"]

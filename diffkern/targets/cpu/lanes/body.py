@@ -22,7 +22,8 @@ from diffkern.ops.table import lookup
 from diffkern.targets.cpu.lanes.accesses import LaneAccesses
 from diffkern.targets.cpu.lanes.builder import is_wide, zeros
 from diffkern.targets.cpu.lanes.notes import How
-from diffkern.targets.emit.function import RARELY, BodyEmitter, trip_count
+from diffkern.targets.emit.function import RARELY, BodyEmitter
+from diffkern.targets.emit.loops import trip_count
 from diffkern.targets.emit.types import I64, i64
 
 __all__ = ["LaneBody"]

@@ -14,7 +14,7 @@ from llvmlite import ir
 
 from diffkern.ir.types import Element, Scalar, scalar_of
 from diffkern.targets.cpu.lanes.builder import LaneBuilder, is_wide, zeros
-from diffkern.targets.emit.function import not_unrolled
+from diffkern.targets.emit.loops import not_unrolled
 from diffkern.targets.emit.memory import element_size
 from diffkern.targets.emit.types import I1, I8, I32, I64, PTR, VOID, from_memory, i32, i64, memory_type, to_memory
 from diffkern.vecmath import literals
