@@ -44,7 +44,7 @@ def _run(case: Case, types: list[Type], point: list[Any], device: str) -> dict[s
         made.requires_grad = is_differentiable(t)
         arguments.append(made)
     with dk.Tape() as tape:
-        dk.launch(kernel, dim=case.dim, inputs=arguments)
+        dk.launch(kernel, dim=case.dim, inputs=arguments, block_dim=case.block_dim)
     found = {}
     for parameter, a in zip(kernel.parameters, arguments, strict=True):
         if isinstance(a, dk.array):

@@ -21,10 +21,10 @@ TOOL = ROOT / "tools" / "gpu_day"
 pytestmark = pytest.mark.skipif(not TOOL.is_dir(), reason="the tools are not beside the tests")
 
 SANITIZER = """#!/bin/sh
-shift 4
+while [ "${1#--}" != "$1" ]; do shift 2; done
 exec "$@"
 """
-"""Stands for NVIDIA's checker: it runs the command behind its four words."""
+"""Stands for NVIDIA's checker: it runs the command behind its options."""
 TESTS = "test_streams or test_shared_memory_that or memory.gather"
 
 

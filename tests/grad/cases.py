@@ -36,6 +36,8 @@ class Case:
         By parameter name, a gradient that is known exactly (where differences cannot tell, at a kink).
     rtol32
         How far the float32 gradient may be from the float64 one.
+    block_dim
+        Threads of a block, where results depend on their number.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Case:
     expect: Mapping[str, Any] = field(default_factory=dict)
     rtol32: float = 2e-3
     numeric: bool = True
+    block_dim: int | None = None
 
     def make(self, seed: int = 7) -> dict[str, Any]:
         """Fresh arguments, by parameter name."""
@@ -59,6 +62,7 @@ def case(
     expect: Mapping[str, Any] | None = None,
     rtol32: float = 2e-3,
     numeric: bool = True,
+    block_dim: int | None = None,
     **arguments: Any,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Enter the decorated function into the corpus."""
@@ -66,7 +70,7 @@ def case(
     def enter(function: Callable[..., Any]) -> Callable[..., Any]:
         name = f"{function.__module__.rpartition('kernels_')[2]}.{function.__name__}"
         assert name not in CASES, name
-        CASES[name] = Case(name, function, dim, arguments, options or {}, expect or {}, rtol32, numeric)
+        CASES[name] = Case(name, function, dim, arguments, options or {}, expect or {}, rtol32, numeric, block_dim)
         return function
 
     return enter
