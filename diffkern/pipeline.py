@@ -45,7 +45,7 @@ from diffkern.ir.structs import Argument
 from diffkern.ir.types import is_differentiable
 from diffkern.lower.batch import with_examples
 from diffkern.lower.nulls import has_nulls
-from diffkern.manifest import Conflict, Gather, SortedSum
+from diffkern.manifest import Conflict, SortedSum
 from diffkern.opt.reports import without_assertions, without_breakpoints, without_reports
 from diffkern.options import FORWARD, Batch, Variant
 from diffkern.targets import target_named
@@ -145,7 +145,7 @@ def finish(
     run(passes.CLEAN, context.done("reverse", ADJOINT, adjoint.fn), context)
     work = gathering = None
     if variant.gathers:
-        adjoint = _gathering(adjoint, context)[0]
+        adjoint = _gathering(adjoint, variant, context)
     elif primal is not None and _may_gather(variant):
         gathering = gathered(_copy(adjoint))
     if primal is not None and variant.joint:
@@ -176,23 +176,25 @@ def _sums(adjoint: Adjoint, conflicts: Sequence[Conflict], variant: Variant) -> 
     return tuple(replace(one, cotangent=adjoint.cotangents[one.cotangent]) for one in found)
 
 
-def _gathering(adjoint: Adjoint, context: Context) -> tuple[Adjoint, Gather]:
+def _gathering(adjoint: Adjoint, variant: Variant, context: Context) -> Adjoint:
     """The adjoint whose threads gather, in place."""
     found = gathered(adjoint)
     if found is None:
         raise ValueError(f"no thread of {adjoint.fn.name} adds to an element of each other one")
-    run(passes.GATHER, context.done("gather", ADJOINT, found[0].fn), context)
-    return found
+    shared = passes.GATHER if variant.options.fast_math else passes.SHARE
+    run(shared, context.done("gather", ADJOINT, found[0].fn), context)
+    return found[0]
 
 
 def _may_gather(variant: Variant) -> bool:
     """Whether launches may ask for a program whose threads compute what others would add to their elements.
 
-    That is less work only where like terms may be collected, in products of any order.
+    On a CPU that is less work only where like terms may be collected, in products of any order. On a GPU updates of one
+    element by all threads cost more than what is computed twice.
     """
-    if variant.is_debug or variant.accumulate != "plain" or not variant.options.fast_math:
+    if variant.is_debug or variant.accumulate != "plain":
         return False
-    return not target_named(variant.target, variant.compiler).simt
+    return bool(variant.options.fast_math) or target_named(variant.target, variant.compiler).simt
 
 
 def _copy(adjoint: Adjoint) -> Adjoint:

@@ -129,13 +129,11 @@ def _variants(wanted: Specialization, target: str, programs: Programs) -> list[S
         return found[:1]
     if wanted.variant.active is None:
         return found
-    more: list[Specialization] = []
-    if not platform_named(target).tells_overlaps:
-        compilation = wanted.compilation(target)
-        adjoint = compilation.adjoint
-        sums = compilation.log is None and not isinstance(adjoint.sums, Unsorted) and adjoint.sums
-        more += [wanted.with_variant(gathers=True)] if adjoint.gather is not None else []
-        more += [wanted.with_variant(accumulate="sorted")] if sums else []
+    compilation = wanted.compilation(target)
+    adjoint = compilation.adjoint
+    sums = compilation.log is None and not isinstance(adjoint.sums, Unsorted) and adjoint.sums
+    more = [one.with_variant(gathers=True) for one in found] if adjoint.gather is not None else []
+    more += [wanted.with_variant(accumulate="sorted")] if sums else []
     return [*found, *(one.with_atomics() for one in found), *more]
 
 

@@ -101,6 +101,29 @@ def test_products_by_loops(block_dim):
         np.testing.assert_allclose(there, here, rtol=1e-4, atol=1e-4)
 
 
+@dk.kernel
+def shared_squares(x: dk.array(dtype=float), y: dk.array(dtype=float)):
+    i = dk.tid()
+    t = dk.tile(x[i] * x[i])
+    y[i] = dk.untile(t * 3.0) + dk.tile_sum(t)[0]
+
+
+@pytest.mark.real_gpu
+@pytest.mark.parametrize("block_dim", [3, 32, 96])
+def test_tiles_of_the_threads_of_a_block(block_dim):
+    """A tile has an element for each thread: on the CPU blocks are of one thread, so this is compared with NumPy."""
+    rng = np.random.default_rng(8)
+    held, given = rng.normal(size=(2, 2 * block_dim)).astype(np.float32)
+    x, y = dk.array(held, device=G, requires_grad=True), dk.zeros(2 * block_dim, device=G, requires_grad=True)
+    with dk.Tape() as tape:
+        dk.launch(shared_squares, 2 * block_dim, inputs=[x, y], block_dim=block_dim)
+    tape.backward(grads={y: dk.array(given, device=G)})
+    sums = (held**2).reshape(2, -1).sum(axis=1).repeat(block_dim)
+    np.testing.assert_allclose(y.numpy(), 3.0 * held**2 + sums, rtol=1e-4, atol=1e-5)
+    sums = given.reshape(2, -1).sum(axis=1).repeat(block_dim)
+    np.testing.assert_allclose(x.grad.numpy(), 2.0 * held * (3.0 * given + sums), rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.real_gpu
 @pytest.mark.parametrize("block_dim", [32, 128, 256])
 def test_products_by_libmathdx(block_dim):

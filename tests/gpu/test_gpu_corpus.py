@@ -12,7 +12,9 @@ pytestmark = pytest.mark.gpu
 
 TOO_LARGE = "tiles.large_tiles"
 """Its adjoint keeps more than a GPU's block has."""
-NAMES = [name for name in sorted(CASES) if not CASES[name].options and name not in ("loops.long_contraction", TOO_LARGE)]
+NAMES = [
+    name for name in sorted(CASES) if not CASES[name].options and name not in ("loops.long_contraction", TOO_LARGE)
+]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -472,14 +472,14 @@ def overwritten(x: f1, y: f1):
     dk.tile_store(y, t * t * u, offset=i * 4)
 
 
-@case(6, block_dim=3, x=signed(6), y=zeros(6))
+@case(6, block_dim=1, x=signed(6), y=zeros(6))
 def from_threads(x: f1, y: f1):
     i = dk.tid()
     t = dk.tile(x[i] * x[i])
     y[i] = dk.untile(t * 3.0) + dk.tile_sum(t)[0]
 
 
-@case(3, block_dim=3, x=signed(3, 3), y=zeros(3, 3), z=zeros(3))
+@case(3, block_dim=1, x=signed(3, 3), y=zeros(3, 3), z=zeros(3))
 def from_threads_vectors(x: v1, y: v1, z: f1):
     i = dk.tid()
     t = dk.tile(x[i])

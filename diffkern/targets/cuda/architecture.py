@@ -24,6 +24,7 @@ from diffkern.lower.cuda_plan import finalize_updates
 from diffkern.lower.pointed import elements_at_addresses
 from diffkern.lower.tiles.block import lower_tiles_for_blocks
 from diffkern.manifest import Conflict, GpuResources
+from diffkern.opt.clears import overwrite_late
 from diffkern.opt.cse import eliminate_common
 from diffkern.opt.dce import eliminate
 from diffkern.opt.decided import decide
@@ -83,7 +84,8 @@ class CudaArchitecture(Target):
         )
         if settings.checking is not Checking.NONE:
             return passes  # each access stays where the source has it
-        return (*passes, Pass("siblings", CUDA, CUDA, hoist_common), Pass("cse", CUDA, CUDA, eliminate_common))
+        passes += (Pass("siblings", CUDA, CUDA, hoist_common), Pass("cse", CUDA, CUDA, eliminate_common))
+        return passes if settings.may_alias else (*passes, Pass("overwrites", CUDA, CUDA, overwrite_late))
 
     def pointed(self, fn: Function) -> Function:
         """Lower accesses of arrays in elements of arrays, in place."""

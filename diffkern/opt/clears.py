@@ -1,0 +1,99 @@
+"""Where a thread reads an element and overwrites it, it does so once the element has been used; in place.
+
+An adjoint takes a cotangent out of its element and leaves a zero there. On a GPU a store to an element that is still
+being loaded waits for it, and holds up all memory accesses of the multiprocessor behind it; a store behind the first
+one that needs what was loaded finds it there. The new value does not depend on the old one, so nothing else would
+order the two.
+
+For programs whose written arrays do not overlap others. A store moves over pure operations and over accesses of other
+arrays, in its block of the program and not over a loop; nor over an atomic update, which may let other threads in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.types import Array
+from diffkern.ir.views import Access
+from diffkern.ops.row import Effect
+from diffkern.ops.table import lookup
+
+__all__ = ["overwrite_late"]
+
+_WRITES = frozenset({"store", "accumulate"})
+_ELEMENTS = frozenset({"load", *_WRITES})
+_HARMLESS = frozenset({Effect.PURE, Effect.CONSTANT, Effect.STACK_READ, Effect.STACK_WRITE})
+
+
+def overwrite_late(fn: Function) -> Function:
+    """Move stores behind the use of what their elements held.
+
+    Parameters
+    ----------
+    fn : Function
+        Of a program whose written arrays overlap no others.
+    """
+    apart = {p for p in fn.params if isinstance(p.type, Array) and not p.type.outer}
+    for region in (fn.body, *(sub for op in walk(fn.body) for sub in op.regions)):
+        _region(region, apart)
+    return fn
+
+
+def _region(region: Region, apart: set[Value]) -> None:
+    loads: dict[tuple[Value, ...], Op] = {}
+    waiting = list(region.ops)
+    for op in waiting:
+        if op.name == "load":
+            loads[op.operands] = op
+        elif op.name == "store" and Access(op).array in apart:
+            place = (Access(op).array, *Access(op).index)
+            load = loads.pop(place, None)
+            if load is not None:
+                _move(region.ops, op, load, apart)
+
+
+def _move(ops: list[Op], store: Op, load: Op, apart: set[Value]) -> None:
+    """Move a store behind the first op that writes what depends on a load, as far as nothing is in the way."""
+    first, at = ops.index(load), ops.index(store)
+    needing = set(load.results)
+    for op in ops[first + 1 : at]:
+        _follow(op, needing)
+    if Access(store).value in needing:
+        return  # it waits for the load as it is
+    end = at + 1
+    while end < len(ops) and _may_pass(ops[end], Access(store).array, apart):
+        needs = _follow(ops[end], needing)
+        end += 1
+        if needs and any(inner.name in _WRITES for inner in _with_inner(ops[end - 1])):
+            break
+    ops.insert(end, store)
+    del ops[at]
+
+
+def _follow(op: Op, needing: set[Value]) -> bool:
+    """Whether an op needs one of some values; then its results are such values too."""
+    needs = any(v in needing for inner in _with_inner(op) for v in (*inner.operands, *_yielded(inner)))
+    if needs:
+        needing.update(op.results)
+        needing.update(result for inner in _with_inner(op) for result in inner.results)
+    return needs
+
+
+def _may_pass(op: Op, array: Value, apart: set[Value]) -> bool:
+    """Whether a store to an array may come after an op instead of before it."""
+    if op.regions:
+        return op.name == "if" and all(_may_pass(inner, array, apart) for sub in op.regions for inner in sub.ops)
+    if op.name in _ELEMENTS:
+        return Access(op).array in apart and Access(op).array is not array
+    return lookup(op.name).effect in _HARMLESS
+
+
+def _with_inner(op: Op) -> Iterable[Op]:
+    yield op
+    for sub in op.regions:
+        yield from walk(sub)
+
+
+def _yielded(op: Op) -> Iterable[Value]:
+    return (v for sub in op.regions for v in sub.yields)
