@@ -127,19 +127,21 @@ def choose(
         If the program cannot be launched in such blocks.
     """
     derivative = plain.derivative
-    if plain.device is not CPU:
-        chosen = atomic() if shared or any(extent > 1 for extent in dims[derivative.axes :]) else plain
-        return _sweep(chosen, Plan(cut(dims, chosen.cost, chosen.together)), blocks)
-    if plain.blockwise:
+    if plain.device is CPU and plain.blockwise:
         chosen = atomic() if shared else plain
         return _sweep(chosen, Plan(chosen.cut(dims, blocks)), blocks)
-    key = (dims, shared, shapes)
+    key = (dims, shared, shapes if plain.device is CPU else blocks)
     found = plain.sweeps.get(key)
-    if found is None:
+    if found is not None:
+        return found
+    if plain.device is CPU:
         plan = derivative.schedule(dims, plain.cost, plain.together, sizes(), shared)
         chosen = plain if plan is not None else atomic()
-        found = _sweep(chosen, plan or Plan(cut(dims, chosen.cost, chosen.together)), blocks)
-        plain.remember(key, found)
+    else:
+        plan = None
+        chosen = atomic() if shared or any(extent > 1 for extent in dims[derivative.axes :]) else plain
+    found = _sweep(chosen, plan or Plan(cut(dims, chosen.cost, chosen.together)), blocks)
+    plain.remember(key, found)
     return found
 
 
