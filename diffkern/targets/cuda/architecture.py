@@ -84,8 +84,9 @@ class CudaArchitecture(Target):
         )
         if settings.checking is not Checking.NONE:
             return passes  # each access stays where the source has it
-        passes += (Pass("siblings", CUDA, CUDA, hoist_common), Pass("cse", CUDA, CUDA, eliminate_common))
-        return passes if settings.may_alias else (*passes, Pass("overwrites", CUDA, CUDA, overwrite_late))
+        shared = (Pass("siblings", CUDA, CUDA, hoist_common), Pass("cse", CUDA, CUDA, eliminate_common))
+        apart = () if settings.may_alias else (Pass("overwrites", CUDA, CUDA, overwrite_late),)
+        return (*passes, *shared, *apart)
 
     def pointed(self, fn: Function) -> Function:
         """Lower accesses of arrays in elements of arrays, in place."""

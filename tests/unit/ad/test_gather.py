@@ -19,6 +19,7 @@ from diffkern.ir.types import FLOAT32, FLOAT64, INT32, Array, Type, Vec
 from diffkern.ir.verify import verify
 from diffkern.ir.views import Access, For
 from diffkern.manifest import Gather, Monomial
+from diffkern.options import KernelOptions
 from diffkern.testing.programs import Interpreted, as_argument
 
 SIGNED = ("atan2", "copysign")
@@ -177,10 +178,26 @@ def test_refused(function: Callable[..., Any]):
     assert gathered(adjoint(function, LINE, INT32, LINE).adjoint) is None
 
 
-def test_programs_for_gpus_scatter():
-    fn = pipeline.lower_kernel(products, (LINE, INT32, LINE), pipeline.Variant(target="sm_90"))
-    made = pipeline.differentiate(pipeline.prepare(fn), (0, 2), pipeline.Variant(target="sm_90"))
-    assert made.gather is None
+@pytest.mark.parametrize(
+    ("target", "fast_math", "gathers"), [("sm_90", False, True), ("x86-64-v3", False, False), ("x86-64-v3", True, True)]
+)
+def test_where_programs_gather(target: str, fast_math: bool, gathers: bool):
+    """On a GPU even where products keep their order: what is added by all threads to one element costs more."""
+    variant = pipeline.Variant(target=target, options=KernelOptions(fast_math=fast_math))
+    fn = pipeline.prepare(pipeline.lower_kernel(products, (LINE, INT32, LINE), variant))
+    assert (pipeline.differentiate(fn, (0, 2), variant).gather is not None) == gathers
+
+
+def test_products_keep_their_order_without_fast_math():
+    def multiplications(fast_math: bool) -> int:
+        options = KernelOptions(fast_math=fast_math)
+        variant = pipeline.Variant(target="sm_90", gathers=True, options=options)
+        fn = pipeline.prepare(pipeline.lower_kernel(products, (LINE, INT32, LINE), variant))
+        made = pipeline.differentiate(fn, (0, 2), variant).adjoint.fn
+        assert not any(op.name == "accumulate" and op.attrs["mode"] == "atomic" for op in walk(made.body))
+        return Counter(op.name for op in walk(made.body))["mul"]
+
+    assert multiplications(True) < multiplications(False)
 
 
 def test_the_report_says_when():
