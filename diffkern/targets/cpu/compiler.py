@@ -23,6 +23,7 @@ from diffkern.lower.tiles.serial import lower_tiles
 from diffkern.manifest import Conflict
 from diffkern.opt.dce import eliminate
 from diffkern.opt.decided import decide
+from diffkern.opt.trip_sums import sum_trips
 from diffkern.printing.python import to_python
 from diffkern.targets.cpu import object_code
 from diffkern.targets.cpu.kernel import CpuModule, emit_kernel
@@ -43,6 +44,7 @@ LOWERING = (
     Pass("tiles", PROGRAM, LOOPS, lower_tiles),
     Pass("decided", LOOPS, LOOPS, decide),
     Pass("blocks", LOOPS, SERIAL, to_blocks),
+    Pass("trip-sums", SERIAL, SERIAL, sum_trips),
     Pass("composites", SERIAL, CPU, expand_composites),
     Pass("pointed", CPU, CPU, arrays_at_addresses),
     Pass("dce", CPU, CPU, eliminate),

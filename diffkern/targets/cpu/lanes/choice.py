@@ -10,7 +10,7 @@ updates of shared elements, and trips that a lane waits for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from diffkern.analysis.affine import Affine, AffineForms, tid_term
@@ -21,6 +21,7 @@ from diffkern.analysis.uniformity import launch_values
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import STORAGE_ONLY, Array, Mat, Scalar, Vec, scalar_of
 from diffkern.ir.views import Access, deciding, is_loop
+from diffkern.ops.memory import WRITES
 from diffkern.ops.table import lookup
 from diffkern.targets.cpu.lanes.memory import MOST_SHUFFLED
 from diffkern.targets.cpu.lanes.scalars import is_by_lane
@@ -235,15 +236,23 @@ def _in_one_form(work: _Work, ops: Sequence[Op], registers: int, isa: Isa) -> bo
     """Whether one form under a mask serves for all threads.
 
     With several registers that costs a launch of few threads time; rows of a launch with several axes may all be as
-    short. It costs others none if there are registers for masks, and none is used in loops, out of which LLVM moves no
-    access under a mask.
+    short. It costs others none if there are registers for masks, and what is done in loops is done as fast under one.
     """
     if registers == 1:
         return len(ops) > _TOGETHER or any(map(work.pieces, ops)) or any(map(is_loop, ops))
     if work.fn.tid_arity > 1 or isa.vector_registers < _MASK_REGISTERS or len(ops) <= _TWICE:
         return False
-    inside = (op for loop in ops if is_loop(loop) for region in loop.regions for op in walk(region))
-    return not any(op.name in ACCESSES and not work.varying.isdisjoint(Access(op).index) for op in inside)
+    return not any(map(work.waits_for_mask, _in_trips(work.fn.body)))
+
+
+def _in_trips(region: Region, *, inside: bool = False) -> Iterator[Op]:
+    """What is usually done more than once: in loops that make more than one trip."""
+    for op in region.ops:
+        if inside:
+            yield op
+        repeated = inside or (is_loop(op) and usual_trips(op) > 1)
+        for sub in usual_ways(op):
+            yield from _in_trips(sub, inside=repeated)
 
 
 def _too_many(work: _Work, ops: Sequence[Op]) -> bool:
@@ -370,6 +379,20 @@ class _Work:
         assert isinstance(array, Array)
         count = element_size(array.dtype)
         return 0 if self.is_run(op, count) or self.varying.isdisjoint(Access(op).index) else count
+
+    def waits_for_mask(self, op: Op) -> bool:
+        """Whether it takes longer under a mask, although all lanes are on.
+
+        What is written under a mask is not at hand for the next load, and updates by lane ask for each lane whether it
+        is on, but for plain ones.
+        """
+        if op.name not in WRITES or self.varying.isdisjoint(Access(op).index):
+            return False
+        array = Access(op).array.type
+        assert isinstance(array, Array)
+        if self.is_run(op, element_size(array.dtype)):
+            return True
+        return op.name == "atomic" or (op.name == "accumulate" and op.attrs["mode"] != "plain")
 
     def is_run(self, op: Op, count: int) -> bool:
         index: tuple[Value, ...] = tuple(Access(op).index)

@@ -19,7 +19,7 @@ from diffkern.targets.emit.memory import element_size
 from diffkern.targets.emit.types import I1, I8, I32, I64, PTR, VOID, from_memory, i32, i64, memory_type, to_memory
 from diffkern.vecmath import literals
 
-__all__ = ["MOST_SHUFFLED", "Places", "each_lane", "every", "load", "of_lane", "place_of_lane", "spilled", "store"]
+__all__ = ["MOST_SHUFFLED", "Places", "each_lane", "every", "load", "of_lane", "on", "place_of_lane", "spilled", "store"]
 
 MOST_SHUFFLED = 4
 """Components of elements that lie one after the other for which vectors are loaded whole, and shuffled."""
@@ -64,7 +64,7 @@ def load(b: LaneBuilder, t: Element, places: Places, mask: Any) -> list[Any]:
     if places.is_run and count <= MOST_SHUFFLED:
         raw = _load_run(b, s, count, places, mask)
     else:
-        pointer = _on(b, every(b, s, count, places), mask, t.itemsize, "zeros")
+        pointer = on(b, every(b, s, count, places), mask, t.itemsize, "zeros")
         raw = [_gather(b, s, _address(b, s, pointer, k), places.tag) for k in range(count)]
     return [from_memory(b, s, one) for one in raw]
 
@@ -125,7 +125,7 @@ def _scatter(b: LaneBuilder, s: Scalar, pointers: Any, values: Any, tag: Callabl
         tag(b.plain.store(b.element(values, lane), b.element(pointers, lane), align=s.itemsize))
 
 
-def _on(b: LaneBuilder, pointers: Any, mask: Any, size: int, name: str) -> Any:
+def on(b: LaneBuilder, pointers: Any, mask: Any, size: int, name: str) -> Any:
     """The addresses of the lanes that are on; of the others that of zeros, or of memory that nobody reads."""
     return pointers if mask is None else b.select(mask, pointers, b.own(name, size))
 
@@ -137,7 +137,7 @@ def store(b: LaneBuilder, t: Element, places: Places, values: Sequence[Any], mas
     if places.is_run and count <= MOST_SHUFFLED:
         _store_run(b, s, places, raw, mask)
         return
-    pointer = _on(b, every(b, s, count, places), mask, t.itemsize, "nowhere")
+    pointer = on(b, every(b, s, count, places), mask, t.itemsize, "nowhere")
     for k, value in enumerate(raw):
         _scatter(b, s, _address(b, s, pointer, k), value, places.tag)
 
