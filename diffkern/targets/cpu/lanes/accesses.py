@@ -178,9 +178,6 @@ class LaneAccesses(LaneValues):
         self.notes.add(How.BY_LANE, op)
         b, plain, s = self.b, self.b.plain, scalar_of(array.type.dtype)
         address = memory.every(b, s, element_size(array.type.dtype), places)
-        mask = self.mask
-        if kind == "plain" and mask is self.present:  # hardly ever is a lane without a thread: none is asked for one
-            address, mask = memory.on(b, address, mask, array.type.dtype.itemsize, "nowhere"), None
         rows = memory.spilled(b, self.builder.ptrtoint(address, I64))
         given = self.values[Access(op).value]
         changed = [k for k, v in enumerate(given) if not (op.attrs.get("augmented") and is_neutral(kind, v))]
@@ -199,7 +196,10 @@ class LaneAccesses(LaneValues):
                 else:
                     update_element(plain, s, to, kind, [value], self.alone)
 
-        memory.each_lane(b, mask, update)
+        if self.left is not None and self.mask is self.present:
+            memory.each_of_first(b, self.left, update)
+        else:
+            memory.each_lane(b, self.mask, update)
 
     def at_once(self, op: Op, array: ArrayRef, pointer: Any, kind: str) -> None:
         """Add what all lanes add to one element."""

@@ -53,7 +53,7 @@ _MASKED_BYTES = 32
 """Registers from this length on are loaded and stored under masks; shorter ones would be so element by element."""
 _MASK_REGISTERS = 32
 """Processors with so many vector registers of that length have registers for masks as well."""
-_TWICE = 60
+_TWICE = 64
 """Operations up to which code for several registers is compiled for one as well, even where a mask costs no time."""
 _DIVERGENCE = 1.7
 """How many more trips the slowest of some lanes makes than one of them."""

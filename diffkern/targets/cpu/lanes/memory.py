@@ -19,7 +19,7 @@ from diffkern.targets.emit.memory import element_size
 from diffkern.targets.emit.types import I1, I8, I32, I64, PTR, VOID, from_memory, i32, i64, memory_type, to_memory
 from diffkern.vecmath import literals
 
-__all__ = ["MOST_SHUFFLED", "Places", "each_lane", "every", "load", "of_lane", "on", "place_of_lane", "spilled", "store"]
+__all__ = ["MOST_SHUFFLED", "Places", "each_lane", "each_of_first", "every", "load", "of_lane", "place_of_lane", "spilled", "store"]
 
 MOST_SHUFFLED = 4
 """Components of elements that lie one after the other for which vectors are loaded whole, and shuffled."""
@@ -64,7 +64,7 @@ def load(b: LaneBuilder, t: Element, places: Places, mask: Any) -> list[Any]:
     if places.is_run and count <= MOST_SHUFFLED:
         raw = _load_run(b, s, count, places, mask)
     else:
-        pointer = on(b, every(b, s, count, places), mask, t.itemsize, "zeros")
+        pointer = _on(b, every(b, s, count, places), mask, t.itemsize, "zeros")
         raw = [_gather(b, s, _address(b, s, pointer, k), places.tag) for k in range(count)]
     return [from_memory(b, s, one) for one in raw]
 
@@ -125,7 +125,7 @@ def _scatter(b: LaneBuilder, s: Scalar, pointers: Any, values: Any, tag: Callabl
         tag(b.plain.store(b.element(values, lane), b.element(pointers, lane), align=s.itemsize))
 
 
-def on(b: LaneBuilder, pointers: Any, mask: Any, size: int, name: str) -> Any:
+def _on(b: LaneBuilder, pointers: Any, mask: Any, size: int, name: str) -> Any:
     """The addresses of the lanes that are on; of the others that of zeros, or of memory that nobody reads."""
     return pointers if mask is None else b.select(mask, pointers, b.own(name, size))
 
@@ -137,7 +137,7 @@ def store(b: LaneBuilder, t: Element, places: Places, values: Sequence[Any], mas
     if places.is_run and count <= MOST_SHUFFLED:
         _store_run(b, s, places, raw, mask)
         return
-    pointer = on(b, every(b, s, count, places), mask, t.itemsize, "nowhere")
+    pointer = _on(b, every(b, s, count, places), mask, t.itemsize, "nowhere")
     for k, value in enumerate(raw):
         _scatter(b, s, _address(b, s, pointer, k), value, places.tag)
 
@@ -204,8 +204,27 @@ def each_lane(b: LaneBuilder, mask: Any, work: Callable[[Any], None], *, rarely:
 
     What is done rarely is code for one lane; LLVM repeats the rest for each of them.
     """
-    plain = b.plain
     row = None if mask is None else spilled(b, mask)
+    _in_order(b, row, i64(b.lanes), work, rarely=rarely)
+
+
+def each_of_first(b: LaneBuilder, count: Any, work: Callable[[Any], None]) -> None:
+    """Emit work for as many lanes as there are threads left, an int32 above 0, one after the other.
+
+    That they are fewer than the lanes is rare.
+    """
+    plain = b.plain
+    every = plain.icmp_signed(">=", count, i32(b.lanes))
+    with plain.if_else(every, likely=True) as (usual, rare):
+        with usual:
+            _in_order(b, None, i64(b.lanes), work, rarely=False)
+        with rare:
+            _in_order(b, None, plain.zext(count, I64), work, rarely=True)
+
+
+def _in_order(b: LaneBuilder, row: Any, count: Any, work: Callable[[Any], None], *, rarely: bool) -> None:
+    """A loop over the first lanes; over those of them that are on, if there is a row that says so."""
+    plain = b.plain
     before = plain.block
     head, body, following, done = (plain.append_basic_block(n) for n in ("lane", "active", "next", "lanes"))
     plain.branch(head)
@@ -223,7 +242,7 @@ def each_lane(b: LaneBuilder, mask: Any, work: Callable[[Any], None], *, rarely:
     plain.position_at_end(following)
     after = plain.add(lane, i64(1))
     lane.add_incoming(after, plain.block)
-    back = plain.cbranch(plain.icmp_unsigned("<", after, i64(b.lanes)), head, done)
+    back = plain.cbranch(plain.icmp_unsigned("<", after, count), head, done)
     if rarely:
         not_unrolled(plain.module, back)
     plain.position_at_end(done)
