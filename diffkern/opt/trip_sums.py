@@ -86,11 +86,9 @@ class _Sums:
         carried, result = Value(t, array.name), Value(t, array.name)
         total = carried
         for inner in adding:
-            added = Value(t, array.name)
-            # An accumulation is replaced by the sum, in its place.
-            inner_at = body.ops.index(inner)
-            body.ops[inner_at] = Op("add", (total, Access(inner).value), (added,), {}, (), inner.loc)
-            total = added
+            sum_so_far = Value(t, array.name)
+            body.ops[body.ops.index(inner)] = Op("add", (total, Access(inner).value), (sum_so_far,), {}, (), inner.loc)
+            total = sum_so_far
         op.operands = (*op.operands, before.zero(t))
         body.params, body.yields, op.results = (*body.params, carried), (*body.yields, total), (*op.results, result)
         return result

@@ -197,7 +197,7 @@ class LaneAccesses(LaneValues):
                     update_element(plain, s, to, kind, [value], self.alone)
 
         if self.left is not None and self.mask is self.present:
-            memory.each_of_first(b, self.left, update)
+            memory.each_of_first(b, self.left, update, rolled=self.rolled)
         else:
             memory.each_lane(b, self.mask, update)
 

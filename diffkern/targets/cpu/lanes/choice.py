@@ -53,8 +53,9 @@ _MASKED_BYTES = 32
 """Registers from this length on are loaded and stored under masks; shorter ones would be so element by element."""
 _MASK_REGISTERS = 32
 """Processors with so many vector registers of that length have registers for masks as well."""
-_TWICE = 64
-"""Operations up to which code for several registers is compiled for one as well, even where a mask costs no time."""
+_TWICE = 16
+"""Operations, for each bit of the number of registers, up to which code for several is compiled for one as well, even
+where a mask costs no time: the more registers, the more is computed in vain for few threads."""
 _DIVERGENCE = 1.7
 """How many more trips the slowest of some lanes makes than one of them."""
 _BY_ITSELF = 2.0
@@ -235,24 +236,36 @@ def chosen(fn: Function, settings: Settings, isa: Isa) -> Choice:
 def _in_one_form(work: _Work, ops: Sequence[Op], registers: int, isa: Isa) -> bool:
     """Whether one form under a mask serves for all threads.
 
-    With several registers that costs a launch of few threads time; rows of a launch with several axes may all be as
-    short. It costs others none if there are registers for masks, and what is done in loops is done as fast under one.
+    With several registers that costs a launch of few threads time, above all for what each lane does by itself; rows of
+    a launch with several axes may all be as short. It costs others none if there are registers for masks, and no trip
+    loads what the one before it wrote under a mask, which is not at hand then.
     """
     if registers == 1:
         return len(ops) > _TOGETHER or any(map(work.pieces, ops)) or any(map(is_loop, ops))
-    if work.fn.tid_arity > 1 or isa.vector_registers < _MASK_REGISTERS or len(ops) <= _TWICE:
+    few = _TWICE * registers.bit_length()
+    if work.fn.tid_arity > 1 or isa.vector_registers < _MASK_REGISTERS or len(ops) <= few:
         return False
-    return not any(map(work.waits_for_mask, _in_trips(work.fn.body)))
+    return not any(work.pieces(op) or work.writes_run(op) for op in _innermost(work.fn.body))
 
 
-def _in_trips(region: Region, *, inside: bool = False) -> Iterator[Op]:
-    """What is usually done more than once: in loops that make more than one trip."""
+def _innermost(region: Region) -> Iterator[Op]:
+    """What is usually done most often: in loops of several trips that have no such loops in them."""
+    for loop in filter(_repeats, _usual(region)):
+        inside = [op for sub in loop.regions for op in _usual(sub)]
+        if not any(map(_repeats, inside)):
+            yield from inside
+
+
+def _usual(region: Region) -> Iterator[Op]:
+    """All ops of a region but those that hardly any thread comes to."""
     for op in region.ops:
-        if inside:
-            yield op
-        repeated = inside or (is_loop(op) and usual_trips(op) > 1)
+        yield op
         for sub in usual_ways(op):
-            yield from _in_trips(sub, inside=repeated)
+            yield from _usual(sub)
+
+
+def _repeats(op: Op) -> bool:
+    return is_loop(op) and usual_trips(op) > 1
 
 
 def _too_many(work: _Work, ops: Sequence[Op]) -> bool:
@@ -380,19 +393,9 @@ class _Work:
         count = element_size(array.dtype)
         return 0 if self.is_run(op, count) or self.varying.isdisjoint(Access(op).index) else count
 
-    def waits_for_mask(self, op: Op) -> bool:
-        """Whether it takes longer under a mask, although all lanes are on.
-
-        What is written under a mask is not at hand for the next load, and updates by lane ask for each lane whether it
-        is on, but for plain ones.
-        """
-        if op.name not in WRITES or self.varying.isdisjoint(Access(op).index):
-            return False
-        array = Access(op).array.type
-        assert isinstance(array, Array)
-        if self.is_run(op, element_size(array.dtype)):
-            return True
-        return op.name == "atomic" or (op.name == "accumulate" and op.attrs["mode"] != "plain")
+    def writes_run(self, op: Op) -> bool:
+        """Whether lanes write neighbouring elements."""
+        return op.name in WRITES and self.is_run(op, element_size(Access(op).array.type.dtype))  # type: ignore[union-attr]
 
     def is_run(self, op: Op, count: int) -> bool:
         index: tuple[Value, ...] = tuple(Access(op).index)
