@@ -23,9 +23,11 @@ from diffkern.lower.tiles.serial import lower_tiles
 from diffkern.manifest import Conflict
 from diffkern.opt.dce import eliminate
 from diffkern.opt.decided import decide
+from diffkern.opt.trip_sums import sum_trips
 from diffkern.printing.python import to_python
 from diffkern.targets.cpu import object_code
 from diffkern.targets.cpu.kernel import CpuModule, emit_kernel
+from diffkern.targets.emit.checks import Checking
 from diffkern.targets.target import USUAL, Compiled, Settings, Target
 
 __all__ = ["LOWERING", "CpuTarget", "target"]
@@ -39,10 +41,12 @@ EVERY_STATE = 200
 _VECTORS = "vector.body:"
 """What LLVM calls a loop of vectors."""
 
+TRIP_SUMS = Pass("trip-sums", SERIAL, SERIAL, sum_trips)
 LOWERING = (
     Pass("tiles", PROGRAM, LOOPS, lower_tiles),
     Pass("decided", LOOPS, LOOPS, decide),
     Pass("blocks", LOOPS, SERIAL, to_blocks),
+    TRIP_SUMS,
     Pass("composites", SERIAL, CPU, expand_composites),
     Pass("pointed", CPU, CPU, arrays_at_addresses),
     Pass("dce", CPU, CPU, eliminate),
@@ -70,7 +74,9 @@ class CpuTarget(Target):
         return tuple(conflicts)
 
     def lowering(self, settings: Settings) -> tuple[Pass, ...]:
-        return LOWERING
+        if settings.checking is Checking.NONE:
+            return LOWERING
+        return tuple(p for p in LOWERING if p is not TRIP_SUMS)  # each access is checked where the program makes it
 
     def emit(self, fn: Function, symbol: str, settings: Settings = USUAL) -> CpuModule:
         return emit_kernel(self.lowered(fn, settings), symbol, object_code.machine(self.name).isa, settings)

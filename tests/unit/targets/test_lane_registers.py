@@ -134,11 +134,43 @@ def newton(x: dk.array(dtype=F64), y: dk.array(dtype=F64), n: int):
 
 @dk.kernel(lanes=True)
 def logistic(x: dk.array(dtype=F64), y: dk.array(dtype=F64), n: int):
-    """The adjoint updates an element of `ct_x` in each trip, which LLVM keeps in a register but under a mask."""
+    """What the adjoint adds to an element of `ct_x` in each trip is summed in a register."""
     i = dk.tid()
     s = F64(0.4)
     for _k in range(n):
         s = x[i] * s * (F64(1.0) - s)
+    y[i] = s
+
+
+@dk.kernel(lanes=True)
+def columns(x: dk.array2d(dtype=F64), y: dk.array(dtype=F64), n: int):
+    """The adjoint adds to neighbouring elements of `ct_x` in each trip."""
+    i = dk.tid()
+    s = F64(0.4)
+    for k in range(n):
+        s = x[k, i] * s * (F64(1.0) - s)
+    y[i] = s
+
+
+@dk.kernel(lanes=True)
+def own_rows(x: dk.array2d(dtype=F64), y: dk.array(dtype=F64), n: int):
+    """Each lane loads by itself in each trip."""
+    i = dk.tid()
+    s = F64(0.4)
+    for k in range(n):
+        s = x[i, k] * s * (F64(1.0) - s)
+    y[i] = s
+
+
+@dk.kernel(lanes=True)
+def around_loops(x: dk.array2d(dtype=F64), y: dk.array(dtype=F64), n: int):
+    """Each lane loads by itself, but around a loop."""
+    i = dk.tid()
+    s = F64(0.4)
+    for k in range(n):
+        a = x[i, k]
+        for _k in range(n):
+            s = a * s * (F64(1.0) - s)
     y[i] = s
 
 
@@ -159,13 +191,37 @@ def rows(x: dk.array2d(dtype=F64), y: dk.array2d(dtype=F64), n: int):
     [
         (newton, "x86-64-v4", (16,)),
         (newton, "x86-64-v3", (8, 4)),
-        (logistic, "x86-64-v4", (16, 4)),
+        (logistic, "x86-64-v4", (16,)),
+        (columns, "x86-64-v4", (16, 4)),
+        (own_rows, "x86-64-v4", (16, 4)),
+        (around_loops, "x86-64-v4", (16,)),
         (rows, "x86-64-v4", (16, 4)),
     ],
-    ids=["free-masks", "no-mask-registers", "mask-in-a-loop", "several-axes"],
+    ids=["free-masks", "no-mask-registers", "summed", "neighbours", "by-lane", "by-lane-seldom", "several-axes"],
 )
 def test_one_form_for_all_threads_where_masks_are_free(kernel, target, expected):
     assert groups(kernel, target) == expected
+
+
+@pytest.mark.parametrize("count", [1, 5, 16, 19, 64, 77])
+def test_gradients_of_lanes_that_update_by_themselves(count):
+    """Registers that all threads fill, and what is left; rows with a loop in them against the sum that NumPy makes."""
+    rng = np.random.default_rng(count)
+    values = rng.uniform(0.5, 3.5, (count, 3))
+    x, y = (dk.array(a, dtype=F64, requires_grad=True) for a in (values, np.zeros(count)))
+    with dk.Tape() as tape:
+        dk.launch(around_loops, count, inputs=[x, y, 3])
+    tape.backward(grads={y: dk.array(np.ones(count), dtype=F64)})
+    found, expected = x.grad.numpy(), np.zeros_like(values)
+    for k in range(3):
+        moved = values.astype(complex)
+        moved[:, k] += 1e-30j
+        s = np.full(count, 0.4 + 0j)
+        for j in range(3):
+            for _ in range(3):
+                s = moved[:, j] * s * (1.0 - s)
+        expected[:, k] = s.imag * 1e30
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize(("dtype", "error"), [(F32, 2e-5), (F64, 1e-12)])

@@ -196,7 +196,10 @@ class LaneAccesses(LaneValues):
                 else:
                     update_element(plain, s, to, kind, [value], self.alone)
 
-        memory.each_lane(b, self.mask, update)
+        if self.left is not None and self.mask is self.present:
+            memory.each_of_first(b, self.left, update, rolled=self.rolled)
+        else:
+            memory.each_lane(b, self.mask, update)
 
     def at_once(self, op: Op, array: ArrayRef, pointer: Any, kind: str) -> None:
         """Add what all lanes add to one element."""

@@ -10,7 +10,7 @@ updates of shared elements, and trips that a lane waits for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from diffkern.analysis.affine import Affine, AffineForms, tid_term
@@ -21,6 +21,7 @@ from diffkern.analysis.uniformity import launch_values
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import STORAGE_ONLY, Array, Mat, Scalar, Vec, scalar_of
 from diffkern.ir.views import Access, deciding, is_loop
+from diffkern.ops.memory import WRITES
 from diffkern.ops.table import lookup
 from diffkern.targets.cpu.lanes.memory import MOST_SHUFFLED
 from diffkern.targets.cpu.lanes.scalars import is_by_lane
@@ -52,8 +53,9 @@ _MASKED_BYTES = 32
 """Registers from this length on are loaded and stored under masks; shorter ones would be so element by element."""
 _MASK_REGISTERS = 32
 """Processors with so many vector registers of that length have registers for masks as well."""
-_TWICE = 60
-"""Operations up to which code for several registers is compiled for one as well, even where a mask costs no time."""
+_TWICE = 16
+"""Operations, for each bit of the number of registers, up to which code for several is compiled for one as well, even
+where a mask costs no time: the more registers, the more is computed in vain for few threads."""
 _DIVERGENCE = 1.7
 """How many more trips the slowest of some lanes makes than one of them."""
 _BY_ITSELF = 2.0
@@ -234,16 +236,36 @@ def chosen(fn: Function, settings: Settings, isa: Isa) -> Choice:
 def _in_one_form(work: _Work, ops: Sequence[Op], registers: int, isa: Isa) -> bool:
     """Whether one form under a mask serves for all threads.
 
-    With several registers that costs a launch of few threads time; rows of a launch with several axes may all be as
-    short. It costs others none if there are registers for masks, and none is used in loops, out of which LLVM moves no
-    access under a mask.
+    With several registers that costs a launch of few threads time, above all for what each lane does by itself; rows of
+    a launch with several axes may all be as short. It costs others none if there are registers for masks, and no trip
+    loads what the one before it wrote under a mask, which is not at hand then.
     """
     if registers == 1:
         return len(ops) > _TOGETHER or any(map(work.pieces, ops)) or any(map(is_loop, ops))
-    if work.fn.tid_arity > 1 or isa.vector_registers < _MASK_REGISTERS or len(ops) <= _TWICE:
+    few = _TWICE * registers.bit_length()
+    if work.fn.tid_arity > 1 or isa.vector_registers < _MASK_REGISTERS or len(ops) <= few:
         return False
-    inside = (op for loop in ops if is_loop(loop) for region in loop.regions for op in walk(region))
-    return not any(op.name in ACCESSES and not work.varying.isdisjoint(Access(op).index) for op in inside)
+    return not any(work.pieces(op) or work.writes_run(op) for op in _innermost(work.fn.body))
+
+
+def _innermost(region: Region) -> Iterator[Op]:
+    """What is usually done most often: in loops of several trips that have no such loops in them."""
+    for loop in filter(_repeats, _usual(region)):
+        inside = [op for sub in loop.regions for op in _usual(sub)]
+        if not any(map(_repeats, inside)):
+            yield from inside
+
+
+def _usual(region: Region) -> Iterator[Op]:
+    """All ops of a region but those that hardly any thread comes to."""
+    for op in region.ops:
+        yield op
+        for sub in usual_ways(op):
+            yield from _usual(sub)
+
+
+def _repeats(op: Op) -> bool:
+    return is_loop(op) and usual_trips(op) > 1
 
 
 def _too_many(work: _Work, ops: Sequence[Op]) -> bool:
@@ -370,6 +392,10 @@ class _Work:
         assert isinstance(array, Array)
         count = element_size(array.dtype)
         return 0 if self.is_run(op, count) or self.varying.isdisjoint(Access(op).index) else count
+
+    def writes_run(self, op: Op) -> bool:
+        """Whether lanes write neighbouring elements."""
+        return op.name in WRITES and self.is_run(op, element_size(Access(op).array.type.dtype))  # type: ignore[union-attr]
 
     def is_run(self, op: Op, count: int) -> bool:
         index: tuple[Value, ...] = tuple(Access(op).index)

@@ -19,7 +19,18 @@ from diffkern.targets.emit.memory import element_size
 from diffkern.targets.emit.types import I1, I8, I32, I64, PTR, VOID, from_memory, i32, i64, memory_type, to_memory
 from diffkern.vecmath import literals
 
-__all__ = ["MOST_SHUFFLED", "Places", "each_lane", "every", "load", "of_lane", "place_of_lane", "spilled", "store"]
+__all__ = [
+    "MOST_SHUFFLED",
+    "Places",
+    "each_lane",
+    "each_of_first",
+    "every",
+    "load",
+    "of_lane",
+    "place_of_lane",
+    "spilled",
+    "store",
+]
 
 MOST_SHUFFLED = 4
 """Components of elements that lie one after the other for which vectors are loaded whole, and shuffled."""
@@ -204,8 +215,31 @@ def each_lane(b: LaneBuilder, mask: Any, work: Callable[[Any], None], *, rarely:
 
     What is done rarely is code for one lane; LLVM repeats the rest for each of them.
     """
-    plain = b.plain
     row = None if mask is None else spilled(b, mask)
+    _in_order(b, row, i64(b.lanes), work, rarely=rarely)
+
+
+def each_of_first(b: LaneBuilder, count: Any, work: Callable[[Any], None], *, rolled: bool) -> None:
+    """Emit work for as many lanes as there are threads left, an int32 above 0, one after the other.
+
+    That they are fewer than the lanes is rare, unless it is `rolled`.
+    """
+    plain = b.plain
+    if rolled:
+        fewer = plain.icmp_signed("<", count, i32(b.lanes))
+        _in_order(b, None, plain.zext(plain.select(fewer, count, i32(b.lanes)), I64), work, rarely=True)
+        return
+    every = plain.icmp_signed(">=", count, i32(b.lanes))
+    with plain.if_else(every, likely=True) as (usual, rare):
+        with usual:
+            _in_order(b, None, i64(b.lanes), work, rarely=False)
+        with rare:
+            _in_order(b, None, plain.zext(count, I64), work, rarely=True)
+
+
+def _in_order(b: LaneBuilder, row: Any, count: Any, work: Callable[[Any], None], *, rarely: bool) -> None:
+    """A loop over the first lanes; over those of them that are on, if there is a row that says so."""
+    plain = b.plain
     before = plain.block
     head, body, following, done = (plain.append_basic_block(n) for n in ("lane", "active", "next", "lanes"))
     plain.branch(head)
@@ -223,7 +257,7 @@ def each_lane(b: LaneBuilder, mask: Any, work: Callable[[Any], None], *, rarely:
     plain.position_at_end(following)
     after = plain.add(lane, i64(1))
     lane.add_incoming(after, plain.block)
-    back = plain.cbranch(plain.icmp_unsigned("<", after, i64(b.lanes)), head, done)
+    back = plain.cbranch(plain.icmp_unsigned("<", after, count), head, done)
     if rarely:
         not_unrolled(plain.module, back)
     plain.position_at_end(done)

@@ -97,7 +97,8 @@ class Lanes:
             i = b.add(lo, b.mul(k, i32(self.count), flags=("nsw", "nuw")), flags=("nsw",))
             body = self._body(one)
             body.tid = (*leading, i)
-            body.mask = body.present = self.builder.icmp_unsigned("<", self.builder.steps(I32, 1), b.sub(hi, i))
+            body.left = b.sub(hi, i)
+            body.mask = body.present = self.builder.icmp_unsigned("<", self.builder.steps(I32, 1), body.left)
             body.region(self.chunk.fn.body)
 
     def _body(self, one: BodyEmitter) -> LaneBody:

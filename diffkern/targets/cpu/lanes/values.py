@@ -42,6 +42,8 @@ class LaneValues(BodyEmitter):
         The lanes that are on; None for all.
     present
         The lanes that have a thread; None where all have one. The mask where no lane has gone its own way.
+    left
+        How many threads there still are, these included, where not all lanes need have one.
     forms
         Indices that grow evenly from lane to lane.
     buffers
@@ -58,6 +60,7 @@ class LaneValues(BodyEmitter):
     common: set[tuple[Value, int]] = field(default_factory=set)
     mask: Any = None
     present: Any = None
+    left: Any = None
     forms: dict[Value, Form] = field(default_factory=dict)
     buffers: dict[Value, Any] = field(default_factory=dict)
     totals: dict[int, list[Any]] = field(default_factory=dict)

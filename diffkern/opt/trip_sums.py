@@ -1,0 +1,110 @@
+"""What the trips of a loop add to one element is summed, and added to the element behind the loop; in place.
+
+A loop that reads ``x[i]`` in every trip has an adjoint that adds to ``ct_x[i]`` in every trip. The sum becomes a
+carried value of the loop, which stays in a register. LLVM does so itself only where it knows that nothing else in the
+loop touches the element, and never under a mask.
+
+Sums may be formed in any order, so an accumulation stays where it is only if the loop loads or stores elements of its
+array, or updates them otherwise. The array's own parameter is all that has to be looked at: the launch of an adjoint
+has made sure that a cotangent that shares memory with another array is only added to, and so is the other one. A loop
+that makes no trip leaves the element alone, which may not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from diffkern.ir.builder import Builder
+from diffkern.ir.clone import defined_in
+from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.types import Array, Mat, Vec
+from diffkern.ir.views import Access, For
+
+__all__ = ["sum_trips"]
+
+_LARGEST = 16
+"""Components of an element up to which its sum is kept in registers."""
+
+Key: TypeAlias = tuple[Value, tuple[Value, ...], tuple[bool, ...]]
+
+
+def sum_trips(fn: Function) -> Function:
+    """Sum what loops add to elements that are the same in every trip."""
+    arrays = {p: p.type for p in fn.params if isinstance(p.type, Array)}
+    if not any(t.outer for t in arrays.values()):  # of these, two elements may be one array
+        _Sums(fn, set(arrays)).region(fn.body)
+    return fn
+
+
+class _Sums:
+    def __init__(self, fn: Function, arrays: set[Value]) -> None:
+        self.arrays = arrays
+        self.constants = {op.result: op.attrs["value"] for op in walk(fn.body) if op.name == "const"}
+
+    def region(self, region: Region) -> None:
+        out: list[Op] = []
+        for op in region.ops:
+            for sub in op.regions:
+                self.region(sub)  # inner loops first: what they add may be summed further out
+            out += self.loop(op) if op.name == "for" else [op]
+        region.ops[:] = out
+
+    def loop(self, op: Op) -> list[Op]:
+        """A loop, with what comes before and behind it."""
+        sums = self.sums(op)
+        if not sums:
+            return [op]
+        before, behind = Builder(loc=op.loc), Builder(loc=op.loc)
+        totals = [self.total(op, before, adding) for adding in sums]
+        target = self.reached(op, behind)
+        for adding, total in zip(sums, totals, strict=True):
+            first = adding[0]
+            target.ops.append(Op(first.name, (*first.operands[:-1], total), (), first.attrs, (), first.loc))
+        return [*before.region.ops, op, *behind.region.ops]
+
+    def sums(self, op: Op) -> list[list[Op]]:
+        """The accumulations of each trip to each element that is the same in every trip."""
+        if op.attrs.get("once") or op.attrs.get("threads") or not self.constants.get(For(op).step):
+            return []
+        body = For(op).body
+        inside = defined_in(body)
+        found: dict[Key, list[Op]] = {}
+        for inner in body.ops:
+            if inner.name == "accumulate" and inner.attrs["mode"] != "reduce":
+                to = Access(inner)
+                if to.array in self.arrays and inside.isdisjoint(to.index) and _size(to.value) <= _LARGEST:
+                    found.setdefault((to.array, tuple(to.index), to.wrap), []).append(inner)
+        if not found:
+            return []
+        kept = {v for inner in walk(body) if inner.name not in ("accumulate", "shape") for v in inner.operands}
+        return [ops for (array, _, _), ops in found.items() if array not in kept]
+
+    def total(self, op: Op, before: Builder, adding: Sequence[Op]) -> Value:
+        """Let a loop sum what it adds to an element; return the sum."""
+        array, t, body = Access(adding[0]).array, Access(adding[0]).value.type, For(op).body
+        carried, result = Value(t, array.name), Value(t, array.name)
+        total = carried
+        for inner in adding:
+            sum_so_far = Value(t, array.name)
+            body.ops[body.ops.index(inner)] = Op("add", (total, Access(inner).value), (sum_so_far,), {}, (), inner.loc)
+            total = sum_so_far
+        op.operands = (*op.operands, before.zero(t))
+        body.params, body.yields, op.results = (*body.params, carried), (*body.yields, total), (*op.results, result)
+        return result
+
+    def reached(self, op: Op, behind: Builder) -> Region:
+        """Where what follows a loop goes, if it is to follow at least one trip."""
+        loop = For(op)
+        trips = loop.trips(self.constants.get)
+        if trips is not None:
+            return behind.region if trips else Region()
+        forwards = self.constants[loop.step] > 0
+        some = behind.one("lt" if forwards else "gt", loop.start, loop.stop)
+        then = Region()
+        behind.if_(some, then, Region())
+        return then
+
+
+def _size(v: Value) -> int:
+    return v.type.size if isinstance(v.type, (Vec, Mat)) else 1
