@@ -72,7 +72,7 @@ def numba() -> Numba:
     Raises
     ------
     CompileError
-        If it is not installed, or numba's simulator stands in its place.
+        If it is not installed, does not work with this NumPy, or numba's simulator stands in its place.
     """
     names = ("cgutils", "compiler", "cudadrv.nvvm", "dispatcher", "extending", "typing", "types")
     try:
@@ -85,8 +85,12 @@ def numba() -> Numba:
                 remedy='take compiler="llvm", or leave the variable out',
             )
         found = {name.rpartition(".")[2]: importlib.import_module(f"numba.cuda.{name}") for name in names}
+        importlib.import_module("numba.cuda.cudaimpl")  # which needs functions that a later NumPy has removed
     except ImportError as error:
         raise CompileError(f"numba-cuda is not installed: {error}", remedy=INSTALL) from error
+    except AttributeError as error:
+        version = importlib.import_module("numpy").__version__
+        raise CompileError(f"numba-cuda does not work with NumPy {version}: {error}", remedy=INSTALL) from error
     _give_architecture(found["dispatcher"])
     return Numba(cuda=cuda, **found)
 

@@ -192,3 +192,16 @@ def test_registers_are_limited() -> None:
     limited = dk.compile(kernel, target="sm_90", compiler="numba", adjoint=True, max_registers=24)
     assert ".maxnreg 24" in limited.ptx
     assert limited.registers <= 24
+
+
+def test_a_numpy_that_it_does_not_know_is_named() -> None:
+    """It is imported with functions that a later NumPy has removed."""
+    program = (
+        "import numpy\n"
+        "vars(numpy).pop('row_stack', None)\n"
+        "from diffkern.targets.numba_cuda.bindings import numba\n"
+        "numba()\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert f"CompileError: numba-cuda does not work with NumPy {np.__version__}" in ended.stderr
+    assert 'pip install "diffkern[cuda]"' in ended.stderr
