@@ -102,11 +102,14 @@ def launch(
                 f"kernel {kernel.name!r}: adj_inputs and adj_outputs are for the adjoint",
                 remedy="add adjoint=True, or leave them out",
             )
-        if stream is None and device is None and block_dim is None and max_blocks is _UNLIMITED:
-            run(kernel, dim, args, record_tape)
+        place = None
+        if device is not None:
+            check_kernel(kernel)
+            place = get_device(device)
+        if stream is None and block_dim is None and max_blocks is _UNLIMITED:
+            run(kernel, dim, args, record_tape, place)
         else:
             check_kernel(kernel)
-            place = None if device is None else get_device(device)
             dispatch(PackedLaunch(kernel, dim, args, place, _blocks(block_dim, max_blocks)), record_tape, stream)
         return None
     except KernelError as error:

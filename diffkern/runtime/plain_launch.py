@@ -11,6 +11,7 @@ from typing import Any
 
 from diffkern.errors import KernelRuntimeError, LaunchError
 from diffkern.runtime.arguments import bind
+from diffkern.runtime.device import Device
 from diffkern.runtime.launch_checks import check_writable, grid_of
 from diffkern.runtime.launchable import Launchable
 from diffkern.runtime.packed import PackedLaunch, dispatch
@@ -21,14 +22,19 @@ from diffkern.runtime.state import attention, current
 __all__ = ["run"]
 
 
-def run(kernel: Launchable, dim: Any, args: Sequence[Any], record_tape: bool = True) -> None:
-    """Launch with all arguments in one sequence."""
+def run(
+    kernel: Launchable, dim: Any, args: Sequence[Any], record_tape: bool = True, place: Device | None = None
+) -> None:
+    """Launch with all arguments in one sequence, on a device if one was named."""
     if attention.word[0]:
-        dispatch(PackedLaunch(kernel, dim, args), record_tape)
+        dispatch(PackedLaunch(kernel, dim, args, place), record_tape)
         return
     programs = kernel.current().programs
     keys, parts, arrays = bind(kernel.name, kernel.parameters, args)
     executable = programs.get(keys) or kernel.forward(keys)
+    if place is not None and (executable.device is not place or not executable.writes):
+        dispatch(PackedLaunch(kernel, dim, args, place), record_tape)
+        return
     grid = executable.grids.get(dim) if type(dim) is int else None
     if grid is None:
         grid = grid_of(kernel, executable, dim)
@@ -44,7 +50,7 @@ def run(kernel: Launchable, dim: Any, args: Sequence[Any], record_tape: bool = T
     writes = executable.writes
     # Without arrays it runs there; what it writes through elements is looked for.
     if (not writes and current.device is not None) or executable.writes_elements:
-        dispatch(PackedLaunch(kernel, dim, args), record_tape)
+        dispatch(PackedLaunch(kernel, dim, args, place), record_tape)
         return
     for index in writes:
         held = arrays[index]

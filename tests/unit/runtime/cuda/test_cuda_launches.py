@@ -110,6 +110,34 @@ def test_devices_do_not_mix(two_devices):
     assert two_devices.launches == []
 
 
+@dk.kernel
+def without_arrays(a: float):
+    i = dk.tid()
+    if a < 0.0:
+        print(i)
+
+
+def test_a_launch_without_arrays_runs_where_it_says(two_devices):
+    with dk.ScopedDevice("cuda:0"):
+        dk.launch(without_arrays, 4, inputs=[1.0], device="cpu")
+        assert two_devices.launches == []
+        dk.launch(without_arrays, 4, inputs=[1.0], device="cuda:1")
+        dk.launch(without_arrays, 4, inputs=[1.0])
+    dk.launch(without_arrays, 4, inputs=[1.0], device="cuda:0")
+    dk.launch(without_arrays, 4, inputs=[1.0])
+    dk.synchronize()
+    assert len(two_devices.launches) == 3
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda:0"])
+def test_a_tape_takes_launches_that_name_their_device(two_devices, device):
+    x, y = dk.full(4, 3.0, device=device, requires_grad=True), dk.zeros(4, device=device, requires_grad=True)
+    with dk.Tape() as tape:
+        dk.launch(square, 4, inputs=[x, y, 1.0], device=device)
+    tape.backward(grads={y: dk.ones(4, device=device)})
+    assert x.grad.list() == [6.0] * 4
+
+
 def test_each_device_has_its_program(two_devices):
     for name in ("cuda:0", "cuda:1"):
         x, y = dk.full(4, 3.0, device=name), dk.zeros(4, device=name)
