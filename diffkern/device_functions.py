@@ -42,7 +42,7 @@ from diffkern.pipeline import (
 )
 from diffkern.printing.functions import Structure, to_cuda_function, to_python_function
 from diffkern.targets import target_named
-from diffkern.targets.target import USUAL
+from diffkern.targets.target import Settings
 
 __all__ = ["DeviceFunction", "device_function", "library_function"]
 
@@ -73,7 +73,7 @@ class DeviceFunction:
 
     def lowered(self, target: str) -> Function:
         """Return the IR as the target's compilers take it."""
-        return target_named(target).lowered(clone_function(self.fn), USUAL)
+        return target_named(target).lowered(clone_function(self.fn), _CALLED)
 
     def python_source(self) -> str:
         """Return readable Python, as the host runs it."""
@@ -85,6 +85,7 @@ class DeviceFunction:
 
 
 _WRITES = frozenset({"store", "atomic", "accumulate"})
+_CALLED = Settings(launched=False)
 
 
 def device_function(

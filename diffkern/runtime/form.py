@@ -14,7 +14,7 @@ from diffkern.runtime.array import array
 from diffkern.runtime.block import arguments_of
 from diffkern.runtime.device import CPU, Device
 from diffkern.runtime.native.replay import PYTHON, Plan, Steps
-from diffkern.runtime.operation import Operation, memories
+from diffkern.runtime.operation import Assign, Operation, memories
 from diffkern.runtime.packed import PackedLaunch
 from diffkern.runtime.program import Executable
 
@@ -98,6 +98,8 @@ class Packed(Operation):
         elif self._of.grid.n:
             program: Any = form.program
             program.enqueue(self._of.grid, form.block)
+            for ct in form.adjoint.cleared if form.adjoint is not None else ():
+                Assign(ct, 0).execute()
 
     def reads(self) -> Iterable[array]:
         """Return the arrays that are read."""

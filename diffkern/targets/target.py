@@ -57,6 +57,9 @@ class Settings:
         Which errors the code looks for while it runs; see ``diffkern.abi`` for how it reports them.
     may_alias : bool
         Whether array parameters may overlap. False promises to a GPU's program that no two do.
+    launched : bool
+        Whether only launches run the program, which look at how its arrays overlap; not so for functions that other
+        code calls, and for printed source.
     lineinfo : bool
         Keep the source lines for profilers of GPUs.
     launch_bounds : (int, int), optional
@@ -73,6 +76,7 @@ class Settings:
     lanes: bool | None = None
     checking: Checking = Checking.NONE
     may_alias: bool = True
+    launched: bool = True
     lineinfo: bool = False
     launch_bounds: tuple[int, int] | None = None
     max_registers: int | None = None

@@ -74,9 +74,10 @@ class CpuTarget(Target):
         return tuple(conflicts)
 
     def lowering(self, settings: Settings) -> tuple[Pass, ...]:
-        if settings.checking is Checking.NONE:
+        if settings.checking is Checking.NONE and settings.launched:
             return LOWERING
-        return tuple(p for p in LOWERING if p is not TRIP_SUMS)  # each access is checked where the program makes it
+        # What is checked is each access where the program makes it.
+        return tuple(p for p in LOWERING if p is not TRIP_SUMS)
 
     def emit(self, fn: Function, symbol: str, settings: Settings = USUAL) -> CpuModule:
         return emit_kernel(self.lowered(fn, settings), symbol, object_code.machine(self.name).isa, settings)

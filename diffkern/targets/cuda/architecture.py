@@ -43,7 +43,7 @@ TILE_STACK_BYTES = 16 * 1024
 """For loops that carry tiles, and for snapshots of shared memory: in the shared memory of a block."""
 
 _SHARED_LIMIT = {f"sm_{number}": kib << 10 for number, kib in SHARED_LIMIT.items()}
-_PRINTED = Settings(may_alias=False)
+_PRINTED = Settings(may_alias=False, launched=False)
 
 
 class CudaArchitecture(Target):
@@ -85,7 +85,8 @@ class CudaArchitecture(Target):
         if settings.checking is not Checking.NONE:
             return passes  # each access stays where the source has it
         shared = (Pass("siblings", CUDA, CUDA, hoist_common), Pass("cse", CUDA, CUDA, eliminate_common))
-        apart = () if settings.may_alias else (Pass("overwrites", CUDA, CUDA, overwrite_late),)
+        are_apart = settings.launched and not settings.may_alias
+        apart = (Pass("overwrites", CUDA, CUDA, overwrite_late),) if are_apart else ()
         return (*passes, *shared, *apart)
 
     def pointed(self, fn: Function) -> Function:

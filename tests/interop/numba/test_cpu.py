@@ -53,6 +53,26 @@ def test_float32_is_computed_in_float32(name):
     assert set(getattr(found, "types", [found])) == {wanted}
 
 
+@dk.kernel
+def relaxed(x: dk.array(dtype=dk.float64), y: dk.array(dtype=dk.float64), n: int):
+    i = dk.tid()
+    for _ in range(n):
+        y[i] = 0.5 * y[i] + x[i]
+
+
+def test_one_array_for_two_parameters():
+    """A launch would notice; here each trip has to add to the element that the next one takes."""
+
+    @njit
+    def adjoint(u, n, ct):
+        for i in range(u.size):
+            relaxed.thread_adjoint(i, u, u, n, ct, ct, None)
+
+    ct = np.ones(3)
+    adjoint(np.ones(3), 4, ct)
+    np.testing.assert_allclose(ct, 1.5**4, rtol=1e-14)
+
+
 INTEGERS = (np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64)
 
 

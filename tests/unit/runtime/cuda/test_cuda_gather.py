@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from gather_runs import RUNS, N, attraction, by_hand, made
+from support.fake_driver.driver import fake_cuda
 
 import diffkern as dk
 from diffkern.runtime.adjoint import AdjointLaunch
@@ -33,6 +34,18 @@ def test_the_cotangent_is_cleared_behind_the_launch(driver, monkeypatch):
     assert ran == [True]
     assert not a.grad.numpy().any()
     assert x.grad.numpy().any()
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_a_record_clears_the_cotangent(native):
+    with fake_cuda(native=native):
+        x, m, a, _ = made(G)
+        record = dk.launch(attraction, N, inputs=[x, m, N], outputs=[a], record_cmd=True, adjoint=True)
+        for _ in range(2):
+            a.grad.fill_(1.0)
+            record.launch()
+            assert not a.grad.numpy().any()
+        assert x.grad.numpy().any()
 
 
 def test_a_recorded_adjoint_follows_the_number_of_trips(driver):

@@ -172,3 +172,17 @@ def test_an_extremum_that_changes_nothing_is_not_written() -> None:
         assert loop is not None
         assert re.search(r"@!?%p\d+ bra", ptx[first + loop.end() : exchange])
     assert ".sys." not in ptx
+
+
+@dk.kernel
+def doubled(x: dk.array(dtype=float), y: dk.array(dtype=float)):
+    i = dk.tid()
+    y[i] = 2.0 * x[i]
+
+
+def test_printed_source_clears_a_cotangent_at_once():
+    """Nobody looks at whether the arrays of a printed program overlap; in a launch's program it comes later."""
+    lines = [line.strip() for line in doubled.adjoint_source(target="cuda").splitlines() if "ct_" in line]
+    cleared = next(k for k, line in enumerate(lines) if line.startswith("ct_y[i] = float32(0.0)"))
+    added = next(k for k, line in enumerate(lines) if line.startswith("ct_x["))
+    assert cleared < added, lines
