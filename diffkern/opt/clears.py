@@ -23,7 +23,7 @@ __all__ = ["overwrite_late"]
 
 _WRITES = frozenset({"store", "accumulate"})
 _ELEMENTS = frozenset({"load", *_WRITES})
-_HARMLESS = frozenset({Effect.PURE, Effect.CONSTANT, Effect.STACK_READ, Effect.STACK_WRITE})
+_HARMLESS = frozenset({Effect.PURE, Effect.STACK_READ, Effect.STACK_WRITE})
 
 
 def overwrite_late(fn: Function) -> Function:
@@ -42,8 +42,7 @@ def overwrite_late(fn: Function) -> Function:
 
 def _region(region: Region, apart: set[Value]) -> None:
     loads: dict[tuple[Value, ...], Op] = {}
-    waiting = list(region.ops)
-    for op in waiting:
+    for op in list(region.ops):
         if op.name == "load":
             loads[op.operands] = op
         elif op.name == "store" and Access(op).array in apart:

@@ -15,7 +15,7 @@ import diffkern as dk
 sys.path.insert(0, str(Path(__file__).parent.parent / "unit" / "runtime" / "cuda"))
 
 from diffkern.testing.gradcheck import gradcheck  # noqa: I001
-from gather_runs import RUNS, N, made
+from gather_runs import RUNS, N, gradients
 from runtime_cuda_kernels import accumulate, beyond, countdown, neighbours, square, total
 
 pytestmark = pytest.mark.gpu
@@ -144,12 +144,7 @@ def test_graph_follows_its_parameters():
 @pytest.mark.parametrize("run", RUNS)
 def test_sums_over_all_pairs(run, n):
     """Their adjoint gathers where each thread goes over as many as there are, and scatters elsewhere."""
-    found = []
-    for device in ("cpu", G):
-        x, m, a, e = made(device)
-        run(x, m, a, e, n)
-        found.append([array.numpy().copy() for array in (x.grad, m.grad, a.grad)])
-    for here, there in zip(*found, strict=True):
+    for here, there in zip(gradients(run, "cpu", n), gradients(run, G, n), strict=True):
         np.testing.assert_allclose(there, here, rtol=1e-3, atol=1e-4)
 
 

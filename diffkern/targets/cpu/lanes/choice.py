@@ -360,12 +360,10 @@ class _Work:
         return cost, cost * self.lanes if is_by_lane(op) else cost
 
     def access(self, op: Op) -> tuple[float, float]:
-        array = Access(op).array.type
-        assert isinstance(array, Array)
-        count = element_size(array.dtype)
+        count = _components(op)
         update = op.name in ("accumulate", "atomic")
         alone = count * (2.0 if update else 1.0)
-        if op in self.summed or self.is_run(op, count):
+        if op in self.summed or self.is_run(op):
             return alone, alone + count
         if self.varying.isdisjoint(Access(op).index):
             return alone, alone * (3.0 if update else 1.0)
@@ -388,17 +386,21 @@ class _Work:
             return int(
                 lookup(op.name).family == "scalar" and not self.varying.isdisjoint(op.results) and is_by_lane(op)
             )
-        array = Access(op).array.type
-        assert isinstance(array, Array)
-        count = element_size(array.dtype)
-        return 0 if self.is_run(op, count) or self.varying.isdisjoint(Access(op).index) else count
+        return 0 if self.is_run(op) or self.varying.isdisjoint(Access(op).index) else _components(op)
 
     def writes_run(self, op: Op) -> bool:
         """Whether lanes write neighbouring elements."""
-        return op.name in WRITES and self.is_run(op, element_size(Access(op).array.type.dtype))  # type: ignore[union-attr]
+        return op.name in WRITES and self.is_run(op)
 
-    def is_run(self, op: Op, count: int) -> bool:
-        index: tuple[Value, ...] = tuple(Access(op).index)
+    def is_run(self, op: Op) -> bool:
+        index, count = tuple(Access(op).index), _components(op)
         if not index or count > MOST_SHUFFLED or not self.varying.isdisjoint(index[:-1]):
             return False
         return self.uniformity.stride(index[-1]) == 1
+
+
+def _components(op: Op) -> int:
+    """How many numbers the element has that an op accesses."""
+    array = Access(op).array.type
+    assert isinstance(array, Array)
+    return element_size(array.dtype)

@@ -73,4 +73,11 @@ def captured(x, m, a, e, n=N):
     graph.launch()
 
 
+def gradients(run, device, n):
+    """The gradients of positions and masses, and what is left of the sums'."""
+    x, m, a, e = made(device)
+    run(x, m, a, e, n)
+    return [array.numpy().copy() for array in (x.grad, m.grad, a.grad)]
+
+
 RUNS = (by_hand, taped, replayed, captured)

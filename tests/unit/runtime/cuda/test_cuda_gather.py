@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from gather_runs import RUNS, N, attraction, by_hand, made
+from gather_runs import RUNS, N, attraction, by_hand, gradients, made
 from support.fake_driver.driver import fake_cuda
 
 import diffkern as dk
@@ -16,12 +16,7 @@ G = "cuda:0"
 @pytest.mark.parametrize("n", [N, N - 9])
 @pytest.mark.parametrize("run", RUNS)
 def test_the_same_as_on_the_cpu(driver, run, n):
-    found = []
-    for device in ("cpu", G):
-        x, m, a, e = made(device)
-        run(x, m, a, e, n)
-        found.append([array.numpy().copy() for array in (x.grad, m.grad, a.grad)])
-    for here, there in zip(*found, strict=True):
+    for here, there in zip(gradients(run, "cpu", n), gradients(run, G, n), strict=True):
         np.testing.assert_allclose(there, here, rtol=1e-4, atol=1e-5)
 
 
