@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,11 +17,12 @@ from diffkern.targets.cpu.lanes.builder import is_wide, zeros
 from diffkern.targets.cpu.lanes.memory import Places
 from diffkern.targets.cpu.lanes.notes import How
 from diffkern.targets.cpu.lanes.sums import add_up
-from diffkern.targets.cpu.lanes.values import LaneValues
+from diffkern.targets.cpu.lanes.values import Form, LaneValues
 from diffkern.targets.emit.facts import stack_size
 from diffkern.targets.emit.function import BodyEmitter, StackRef
 from diffkern.targets.emit.memory import (
     ArrayRef,
+    address,
     compare_exchange,
     component,
     element_size,
@@ -49,6 +51,12 @@ class LaneAccesses(LaneValues):
         run = self.run(array, index, wrap)
         if run is not None:
             return array, Places(run, True, lambda instruction: tag(array, instruction, 0))
+        forms = [self.form(v) for v in index]
+        known = [f for f in forms if f is not None]
+        step = self.step(array, known, wrap) if len(known) == len(forms) else None
+        if step is not None:
+            first = address(self.b.plain, array, [start for start, _ in known], wrap)
+            return array, Places(first, False, lambda instruction: tag(array, instruction, 0), step)
         pointer = self.every(array, index, wrap)
         return array, Places(pointer, False, lambda instruction: tag(array, instruction, 0))
 
@@ -60,17 +68,22 @@ class LaneAccesses(LaneValues):
         if last is None or last[1] != 1 or any(is_wide(self.index(v)) for v in index[:-1]):
             return None
         given = [*(self.index(v) for v in index[:-1]), last[0]]
-        return self.address(self.b.plain, array, given, wrap)
+        return address(self.b.plain, array, given, wrap)
 
-    def address(self, b: Any, array: ArrayRef, given: Sequence[Any], wrap: Sequence[bool]) -> Any:
-        index = [wrap_index(b, i, n) if w else i for i, n, w in zip(given, array.shape, wrap, strict=True)]
-        flat = index[0]
-        for i, n in zip(index[1:], array.shape[1:], strict=True):
-            flat = b.add(b.mul(flat, n, flags=("nsw",)), i, flags=("nsw",))
-        count = element_size(array.type.dtype)
-        if count != 1:
-            flat = b.mul(flat, i64(count), flags=("nsw",))
-        return b.gep(array.data, [flat], inbounds=True, source_etype=memory_type(scalar_of(array.type.dtype)))
+    def step(self, array: ArrayRef, forms: Sequence[Form], wrap: Sequence[bool]) -> Any:
+        """How many bytes lie from each lane's element to the next one's, if they are as many and not none."""
+        b, exact = self.b.plain, ("nsw",)
+        strides = [s for _, s in forms]
+        if not any(strides) or any(s and w for s, w in zip(strides, wrap, strict=True)):
+            return None
+        if array.type.layout == "A":
+            lengths: Sequence[Any] = array.strides
+        else:
+            lengths = [i64(array.type.dtype.itemsize)]
+            for n in reversed(array.shape[1:]):
+                lengths = [b.mul(lengths[0], n, flags=exact), *lengths]
+        terms = [n if s == 1 else b.mul(i64(s), n, flags=exact) for s, n in zip(strides, lengths, strict=True) if s]
+        return functools.reduce(lambda x, y: b.add(x, y, flags=exact), terms)
 
     def every(self, array: ArrayRef, index: Sequence[Value], wrap: Sequence[bool]) -> Any:
         """The address of each lane's element, or one for all."""
@@ -93,14 +106,14 @@ class LaneAccesses(LaneValues):
     def load(self, op: Op) -> None:
         array, places = self.places(op)
         self.note(op, places, How.GATHERED)
-        if not places.is_run and not is_wide(places.pointer):
+        if places.is_shared:
             BodyEmitter.load(self, op)
             return
         self.values[op.result] = tuple(memory.load(self.b, array.type.dtype, places, self.mask))
 
     def note(self, op: Op, places: Places, apart: How) -> None:
         """Note what becomes of a load or a store."""
-        if not places.is_run and not is_wide(places.pointer) and op.name == "load":
+        if places.is_shared and op.name == "load":
             self.notes.add(How.SHARED, op)
             return
         whole = places.is_run and element_size(self.arrays[Access(op).array].type.dtype) <= memory.MOST_SHUFFLED
@@ -110,7 +123,7 @@ class LaneAccesses(LaneValues):
         array, places = self.places(op)
         values = self.values[Access(op).value]
         self.note(op, places, How.SCATTERED)
-        if not places.is_run and not is_wide(places.pointer) and not any(map(is_wide, values)):
+        if places.is_shared and not any(map(is_wide, values)):
             BodyEmitter.store(self, op)
             return
         memory.store(self.b, array.type.dtype, places, values, self.mask)
@@ -171,14 +184,14 @@ class LaneAccesses(LaneValues):
 
     def one_by_one(self, op: Op, array: ArrayRef, places: Places, kind: str) -> None:
         """Update the elements of the lanes in their order; what all add to one element is added up before."""
-        at_one = not places.is_run and not is_wide(places.pointer)
+        at_one = places.is_shared
         if at_one and kind in ("plain", "add", "sub") and scalar_of(array.type.dtype) != BOOL:
             self.at_once(op, array, places.pointer, kind)
             return
         self.notes.add(How.BY_LANE, op)
         b, plain, s = self.b, self.b.plain, scalar_of(array.type.dtype)
-        address = memory.every(b, s, element_size(array.type.dtype), places)
-        rows = memory.spilled(b, self.builder.ptrtoint(address, I64))
+        pointers = memory.every(b, s, element_size(array.type.dtype), places)
+        rows = memory.spilled(b, self.builder.ptrtoint(pointers, I64))
         given = self.values[Access(op).value]
         changed = [k for k, v in enumerate(given) if not (op.attrs.get("augmented") and is_neutral(kind, v))]
         parts = {k: (memory.spilled(b, given[k]), b.spread(given[k]).type.element) for k in changed}

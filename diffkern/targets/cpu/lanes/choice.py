@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from diffkern.analysis.affine import Affine, AffineForms, tid_term
 from diffkern.analysis.cost import usual_trips, usual_ways
+from diffkern.analysis.liveness import most_alive
 from diffkern.analysis.scopes import Scope, Uniformity, uniformity
 from diffkern.analysis.sums import uniform_sums, used_values
 from diffkern.analysis.uniformity import launch_values
@@ -41,8 +42,11 @@ LONGEST = 12_000
 """The most work of compiling, in operations, for which lanes are taken even where they are asked for."""
 GAIN = 1.5
 """How many times faster lanes have to be by estimate."""
-_TOGETHER = 300
-"""Operations up to which a value of all lanes may take several registers: it is compiled for one register besides."""
+_SEVERAL, _TWO = 1.5, 6.0
+"""Numbers of a thread, for each vector register of the processor, up to which they take several registers each, or two;
+of more the processor keeps too many in memory."""
+_BRIEF = 200
+"""Operations up to which two forms may be compiled."""
 _MOST_ALONE = 256
 """The most instructions for what each lane does by itself, where there are several registers."""
 _LOOP_OPS, _MATH_OPS, _ALONE_OPS = 50, 20, 5
@@ -240,8 +244,10 @@ def _in_one_form(work: _Work, ops: Sequence[Op], registers: int, isa: Isa) -> bo
     a launch with several axes may all be as short. It costs others none if there are registers for masks, and no trip
     loads what the one before it wrote under a mask, which is not at hand then.
     """
+    if len(ops) > _BRIEF:
+        return True
     if registers == 1:
-        return len(ops) > _TOGETHER or any(map(work.pieces, ops)) or any(map(is_loop, ops))
+        return any(map(work.pieces, ops)) or any(map(is_loop, ops))
     few = _TWICE * registers.bit_length()
     if work.fn.tid_arity > 1 or isa.vector_registers < _MASK_REGISTERS or len(ops) <= few:
         return False
@@ -283,12 +289,15 @@ def _side_by_side(work: _Work, ops: Sequence[Op], isa: Isa) -> int:
     does by itself is code for each of them. Where a loop adds to elements that all lanes share, twice as many halve
     what adding up over lanes and updating memory cost a thread.
     """
-    if len(ops) > _TOGETHER or any(is_loop(op) and not work.varying.isdisjoint(deciding(op)) for op in ops):
+    if any(is_loop(op) and not work.varying.isdisjoint(deciding(op)) for op in ops):
         return 1
     if not any(map(is_loop, ops)) and any(map(work.pieces, ops)):
         return 1
     part = 4 if any(map(work.adds_in_trips, ops)) else 8
     count = min(isa.vector_registers // part, max(1, _MOST_BYTES // isa.vector_bytes))
+    alive = most_alive(work.fn, work.varying.__contains__) / isa.vector_registers
+    if alive > _SEVERAL or len(ops) > _BRIEF:
+        count = min(count // 2, 2) if alive <= _TWO else 1
     alone, own = work.lanes * sum(map(work.pieces, ops)), work.lanes * _own_bytes(work.fn)
     while count > 1 and (own * (count + 1) > STACK_BYTES or alone * count > _MOST_ALONE):
         count //= 2

@@ -15,7 +15,7 @@ from llvmlite import ir
 from diffkern.ir.types import Element, Scalar, scalar_of
 from diffkern.targets.cpu.lanes.builder import LaneBuilder, is_wide, zeros
 from diffkern.targets.emit.loops import not_unrolled
-from diffkern.targets.emit.memory import element_size
+from diffkern.targets.emit.memory import component, element_size
 from diffkern.targets.emit.types import I1, I8, I32, I64, PTR, VOID, from_memory, i32, i64, memory_type, to_memory
 from diffkern.vecmath import literals
 
@@ -34,6 +34,8 @@ __all__ = [
 
 MOST_SHUFFLED = 4
 """Components of elements that lie one after the other for which vectors are loaded whole, and shuffled."""
+_PART = 8
+"""Elements from which a vector is put together at once: what LLVM does to such a chain takes time with its square."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,24 +51,24 @@ class Places:
         Whether the elements are neighbours.
     tag
         Says of an instruction what is known about the array.
+    step
+        How many bytes lie from each lane's element to the next one's, where `pointer` is that of the first lane and the
+        elements are no neighbours.
     """
 
     pointer: Any
     is_run: bool
     tag: Callable[[Any], Any] = lambda instruction: instruction
+    step: Any = None
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether all lanes access one element."""
+        return not self.is_run and self.step is None and not is_wide(self.pointer)
 
 
 def _name(t: Any, lanes: int) -> str:
     return f"v{lanes}{t.intrinsic_name}"
-
-
-def _address(b: LaneBuilder, t: Scalar, pointer: Any, k: int) -> Any:
-    """The places of a component."""
-    if k == 0:
-        return pointer
-    if is_wide(pointer):
-        return b.inttoptr(b.add(b.ptrtoint(pointer, I64), i64(k * t.itemsize)), PTR)
-    return b.plain.gep(pointer, [i64(k)], inbounds=True, source_etype=memory_type(t))
 
 
 def load(b: LaneBuilder, t: Element, places: Places, mask: Any) -> list[Any]:
@@ -75,8 +77,8 @@ def load(b: LaneBuilder, t: Element, places: Places, mask: Any) -> list[Any]:
     if places.is_run and count <= MOST_SHUFFLED:
         raw = _load_run(b, s, count, places, mask)
     else:
-        pointer = _on(b, every(b, s, count, places), mask, t.itemsize, "zeros")
-        raw = [_gather(b, s, _address(b, s, pointer, k), places.tag) for k in range(count)]
+        pointers = _pointers(b, s, count, places, mask, "zeros")
+        raw = [_gather(b, s, pointers, k, places.tag) for k in range(count)]
     return [from_memory(b, s, one) for one in raw]
 
 
@@ -120,25 +122,54 @@ def _chosen(places: Sequence[int]) -> Any:
     return literals.numbers(I32, places)
 
 
-def _gather(b: LaneBuilder, s: Scalar, pointers: Any, tag: Callable[[Any], Any]) -> Any:
-    """The numbers at the lanes' addresses: loaded one by one, faster than by an instruction that gathers."""
-    held = memory_type(s)
-    out = b.undefined(held)
-    for lane in range(b.lanes):
-        loaded = tag(b.plain.load(b.element(pointers, lane), typ=held, align=s.itemsize))
-        out = b.with_element(out, loaded, lane)
+def _gather(b: LaneBuilder, s: Scalar, pointers: Sequence[Any], k: int, tag: Callable[[Any], Any]) -> Any:
+    """A component at the lanes' addresses: loaded one by one, faster than by an instruction that gathers."""
+    held, plain = memory_type(s), b.plain
+    loaded = [tag(plain.load(component(plain, s, p, k), typ=held, align=s.itemsize)) for p in pointers]
+    parts = [_joined(b, held, loaded[start : start + _PART]) for start in range(0, b.lanes, _PART)]
+    while len(parts) > 1:
+        both = _chosen(range(2 * b.lanes // len(parts)))
+        parts = [plain.shuffle_vector(x, y, both) for x, y in zip(parts[::2], parts[1::2], strict=True)]
+    return parts[0]
+
+
+def _joined(b: LaneBuilder, t: Any, values: Sequence[Any]) -> Any:
+    """A vector of numbers."""
+    out = literals.undefined(ir.VectorType(t, len(values)))
+    for lane, value in enumerate(values):
+        out = b.with_element(out, value, lane)
     return out
 
 
-def _scatter(b: LaneBuilder, s: Scalar, pointers: Any, values: Any, tag: Callable[[Any], Any]) -> None:
-    """Write numbers to the lanes' addresses, one by one in their order."""
-    for lane in range(b.lanes):
-        tag(b.plain.store(b.element(values, lane), b.element(pointers, lane), align=s.itemsize))
+def _scatter(
+    b: LaneBuilder, s: Scalar, pointers: Sequence[Any], k: int, values: Any, tag: Callable[[Any], Any]
+) -> None:
+    """Write a component to the lanes' addresses, one by one in their order."""
+    for lane, pointer in enumerate(pointers):
+        tag(b.plain.store(b.element(values, lane), component(b.plain, s, pointer, k), align=s.itemsize))
 
 
-def _on(b: LaneBuilder, pointers: Any, mask: Any, size: int, name: str) -> Any:
-    """The addresses of the lanes that are on; of the others that of zeros, or of memory that nobody reads."""
-    return pointers if mask is None else b.select(mask, pointers, b.own(name, size))
+def _pointers(b: LaneBuilder, s: Scalar, count: int, places: Places, mask: Any, off: str) -> Sequence[Any]:
+    """The addresses of the lanes' elements; of lanes that are off that of zeros, or of memory that nobody reads."""
+    if mask is None and not is_wide(places.pointer):
+        return _in_steps(b, places.pointer, i64(count * s.itemsize) if places.step is None else places.step)
+    pointers = every(b, s, count, places)
+    if mask is not None:
+        pointers = b.select(mask, pointers, b.own(off, count * s.itemsize))
+    return [b.element(pointers, lane) for lane in range(b.lanes)]
+
+
+def _in_steps(b: LaneBuilder, first: Any, step: Any) -> Sequence[Any]:
+    """Addresses that lie so many bytes apart, in pairs: a processor adds one of the two where it uses it."""
+    plain = b.plain
+    if isinstance(step, ir.Constant):
+        return [plain.gep(first, [i64(k * step.constant)], source_etype=I8) for k in range(b.lanes)]
+    first = b.intrinsic("llvm.launder.invariant.group.p0", PTR, [first])
+    out, twice = [first], plain.shl(step, i64(1))
+    while len(out) < b.lanes:
+        out.append(plain.gep(out[-1], [step], source_etype=I8))
+        out.append(plain.gep(out[-2], [twice], source_etype=I8))
+    return out[: b.lanes]
 
 
 def store(b: LaneBuilder, t: Element, places: Places, values: Sequence[Any], mask: Any) -> None:
@@ -148,9 +179,9 @@ def store(b: LaneBuilder, t: Element, places: Places, values: Sequence[Any], mas
     if places.is_run and count <= MOST_SHUFFLED:
         _store_run(b, s, places, raw, mask)
         return
-    pointer = _on(b, every(b, s, count, places), mask, t.itemsize, "nowhere")
+    pointers = _pointers(b, s, count, places, mask, "nowhere")
     for k, value in enumerate(raw):
-        _scatter(b, s, _address(b, s, pointer, k), value, places.tag)
+        _scatter(b, s, pointers, k, value, places.tag)
 
 
 def _store_run(b: LaneBuilder, s: Scalar, places: Places, raw: Sequence[Any], mask: Any) -> None:
@@ -184,7 +215,10 @@ def every(b: LaneBuilder, s: Scalar, count: int, places: Places) -> Any:
     if is_wide(places.pointer):
         return places.pointer
     start = b.plain.ptrtoint(places.pointer, I64)
-    steps = b.steps(I64, count * s.itemsize if places.is_run else 0)
+    if places.step is not None:
+        steps = b.mul(b.steps(I64, 1), places.step, flags=("nsw",))
+    else:
+        steps = b.steps(I64, count * s.itemsize if places.is_run else 0)
     return b.inttoptr(b.add(b.spread(start), steps), PTR)
 
 
