@@ -22,6 +22,7 @@ RNG = np.random.default_rng(7)
 X = RNG.uniform(0.2, 1.8, COUNT)
 P = RNG.normal(size=(COUNT, 3))
 M = RNG.normal(size=(COUNT, 9))
+W = RNG.uniform(0.2, 1.1, (COUNT, 6))
 TRIPS = RNG.integers(0, 9, COUNT).astype(np.int32)
 PLACES = RNG.integers(0, 7, COUNT).astype(np.int32)
 
@@ -140,6 +141,40 @@ def strided(x: dk.array(dtype=F64), y: dk.array(dtype=F64)):
     y[i] = v
 
 
+def rows(x: dk.array2d(dtype=F64), y: dk.array2d(dtype=F64)):
+    i = dk.tid()
+    s = F64(0.0)
+    for k in range(x.shape[1]):
+        s = 0.5 * s + x[i, k] * x[i, x.shape[1] - 1 - k]
+        y[i, k] = y[i, k] + dk.sin(s)
+
+
+def places_of_two_axes(x: dk.array2d(dtype=F64), y: dk.array(dtype=F64)):
+    i = dk.tid()
+    j = i % 9
+    s = F64(0.0)
+    for k in range(3):
+        s = s + x[j, j] * x[8 - j, k] * x[2 * k, j] + x[i // 9, -1]
+    y[i] = s
+
+
+def steps(x: dk.array(dtype=F64), y: dk.array(dtype=F64)):
+    i = dk.tid()
+    v = F64(1.0)
+    for k in range(2):
+        v = v * x[2 * i + k] + x[x.shape[0] - 1 - 2 * i]
+        y[3 * i + k] = v
+    y[3 * i + 2] = v * v
+
+
+def rows_of_matrices(m: dk.array2d(dtype=dk.mat22d), y: dk.array2d(dtype=dk.mat22d)):
+    i = dk.tid()
+    s = dk.mat22d(0.0)
+    for k in range(m.shape[1]):
+        s = s * F64(0.5) + m[i, k] @ m[i, 0]
+        y[i, k] = s
+
+
 def own_array(x: dk.array(dtype=F64), y: dk.array(dtype=F64)):
     i = dk.tid()
     a = dk.zeros(shape=4, dtype=F64)
@@ -174,6 +209,15 @@ CASES: dict[str, tuple[Callable[..., None], int | tuple[int, ...], list[Any], An
     "two_axes": (two_axes, (5, COUNT), [X], np.zeros((5, COUNT))),
     "beyond": (beyond, COUNT, [X, PLACES], np.zeros(COUNT)),
     "strided": (strided, COUNT, [X], np.zeros(COUNT)),
+    "rows": (rows, COUNT, [W], W * 0.5),
+    "places_of_two_axes": (places_of_two_axes, COUNT, [W[:9, [0, 1, 2, 3, 4, 5, 0, 1, 2]]], np.zeros(COUNT)),
+    "steps": (steps, COUNT, [W.reshape(-1)[: 2 * COUNT]], np.zeros(3 * COUNT)),
+    "rows_of_matrices": (
+        rows_of_matrices,
+        COUNT,
+        [W[:, [[[0, 1], [2, 3]], [[4, 5], [1, 2]]]]],
+        np.zeros((COUNT, 2, 2, 2)),
+    ),
     "own_array": (own_array, COUNT, [X], np.zeros(COUNT)),
     "integers": (integers, COUNT, [X, TRIPS], np.zeros(COUNT)),
 }
@@ -183,7 +227,8 @@ def _array(values: Any) -> Any:
     if not isinstance(values, np.ndarray):
         return values
     smooth = values.dtype == np.float64
-    dtype = {(2, 3): dk.vec3d, (3, 3): dk.mat33d}.get((values.ndim, values.shape[-1]), F64 if smooth else dk.int32)
+    of_shape = {(2, 3): dk.vec3d, (3, 3): dk.mat33d, (4, 2): dk.mat22d}
+    dtype = of_shape.get((values.ndim, values.shape[-1]), F64 if smooth else dk.int32)
     return dk.array(values, dtype=dtype, requires_grad=smooth)
 
 
@@ -217,6 +262,38 @@ def test_threads_that_do_not_fill_a_register_compute_the_same(name):
         found, expected = run(together, threads, given, out), run(alone, threads, given, out)
         for one, other in zip(found, expected, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-13)
+
+
+def scaled_rows(x: dk.array2d(dtype=F64), y: dk.array2d(dtype=F64)):
+    i = dk.tid()
+    s = F64(0.0)
+    for k in range(x.shape[1]):
+        s = 0.5 * s + x[i, k] * x[i, k]
+        y[i, k] = s
+
+
+@pytest.mark.parametrize("threads", [3, COUNT])
+@pytest.mark.parametrize(
+    "view",
+    [lambda a: a, lambda a: a[::-1], lambda a: a[:, ::-2], lambda a: a[::2, 1:4], lambda a: a.transpose([1, 0])],
+    ids=["whole", "backwards", "every_second_column", "part", "transposed"],
+)
+def test_rows_of_views(view, threads):
+    """The elements of neighbouring threads lie as many bytes apart as the view says, before or behind one another."""
+    found = []
+    for lanes in (True, False):
+        kernel = dk.kernel(scaled_rows, lanes=lanes)
+        whole = [_array(np.outer(np.linspace(0.2, 1.1, 2 * COUNT), np.linspace(1.0, 0.5, 2 * COUNT))) for _ in range(2)]
+        x, y = map(view, whole)
+        with dk.Tape() as tape:
+            dk.launch(kernel, min(threads, x.shape[0]), [x], [y])
+        tape.backward(
+            grads={y: _array(np.outer(np.linspace(1.0, 2.0, y.shape[0]), np.linspace(-1.0, 2.0, y.shape[1])))}
+        )
+        found.append((whole[1].numpy(), whole[0].grad.numpy()))
+    for one, other in zip(*found, strict=True):
+        assert np.ptp(one) > 0.0
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize("name", ["branches", "trips_of_the_launch", "summed"])

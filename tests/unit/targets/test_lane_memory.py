@@ -78,3 +78,41 @@ def test_lanes_that_are_off_load_nothing(count):
         load(first, on.ctypes.data, found.ctypes.data)
         assert protect(ctypes.c_void_p(hidden), ctypes.c_size_t(page), 3) == 0
         assert (found == 0).all()
+
+
+def moving(scalar, count, lanes, step, masked):
+    """The text of ``move(source, mask, target, step)``: what lies in steps from `source` on comes to `target` so.
+
+    The step is the one that is given, or a literal.
+    """
+    module = ir.Module("test")
+    made = ir.Function(module, ir.FunctionType(VOID, [PTR, PTR, PTR, I64]), NAME)
+    b = LaneBuilder(ir.IRBuilder(made.append_basic_block()), lanes)
+    source, mask, target, given = made.args
+    on = b.plain.trunc(b.plain.load(mask, typ=b.wide_type(I8), align=1), b.wide_type(I1)) if masked else None
+    element = scalar if count == 1 else Vec(scalar, count)
+    apart = given if step is None else ir.Constant(I64, step)
+    parts = memory.load(b, element, memory.Places(source, False, step=apart), on)
+    memory.store(b, element, memory.Places(target, False, step=apart), parts, on)
+    b.plain.ret_void()
+    return str(module)
+
+
+@pytest.mark.parametrize("literal", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("lanes", [4, 8, 32])
+@pytest.mark.parametrize("count", [1, 3, 9])
+@pytest.mark.parametrize("rows", [2, -3])
+def test_elements_in_steps_are_moved_and_no_others(rows, count, lanes, masked, literal):
+    step = 4 * count * rows
+    text = moving(FLOAT32, count, lanes, step if literal else None, masked)
+    move = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, ctypes.c_int64)(load_object(_compile(text, 2), [NAME])[NAME])
+    rng = np.random.default_rng(count)
+    source = rng.normal(size=(lanes * abs(rows), count)).astype(np.float32)
+    on = rng.integers(0, 2, lanes).astype(np.uint8)
+    found, first = np.zeros_like(source), 0 if rows > 0 else len(source) - 1
+    move(source[first:].ctypes.data, on.ctypes.data, found[first:].ctypes.data, step)
+    expected = np.zeros_like(source)
+    moved = [first + k * rows for k in range(lanes) if on[k] or not masked]
+    expected[moved] = source[moved]
+    np.testing.assert_array_equal(found, expected)

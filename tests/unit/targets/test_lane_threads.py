@@ -83,5 +83,5 @@ def test_threads_that_are_left_run_under_a_mask_where_registers_have_masks(funct
 
 def test_one_register_has_an_unmasked_loop_besides_where_a_thread_has_none():
     fn = lowered(branching, F32, INT32, F32)
-    isa = Isa("x86_64-unknown-linux-gnu", "e", None, True, vector_bytes=32, vector_registers=8)
-    assert chosen(fn, Settings(lanes=True), isa).forms == (Form(8, False, False), Form(8, True, True))
+    isa = Isa("x86_64-unknown-linux-gnu", "e", None, True, vector_bytes=256, vector_registers=32)
+    assert chosen(fn, Settings(lanes=True), isa).forms == (Form(64, False, False), Form(64, True, True))

@@ -42,9 +42,11 @@ LONGEST = 12_000
 """The most work of compiling, in operations, for which lanes are taken even where they are asked for."""
 GAIN = 1.5
 """How many times faster lanes have to be by estimate."""
-_SEVERAL, _TWO = 1.5, 6.0
-"""Numbers of a thread, for each vector register of the processor, up to which they take several registers each, or two;
-of more the processor keeps too many in memory."""
+_SIDE_BY_SIDE = 4
+"""How many registers a value of all lanes takes: operations on them need not wait for one another."""
+_SEVERAL, _TWO = 1.5, 4.0
+"""Numbers of a thread, for each vector register of the processor, up to which they take so many registers, or two; of
+more the processor would keep too many in memory."""
 _BRIEF = 200
 """Operations up to which two forms may be compiled."""
 _MOST_ALONE = 256
@@ -293,8 +295,8 @@ def _side_by_side(work: _Work, ops: Sequence[Op], isa: Isa) -> int:
         return 1
     if not any(map(is_loop, ops)) and any(map(work.pieces, ops)):
         return 1
-    part = 4 if any(map(work.adds_in_trips, ops)) else 8
-    count = min(isa.vector_registers // part, max(1, _MOST_BYTES // isa.vector_bytes))
+    adds = any(map(work.adds_in_trips, ops))
+    count = min(isa.vector_registers // 4 if adds else _SIDE_BY_SIDE, max(1, _MOST_BYTES // isa.vector_bytes))
     alive = most_alive(work.fn, work.varying.__contains__) / isa.vector_registers
     if alive > _SEVERAL or len(ops) > _BRIEF:
         count = min(count // 2, 2) if alive <= _TWO else 1
