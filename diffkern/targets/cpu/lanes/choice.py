@@ -288,10 +288,10 @@ def _side_by_side(work: _Work, ops: Sequence[Op], isa: Isa) -> int:
 
     What is the same for all lanes is then done for more of them, and they do not wait for one another's results. Lanes
     that make different numbers of trips wait for the slowest, so there is but one register for these. What each lane
-    does by itself is code for each of them. Where a loop adds to elements that all lanes share, twice as many halve
-    what adding up over lanes and updating memory cost a thread.
+    does by itself is code for each of them. Where a loop adds to elements that all lanes share, more registers make
+    adding up over lanes and updating memory cheaper for each thread. Fewer hold what would not fit all of them.
     """
-    if any(is_loop(op) and not work.varying.isdisjoint(deciding(op)) for op in ops):
+    if len(ops) > LARGEST or any(is_loop(op) and not work.varying.isdisjoint(deciding(op)) for op in ops):
         return 1
     if not any(map(is_loop, ops)) and any(map(work.pieces, ops)):
         return 1
