@@ -59,22 +59,22 @@ def wrap_index(b: Builder, index: Any, length: Any) -> Any:
     return b.select(negative, b.add(index, length, flags=("nsw",)), index)
 
 
-def address(b: Builder, array: ArrayRef, indices: Sequence[Any], wrap: Sequence[bool]) -> Any:
-    """Pointer to the first scalar of an element."""
+def address(b: Builder, array: ArrayRef, indices: Sequence[Any], wrap: Sequence[bool], *, inbounds: bool = True) -> Any:
+    """Pointer to the first scalar of an element, which is in the array if it is `inbounds`."""
     exact = ("nsw",)
     index = [wrap_index(b, i, n) if w else i for i, n, w in zip(indices, array.shape, wrap, strict=True)]
     if array.type.layout in ("A", HELD):
         offset: Any = i64(0)
         for i, stride in zip(index, array.strides, strict=True):
             offset = b.add(offset, b.mul(i, stride, flags=exact), flags=exact)
-        return b.gep(array.data, [offset], inbounds=True, source_etype=I8)
+        return b.gep(array.data, [offset], inbounds=inbounds, source_etype=I8)
     flat: Any = index[0] if index else i64(0)
     for i, n in zip(index[1:], array.shape[1:], strict=True):
         flat = b.add(b.mul(flat, n, flags=exact), i, flags=exact)
     size = element_size(array.type.dtype)
     if size != 1:
         flat = b.mul(flat, i64(size), flags=exact)
-    return b.gep(array.data, [flat], inbounds=True, source_etype=memory_type(scalar_of(array.type.dtype)))
+    return b.gep(array.data, [flat], inbounds=inbounds, source_etype=memory_type(scalar_of(array.type.dtype)))
 
 
 def component(b: Builder, t: Scalar, pointer: Any, k: int) -> Any:

@@ -11,13 +11,15 @@ from cpu_harness import _ENTRY, pack
 from passes_harness import lowered
 
 import diffkern as dk
+from diffkern import pipeline
 from diffkern.ir.types import FLOAT32, INT32, Array
 from diffkern.runtime.native.loader import load_object
+from diffkern.targets.cpu import object_code
 from diffkern.targets.cpu.lanes.choice import Form, chosen
 from diffkern.targets.emit.types import Isa
 from diffkern.targets.target import Settings
 
-F32, I32 = Array(FLOAT32, 1), Array(INT32, 1)
+F32, F32_2, I32 = Array(FLOAT32, 1), Array(FLOAT32, 2), Array(INT32, 1)
 LAST = 2**31 - 1
 
 
@@ -85,3 +87,34 @@ def test_one_register_has_an_unmasked_loop_besides_where_a_thread_has_none():
     fn = lowered(branching, F32, INT32, F32)
     isa = Isa("x86_64-unknown-linux-gnu", "e", None, True, vector_bytes=256, vector_registers=32)
     assert chosen(fn, Settings(lanes=True), isa).forms == (Form(64, False, False), Form(64, True, True))
+
+
+def test_one_register_where_a_thread_holds_many_numbers_and_there_is_but_one():
+    fn = lowered(looping, F32, INT32, F32)
+    isa = Isa("x86_64-unknown-linux-gnu", "e", None, True, vector_bytes=256, vector_registers=1)
+    assert chosen(fn, Settings(lanes=True), isa).registers == 1
+
+
+def some_shifted(x, y, n):
+    i = dk.tid()
+    for k in range(n):
+        if i > 2:
+            y[i - 3] = x[i - 3, k]
+
+
+def all_shifted(x, y, n):
+    i = dk.tid()
+    for k in range(n):
+        if n > 2:
+            y[i] = x[i, k]
+
+
+@pytest.mark.parametrize(("function", "expected"), [(some_shifted, False), (all_shifted, True)])
+def test_the_first_lane_may_be_off_and_its_element_outside_the_array(function, expected, monkeypatch):
+    texts, optimise = [], object_code.optimise
+    monkeypatch.setattr(object_code, "optimise", lambda text, *more: texts.append(text) or optimise(text, *more))
+    fn = pipeline.optimise(lowered(function, F32_2, F32, INT32))
+    compile_function(fn, f"test_lane_bounds_{function.__name__}", "x86-64-v3", lanes=True)
+    (text,) = texts
+    assert "llvm.masked.store" in text
+    assert ("getelementptr inbounds float" in text) == expected

@@ -55,7 +55,7 @@ class LaneAccesses(LaneValues):
         known = [f for f in forms if f is not None]
         step = self.step(array, known, wrap) if len(known) == len(forms) else None
         if step is not None:
-            first = address(self.b.plain, array, [start for start, _ in known], wrap)
+            first = self.first(array, [start for start, _ in known], wrap)
             return array, Places(first, False, lambda instruction: tag(array, instruction, 0), step)
         pointer = self.every(array, index, wrap)
         return array, Places(pointer, False, lambda instruction: tag(array, instruction, 0))
@@ -68,7 +68,11 @@ class LaneAccesses(LaneValues):
         if last is None or last[1] != 1 or any(is_wide(self.index(v)) for v in index[:-1]):
             return None
         given = [*(self.index(v) for v in index[:-1]), last[0]]
-        return address(self.b.plain, array, given, wrap)
+        return self.first(array, given, wrap)
+
+    def first(self, array: ArrayRef, given: Sequence[Any], wrap: Sequence[bool]) -> Any:
+        """The address of the first lane's element; that lane may be off, and its element then outside the array."""
+        return address(self.b.plain, array, given, wrap, inbounds=self.mask is self.present)
 
     def step(self, array: ArrayRef, forms: Sequence[Form], wrap: Sequence[bool]) -> Any:
         """How many bytes lie from each lane's element to the next one's, if they are as many and not none."""

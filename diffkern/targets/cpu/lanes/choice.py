@@ -299,7 +299,7 @@ def _side_by_side(work: _Work, ops: Sequence[Op], isa: Isa) -> int:
     count = min(isa.vector_registers // 4 if adds else _SIDE_BY_SIDE, max(1, _MOST_BYTES // isa.vector_bytes))
     alive = most_alive(work.fn, work.varying.__contains__) / isa.vector_registers
     if alive > _SEVERAL or len(ops) > _BRIEF:
-        count = min(count // 2, 2) if alive <= _TWO else 1
+        count = max(1, min(count // 2, 2)) if alive <= _TWO else 1
     alone, own = work.lanes * sum(map(work.pieces, ops)), work.lanes * _own_bytes(work.fn)
     while count > 1 and (own * (count + 1) > STACK_BYTES or alone * count > _MOST_ALONE):
         count //= 2

@@ -164,6 +164,8 @@ def _in_steps(b: LaneBuilder, first: Any, step: Any) -> Sequence[Any]:
     plain = b.plain
     if isinstance(step, ir.Constant):
         return [plain.gep(first, [i64(k * step.constant)], source_etype=I8) for k in range(b.lanes)]
+    # The same address, but nothing that LLVM sees through: it would keep a pointer for each lane, and step all of them
+    # in every trip of a loop.
     first = b.intrinsic("llvm.launder.invariant.group.p0", PTR, [first])
     out, twice = [first], plain.shl(step, i64(1))
     while len(out) < b.lanes:
