@@ -116,3 +116,8 @@ def test_elements_in_steps_are_moved_and_no_others(rows, count, lanes, masked, l
     moved = [first + k * rows for k in range(lanes) if on[k] or not masked]
     expected[moved] = source[moved]
     np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_parts_of_neighbours_are_in_the_array_where_all_lanes_are_on(masked):
+    assert ("getelementptr inbounds" in loading(FLOAT32, 3, 8, masked)) == (not masked)

@@ -104,7 +104,8 @@ def _load_part(b: LaneBuilder, s: Scalar, count: int, places: Places, mask: Any,
     plain, held, pointer = b.plain, memory_type(s), places.pointer
     t = ir.VectorType(held, len(part))
     if part.start:
-        pointer = plain.gep(pointer, [i64(part.start)], inbounds=True, source_etype=held)
+        # Where some lanes are off, the first one's element or those of the last ones may be outside the array.
+        pointer = plain.gep(pointer, [i64(part.start)], inbounds=mask is None, source_etype=held)
     if mask is None:
         return places.tag(plain.load(pointer, typ=t, align=s.itemsize))
     args = [pointer, i32(s.itemsize), _repeated(b, mask, count, part), zeros(t)]
