@@ -48,7 +48,9 @@ _SEVERAL, _TWO = 1.5, 4.0
 """Numbers of a thread, for each vector register of the processor, up to which they take so many registers, or two; of
 more the processor would keep too many in memory."""
 _BRIEF = 200
-"""Operations up to which two forms may be compiled."""
+"""Operations up to which a value takes more than two registers."""
+_TWO_FORMS = 600
+"""Operations up to which a form for several registers may be compiled besides one for what is left."""
 _MOST_ALONE = 256
 """The most instructions for what each lane does by itself, where there are several registers."""
 _LOOP_OPS, _MATH_OPS, _ALONE_OPS = 50, 20, 5
@@ -246,10 +248,10 @@ def _in_one_form(work: _Work, ops: Sequence[Op], registers: int, isa: Isa) -> bo
     a launch with several axes may all be as short. It costs others none if there are registers for masks, and no trip
     loads what the one before it wrote under a mask, which is not at hand then.
     """
-    if len(ops) > _BRIEF:
-        return True
     if registers == 1:
-        return any(map(work.pieces, ops)) or any(map(is_loop, ops))
+        return len(ops) > _BRIEF or any(map(work.pieces, ops)) or any(map(is_loop, ops))
+    if len(ops) > _TWO_FORMS:
+        return True
     few = _TWICE * registers.bit_length()
     if work.fn.tid_arity > 1 or isa.vector_registers < _MASK_REGISTERS or len(ops) <= few:
         return False
