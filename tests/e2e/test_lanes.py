@@ -296,6 +296,52 @@ def test_rows_of_views(view, threads):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-13)
 
 
+def narrow_recurrence(x: Any, at: Any, y: Any):
+    i = dk.tid()
+    v = dk.float32(x[i])
+    for k in range(8):
+        v = 3.1 * v * (1.0 - v)
+        if v > 0.6:
+            y[i, k] = v
+
+
+def narrow_rows(x: Any, at: Any, y: Any):
+    i = dk.tid()
+    s = dk.float32(0.0)
+    for k in range(8):
+        s += x[i] * y[i, k] + x[at[i]]
+        y[i, k] = s * 0.25
+
+
+def narrow_sums(x: Any, at: Any, y: Any):
+    i = dk.tid()
+    for k in range(4):
+        dk.atomic_add(y, at[i], k, x[i] * x[i])
+
+
+@pytest.mark.parametrize("threads", [1, 5, COUNT])
+@pytest.mark.parametrize("dtype", [dk.float16, dk.bfloat16])
+@pytest.mark.parametrize("func", [narrow_recurrence, narrow_rows, narrow_sums])
+def test_elements_of_16_bits(func, dtype, threads):
+    """They are rounded as by single threads. Sums of gradients may be rounded in another order."""
+    found = []
+    for lanes in (True, False):
+        kernel = dk.kernel(func, lanes=lanes)
+        x = dk.array(X[:threads] * 0.5, dtype=dtype, requires_grad=True)
+        at = dk.array(np.minimum(PLACES[:threads], threads - 1), dtype=int)
+        y = dk.array(np.outer(X[:threads], np.linspace(0.1, 0.4, 8)), dtype=dtype, requires_grad=True)
+        assert ("one by one" in _said(kernel, x, at, y)) != lanes
+        with dk.Tape() as tape:
+            dk.launch(kernel, threads, [x, at], [y])
+        value = y.numpy().astype(np.float32)
+        tape.backward(grads={y: dk.ones((threads, 8), dtype=dtype)})
+        found.append((value, x.grad.numpy().astype(np.float32)))
+    (value, gradient), (value_alone, gradient_alone) = found
+    np.testing.assert_array_equal(value, value_alone)
+    np.testing.assert_allclose(gradient, gradient_alone, rtol=0.03, atol=0.03)
+    assert np.ptp(gradient) > 0.0 or threads == 1
+
+
 @pytest.mark.parametrize("name", ["branches", "trips_of_the_launch", "summed"])
 def test_threads_are_left_where_registers_are_too_short_for_masks(name, monkeypatch, tmp_path):
     monkeypatch.setattr(dk.config, "cache_dir", tmp_path)

@@ -165,8 +165,8 @@ def _float_to_half(b: Builder, value: Any) -> Any:
     if b.module.isa.halves:
         # Without the sign: LLVM would move the rounding into a copysign, and call a library to round the sign of a
         # double to half.
-        fabs = b.module.declare_intrinsic("llvm.fabs", [F32], ir.FunctionType(F32, [F32]))
-        rounded = b.bitcast(b.fptrunc(b.call(fabs, [value]), F16), I16)
+        magnitude = b.bitcast(b.and_(bits, i32(0x7FFFFFFF)), F32)
+        rounded = b.bitcast(b.fptrunc(magnitude, F16), I16)
         return b.or_(rounded, b.trunc(sign, I16))
     magnitude = b.and_(bits, i32(0x7FFFFFFF))
     odd = b.and_(b.lshr(magnitude, i32(13)), i32(1))

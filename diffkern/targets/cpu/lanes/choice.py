@@ -20,7 +20,7 @@ from diffkern.analysis.scopes import Scope, Uniformity, uniformity
 from diffkern.analysis.sums import uniform_sums, used_values
 from diffkern.analysis.uniformity import launch_values
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
-from diffkern.ir.types import STORAGE_ONLY, Array, Mat, Scalar, Vec, scalar_of
+from diffkern.ir.types import Array, Mat, Scalar, Vec, scalar_of
 from diffkern.ir.views import Access, deciding, is_loop
 from diffkern.ops.memory import WRITES
 from diffkern.ops.table import lookup
@@ -84,8 +84,6 @@ def refusal(fn: Function, lanes: int) -> str | None:
     for op in walk(fn.body):
         if op.name not in _WITH_LANES and lookup(op.name).family != "scalar":
             return f"{op.name} has no form in lanes"
-        if op.name in ACCESSES and not STORAGE_ONLY.isdisjoint(_scalars(op)):
-            return "it has elements of 16 bits"
     if _own_bytes(fn) * lanes > STACK_BYTES:
         return "its threads have too much memory of their own"
     return _waits_for_others(fn) or _looks_at_others(fn)
@@ -129,10 +127,6 @@ def _looks_at_others(fn: Function) -> str | None:
         if not any(map(is_own, columns)):
             return f"a thread may read what another one writes to {array.name}"
     return None
-
-
-def _scalars(op: Op) -> set[Scalar]:
-    return {scalar_of(v.type.dtype) for v in op.operands if isinstance(v.type, Array)}
 
 
 def lane_count(fn: Function, vector_bytes: int) -> int:

@@ -20,12 +20,7 @@ from diffkern.targets.emit.types import TargetModule, value_type
 
 __all__ = ["LaneScalars", "is_by_lane"]
 
-_BY_LANE = frozenset(
-    {
-        "next_checkpoint", "mod", "rem", "floordiv", "truncdiv", "round_float16", "round_bfloat16", "bits_of_float16",
-        "float16_of_bits", "bits_of_bfloat16", "bfloat16_of_bits",
-    }
-)  # fmt: skip
+_BY_LANE = frozenset({"next_checkpoint", "mod", "rem", "floordiv", "truncdiv"})
 """What is made of calls of scalar functions, or of divisions, which no vector unit has."""
 _DIVISIONS = frozenset({"mod", "rem", "floordiv", "truncdiv"})
 
