@@ -51,7 +51,7 @@ class _Lives:
         self.now = 0
         self.spans: dict[Value, tuple[int, int]] = {}
         self._depth: dict[Value, int] = {}
-        self._outer: list[set[Value]] = []  # for each loop around: what is used in it and comes from outside
+        self._outer: list[set[Value]] = []  # for each loop around: what it uses that is defined just outside
 
     def region(self, region: Region, params: tuple[Value, ...]) -> None:
         self._define(params)
@@ -81,5 +81,5 @@ class _Lives:
     def _use(self, values: tuple[Value, ...] | set[Value]) -> None:
         for v in values:
             self.spans[v] = self.spans[v][0], self.now
-            for outer in self._outer[self._depth[v] :]:
-                outer.add(v)
+            if len(self._outer) > self._depth[v]:  # the outermost of these loops ends last
+                self._outer[self._depth[v]].add(v)

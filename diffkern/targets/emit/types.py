@@ -162,13 +162,12 @@ def _half_to_float(b: Builder, raw: Any) -> Any:
 def _float_to_half(b: Builder, value: Any) -> Any:
     bits = b.bitcast(value, I32)
     sign = b.lshr(b.and_(bits, i32(-0x80000000)), i32(16))
+    magnitude = b.and_(bits, i32(0x7FFFFFFF))
     if b.module.isa.halves:
         # Without the sign: LLVM would move the rounding into a copysign, and call a library to round the sign of a
         # double to half.
-        magnitude = b.bitcast(b.and_(bits, i32(0x7FFFFFFF)), F32)
-        rounded = b.bitcast(b.fptrunc(magnitude, F16), I16)
+        rounded = b.bitcast(b.fptrunc(b.bitcast(magnitude, F32), F16), I16)
         return b.or_(rounded, b.trunc(sign, I16))
-    magnitude = b.and_(bits, i32(0x7FFFFFFF))
     odd = b.and_(b.lshr(magnitude, i32(13)), i32(1))
     normal = b.lshr(b.sub(b.add(magnitude, b.add(odd, i32(0xFFF))), i32(112 << 23)), i32(13))
     # Below 2**-14: adding 0.5 leaves the value rounded to multiples of 2**-24 in the low bits.

@@ -17,7 +17,7 @@ from diffkern.targets.cpu.lanes.builder import is_wide, zeros
 from diffkern.targets.cpu.lanes.memory import Places
 from diffkern.targets.cpu.lanes.notes import How
 from diffkern.targets.cpu.lanes.sums import add_up
-from diffkern.targets.cpu.lanes.values import Form, LaneValues
+from diffkern.targets.cpu.lanes.values import LaneValues
 from diffkern.targets.emit.facts import stack_size
 from diffkern.targets.emit.function import BodyEmitter, StackRef
 from diffkern.targets.emit.memory import (
@@ -48,38 +48,23 @@ class LaneAccesses(LaneValues):
         array = self.arrays[Access(op).array]
         index = Access(op).index
         wrap = op.attrs.get("wrap", (False,) * len(index))
-        run = self.run(array, index, wrap)
-        if run is not None:
-            return array, Places(run, True, lambda instruction: tag(array, instruction, 0))
-        forms = [self.form(v) for v in index]
-        known = [f for f in forms if f is not None]
-        step = self.step(array, known, wrap) if len(known) == len(forms) else None
-        if step is not None:
-            first = self.first(array, [start for start, _ in known], wrap)
-            return array, Places(first, False, lambda instruction: tag(array, instruction, 0), step)
-        pointer = self.every(array, index, wrap)
-        return array, Places(pointer, False, lambda instruction: tag(array, instruction, 0))
 
-    def run(self, array: ArrayRef, index: Sequence[Value], wrap: Sequence[bool]) -> Any:
-        """The address of the first lane's element, if the others are its neighbours."""
-        if array.type.layout == "A" or not index or wrap[-1]:
-            return None
-        last = self.form(index[-1])
-        if last is None or last[1] != 1 or any(is_wide(self.index(v)) for v in index[:-1]):
-            return None
-        given = [*(self.index(v) for v in index[:-1]), last[0]]
-        return self.first(array, given, wrap)
+        def tagged(instruction: Any) -> Any:
+            return tag(array, instruction, 0)
 
-    def first(self, array: ArrayRef, given: Sequence[Any], wrap: Sequence[bool]) -> Any:
-        """The address of the first lane's element; that lane may be off, and its element then outside the array."""
-        return address(self.b.plain, array, given, wrap, inbounds=self.mask is self.present)
-
-    def step(self, array: ArrayRef, forms: Sequence[Form], wrap: Sequence[bool]) -> Any:
-        """How many bytes lie from each lane's element to the next one's, if they are as many and not none."""
-        b, exact = self.b.plain, ("nsw",)
+        forms = [f for f in map(self.form, index) if f is not None]
         strides = [s for _, s in forms]
-        if not any(strides) or any(s and w for s, w in zip(strides, wrap, strict=True)):
-            return None
+        if len(forms) < len(index) or not any(strides) or any(s and w for s, w in zip(strides, wrap, strict=True)):
+            return array, Places(self.every(array, index, wrap), False, tagged)
+        # The first lane may be off, and its element then outside the array.
+        first = address(self.b.plain, array, [f for f, _ in forms], wrap, inbounds=self.mask is self.present)
+        if array.type.layout != "A" and strides[-1] == 1 and not any(strides[:-1]):
+            return array, Places(first, True, tagged)
+        return array, Places(first, False, tagged, self.step(array, strides))
+
+    def step(self, array: ArrayRef, strides: Sequence[int]) -> Any:
+        """How many bytes lie from each lane's element to the next one's; `strides` are those of its indices."""
+        b, exact = self.b.plain, ("nsw",)
         if array.type.layout == "A":
             lengths: Sequence[Any] = array.strides
         else:
@@ -188,8 +173,7 @@ class LaneAccesses(LaneValues):
 
     def one_by_one(self, op: Op, array: ArrayRef, places: Places, kind: str) -> None:
         """Update the elements of the lanes in their order; what all add to one element is added up before."""
-        at_one = places.is_shared
-        if at_one and kind in ("plain", "add", "sub") and scalar_of(array.type.dtype) != BOOL:
+        if places.is_shared and kind in ("plain", "add", "sub") and scalar_of(array.type.dtype) != BOOL:
             self.at_once(op, array, places.pointer, kind)
             return
         self.notes.add(How.BY_LANE, op)

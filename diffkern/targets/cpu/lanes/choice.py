@@ -48,7 +48,7 @@ _SEVERAL, _TWO = 1.5, 4.0
 """Numbers of a thread, for each vector register of the processor, up to which they take so many registers, or two; of
 more the processor would keep too many in memory."""
 _BRIEF = 200
-"""Operations up to which a value takes more than two registers."""
+"""Operations up to which a value takes more than two registers, and those in one register two forms of the code."""
 _TWO_FORMS = 600
 """Operations up to which a form for several registers may be compiled besides one for what is left."""
 _MOST_ALONE = 256
