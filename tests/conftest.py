@@ -1,8 +1,7 @@
 """Settings shared by all tests: a private artifact cache, hypothesis' profile, which markers run.
 
-Random tests draw from a seed that comes from the commit (:mod:`support.seeds`) and is printed at the top of a run:
-each commit tries other examples, and ``DIFFKERN_FUZZ_SEED=N`` tries those of a run again. ``DIFFKERN_FUZZ_EXAMPLES=N``
-asks for N examples per property instead of the default.
+Random tests draw from a fixed seed (:mod:`support.seeds`), which is printed at the top of a run.
+``DIFFKERN_FUZZ_SEED=N`` sets another one; ``DIFFKERN_FUZZ_EXAMPLES=N`` asks for N examples per property.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, core, settings
@@ -101,16 +101,13 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
-def require(*modules: str) -> None:
-    """Skip the tests of a module that needs packages which are not installed.
+def require(*names: str) -> Any:
+    """The first of the modules ``names``; skips the test, or the tests of the module, if one of them is not installed.
 
     With ``DIFFKERN_REQUIRE_ALL=1`` (continuous integration) nothing is skipped: the import fails.
     """
-    for name in modules:
-        if os.environ.get("DIFFKERN_REQUIRE_ALL") == "1":
-            importlib.import_module(name)
-        else:
-            pytest.importorskip(name)
+    find = importlib.import_module if os.environ.get("DIFFKERN_REQUIRE_ALL") == "1" else pytest.importorskip
+    return next(iter([find(name) for name in names]), None)
 
 
 def has_cuda_driver() -> bool:

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from conftest import require
 
 import diffkern as dk
 from diffkern import cuda
@@ -189,7 +190,7 @@ def test_threads_that_meet_in_global_memory_run_and_are_not_differentiated():
 
 
 def test_jax_differentiates_it():
-    jax = pytest.importorskip("jax")
+    jax = require("jax")
 
     @cuda.jit("void(float32[:], float32[:])")
     def squares(x, out):
@@ -204,7 +205,7 @@ def test_jax_differentiates_it():
 
 
 def test_torch_differentiates_it():
-    torch = pytest.importorskip("torch")
+    torch = require("torch")
 
     @cuda.jit("void(float32[:], float32[:])")
     def cubes(x, out):

@@ -19,7 +19,7 @@ from diffkern import cuda
 from diffkern.build.specialize import Specialization
 from diffkern.launch_layout import Layout, lay_out
 
-numba_cuda = pytest.importorskip("numba.cuda")
+numba_cuda = require("numba.cuda")
 TABLE = np.array([1.0, 2.0, 3.0])
 
 

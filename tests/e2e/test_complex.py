@@ -6,6 +6,7 @@ import cmath
 
 import numpy as np
 import pytest
+from conftest import require
 
 import diffkern as dk
 
@@ -113,7 +114,7 @@ def test_gradients_by_central_differences():
 
 
 def test_gradients_are_pytorchs():
-    torch = pytest.importorskip("torch")
+    torch = require("torch")
 
     @dk.kernel
     def both(z: WIDE, w: WIDE, s: dk.complex128, out: WIDE, r: dk.array(dtype=dk.float64)):
@@ -136,7 +137,7 @@ def test_gradients_are_pytorchs():
 
 
 def test_jax_has_its_own_convention():
-    jax = pytest.importorskip("jax")
+    jax = require("jax")
     jnp = jax.numpy
 
     @dk.kernel

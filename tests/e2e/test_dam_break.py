@@ -6,13 +6,13 @@ import importlib.util
 import re
 from pathlib import Path
 
-import pytest
+from conftest import require
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "dam_break.py"
 
 
 def test_the_dam_breaks_as_it_did(tmp_path, capsys):
-    pytest.importorskip("matplotlib")
+    require("matplotlib")
     spec = importlib.util.spec_from_file_location("dam_break", EXAMPLE)
     dam_break = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(dam_break)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from conftest import require
 
 from diffkern.cli import demo
 
@@ -19,8 +20,8 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "flood.py"
 
 
 def test_quick_run_finds_the_rain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("matplotlib")
-    pytest.importorskip("tqdm")
+    require("matplotlib")
+    require("tqdm")
     figure = tmp_path / "flood.png"
     assert demo.main(["--quick", "--out", str(figure)]) == 0
     printed = capsys.readouterr()
@@ -42,14 +43,14 @@ def _number(pattern: str, text: str, group: int = 1) -> float:
 
 
 def test_help(capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("matplotlib")
-    pytest.importorskip("tqdm")
+    require("matplotlib")
+    require("tqdm")
     assert demo.main(["--help"]) == 0
     assert "--quick" in capsys.readouterr().out
 
 
 def test_another_example_takes_its_own_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("matplotlib")
+    require("matplotlib")
     before = sys.argv, sys.path[:]
     options = ["--bodies", "20", "--steps", "2", "--out", str(tmp_path / "few.png")]
     assert demo.main(["tile_nbody", *options]) == 0
@@ -94,8 +95,8 @@ def test_what_no_extra_installs_is_named(monkeypatch: pytest.MonkeyPatch, capsys
 def test_missing_file_is_an_error(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("matplotlib")
-    pytest.importorskip("tqdm")
+    require("matplotlib")
+    require("tqdm")
     monkeypatch.setattr(demo, "_PLACES", (tmp_path / "first", tmp_path / "second"))
     assert demo.main([]) == 2
     assert "first" in capsys.readouterr().err

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from conftest import require
 
 ROOT = Path(__file__).parents[2]
 TOOL = ROOT / "tools" / "gpu_day"
@@ -129,7 +130,7 @@ def test_packages_of_another_python_are_refused(tool: Any, tmp_path: Path) -> No
 
 
 def test_all_that_is_needed_comes_along(tool: Any) -> None:
-    pytest.importorskip("cuda.bindings")
+    require("cuda.bindings")
     found = tool.packing.needed(tool.packing.requirements())
     wanted = (
         "numpy numba llvmlite numba-cuda cuda-bindings cuda-pathfinder nvidia-nvjitlink nvidia-nvvm pytest hypothesis"

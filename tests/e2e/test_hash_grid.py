@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import require
 
 import diffkern as dk
 from diffkern.compilation import Compilation
@@ -429,5 +430,5 @@ def test_they_compile_for_cuda(kernel, adjoint):
 
 
 def test_they_compile_by_numba_cuda():
-    pytest.importorskip("numba.cuda")
+    require("numba.cuda")
     assert ".entry" in dk.compile(dk.kernel(compiler="numba")(density.func), target="sm_90", adjoint=True).ptx

@@ -1,6 +1,7 @@
 """A launch has as many axes as the kernel asks ``tid()`` for, however it is launched."""
 
 import pytest
+from conftest import require
 
 import diffkern as dk
 from diffkern.testing import gradcheck
@@ -129,14 +130,14 @@ def test_blocks_of_tiles():
 
 
 def test_jax():
-    jnp = pytest.importorskip("jax.numpy")
+    jnp = require("jax.numpy")
     f = dk.jax_kernel(line, launch_dims=(8, 125), output_dims=1000)
     with pytest.raises(dk.LaunchError, match=TWO):
         f(jnp.ones(1000))
 
 
 def test_torch():
-    torch = pytest.importorskip("torch")
+    torch = require("torch")
     f = dk.torch_function(line, launch_dims=(8, 125), output_dims=1000)
     with pytest.raises(dk.LaunchError, match=TWO):
         f(torch.ones(1000))

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from conftest import require
 
 import diffkern as dk
 from diffkern.manifest import Access, Linear
@@ -282,7 +283,7 @@ def test_debug_programs_look_at_each_access(monkeypatch):
 
 
 def test_jax():
-    jnp = pytest.importorskip("jax.numpy")
+    jnp = require("jax.numpy")
     with pytest.raises(dk.LaunchError, match="'x', outside its shape"):
         dk.jax_kernel(copy, launch_dims=5, output_dims=5)(jnp.ones(4))
     with pytest.raises(dk.LaunchError, match="'y', outside its shape"):
@@ -290,7 +291,7 @@ def test_jax():
 
 
 def test_torch():
-    torch = pytest.importorskip("torch")
+    torch = require("torch")
     with pytest.raises(dk.LaunchError, match="'x', outside its shape"):
         dk.torch_function(copy, launch_dims=5, output_dims=5)(torch.ones(4))
 

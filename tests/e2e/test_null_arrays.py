@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from conftest import require
 
 import diffkern as dk
 
@@ -193,7 +194,7 @@ def perhaps_weighted(x: dk.array(dtype=float), w: dk.array(dtype=float), y: dk.a
 
 
 def test_none_in_calls_from_pytorch():
-    torch = pytest.importorskip("torch")
+    torch = require("torch")
     call = dk.torch_function(perhaps_weighted)
     x = torch.arange(3.0, requires_grad=True)
     y = call(x, None)
@@ -205,7 +206,7 @@ def test_none_in_calls_from_pytorch():
 
 
 def test_none_in_calls_from_jax():
-    jax = pytest.importorskip("jax")
+    jax = require("jax")
     call, x = dk.jax_kernel(perhaps_weighted), jax.numpy.arange(3.0)
     assert call(x, None)[0].tolist() == [0, 1, 4]
     assert jax.grad(lambda v: call(v, None)[0].sum())(x).tolist() == [0, 2, 4]

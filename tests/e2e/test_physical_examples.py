@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from conftest import require
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -131,7 +132,7 @@ def test_the_mesh_gets_the_outlines(out: str) -> None:
 
 @pytest.mark.slow
 def test_the_photograph_is_learned(out: str) -> None:
-    pytest.importorskip("sklearn")
+    require("sklearn")
     arguments = ["--every", "8", "--entries", "256", "--places", "1024", "--steps", "100", "--out", out]
     first, last = example("neural_field").main(arguments)
     assert last > first + 10.0

@@ -8,6 +8,7 @@ import pickle
 
 import numpy as np
 import pytest
+from conftest import require
 
 import diffkern as dk
 from diffkern.errors import AutodiffError, KernelRuntimeError, KernelTypeError, LaunchError
@@ -219,5 +220,5 @@ def test_it_compiles_for_cuda():
 
 
 def test_it_compiles_by_numba_cuda():
-    pytest.importorskip("numba.cuda")
+    require("numba.cuda")
     assert ".entry" in dk.compile(dk.kernel(compiler="numba")(summed.func), target="sm_90").ptx

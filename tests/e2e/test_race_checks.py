@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import require
 
 import diffkern as dk
 from diffkern.build.export import export
@@ -169,7 +170,7 @@ def test_exports_do_not_check():
 
 
 def test_pytorch():
-    torch = pytest.importorskip("torch")
+    torch = require("torch")
     function = dk.torch_function(doubled, launch_dims=3, in_out_argnames=["x"])
     x = torch.arange(9.0, dtype=torch.float64, requires_grad=True)
     for off, expected in ((3, FIRST), (6, LAST)):
@@ -180,7 +181,7 @@ def test_pytorch():
 
 
 def test_jax():
-    jax = pytest.importorskip("jax")
+    jax = require("jax")
 
     @dk.kernel
     def by_shape(x: f2):

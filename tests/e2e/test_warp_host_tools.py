@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import require
 
 import diffkern.warp as wp
 from diffkern.warp.autograd import (
@@ -124,7 +125,7 @@ def test_check_of_a_tape(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_pictures() -> None:
-    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib = require("matplotlib")
     matplotlib.use("agg", force=True)
     inputs, outputs = given()
     found = jacobian(mixed, 2, inputs, outputs)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import require
 
 import diffkern as dk
 
@@ -254,7 +255,7 @@ def test_memory_is_given_back():
 
 
 def test_other_libraries():
-    cupy = pytest.importorskip("cupy")
+    cupy = require("cupy")
     x = dk.array(np.arange(8.0), dtype=float, device=G)
     seen = cupy.asarray(x)
     seen *= 2

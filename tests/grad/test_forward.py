@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.selection import one_in
 
 from diffkern import pipeline
 from diffkern.ad.forward import with_tangents
@@ -65,12 +66,7 @@ def test_along_tangents(name: str) -> None:
     assert left == pytest.approx(sum(parts), rel=1e-9, abs=1e-11 * (1 + sum(map(abs, parts))))
 
 
-def third(name: str, k: int) -> Any:
-    """Every third case runs by default."""
-    return name if k % 3 == 0 else pytest.param(name, marks=pytest.mark.full)
-
-
-@pytest.mark.parametrize("name", [third(name, k) for k, name in enumerate(sorted(CASES))])
+@pytest.mark.parametrize("name", one_in(3, sorted(CASES)))
 def test_second_derivatives(name: str) -> None:
     """The adjoint of forward mode against differences of forward mode."""
     case = CASES[name]

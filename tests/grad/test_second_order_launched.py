@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.selection import one_in
 
 import diffkern as dk
 from diffkern.ir.types import Array, is_differentiable
@@ -24,16 +25,11 @@ SKIPPED = {*INFINITE, "loops.long_contraction"}
 NAMES = [name for name in sorted(CASES) if name not in SKIPPED and not CASES[name].options and CASES[name].numeric]
 
 
-def some(name: str, k: int) -> Any:
-    """One case of 24 runs by default."""
-    return name if k % 24 == 0 else pytest.param(name, marks=pytest.mark.full)
-
-
 def dot(a: Any, b: Any) -> float:
     return sum(float(np.sum(x.numpy().astype(float) * y.numpy())) for x, y in zip(a, b, strict=True))
 
 
-@pytest.mark.parametrize("name", [some(name, k) for k, name in enumerate(NAMES)])
+@pytest.mark.parametrize("name", one_in(24, NAMES))
 def test_all_orders_agree(name: str) -> None:
     case = CASES[name]
     vjp, kernel = Vjp(lower(case)), dk.kernel(case.function)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 import pytest
 from block_corpus import BLOCKS
+from support.selection import one_in
 
 import diffkern as dk
 from diffkern.errors import KernelTypeError
@@ -29,12 +28,7 @@ LAUNCHED = [name for name in CASES if not CASES[name].options]
 OF_INDICES = ("tiles.by_indices", "tiles.slices_by_indices")
 
 
-def sampled(every: int, names: Iterable[str]) -> list:
-    """Of a number of cases one runs by default."""
-    return [n if k % every == 0 else pytest.param(n, marks=pytest.mark.full) for k, n in enumerate(sorted(names))]
-
-
-@pytest.mark.parametrize("name", sampled(24, LAUNCHED))
+@pytest.mark.parametrize("name", one_in(24, sorted(LAUNCHED)))
 def test_numbers_stay_finite(name: str) -> None:
     case = CASES[name]
     kernel = dk.kernel(case.function)
@@ -43,7 +37,7 @@ def test_numbers_stay_finite(name: str) -> None:
     assert found is None or NOT_FINITE[name] in found.text
 
 
-@pytest.mark.parametrize("name", sampled(24, CASES))
+@pytest.mark.parametrize("name", one_in(24, sorted(CASES)))
 def test_no_races(name: str) -> None:
     case = CASES[name]
     kernel = dk.kernel(case.function)

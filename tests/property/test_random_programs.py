@@ -1,4 +1,4 @@
-"""Random programs from the commit's seed: results, gradients and what is refused (:mod:`support.random_programs`).
+"""Random programs from the seed of the run: results, gradients and what is refused (:mod:`support.random_programs`).
 
 ``python -m tests.support.random_programs`` checks many more, of this seed or another one, for as long as one likes.
 """

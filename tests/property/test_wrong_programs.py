@@ -1,4 +1,4 @@
-"""Wrong programs from the commit's seed: each ends in an error of diffkern's (:mod:`support.wrong_programs`).
+"""Wrong programs from the seed of the run: each ends in an error of diffkern's (:mod:`support.wrong_programs`).
 
 ``python -m tests.support.wrong_programs --count 2000`` checks many more, of this seed or another one.
 """

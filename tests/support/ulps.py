@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pytest
+from conftest import require
 
 from diffkern import vecmath
 
-mpmath = pytest.importorskip("mpmath")
+mpmath = require("mpmath")
 Array = npt.NDArray[Any]
 TABLE = Path(__file__).parents[2] / "docs" / "generated" / "elementary_errors.inc"
 BINARY = ("atan2", "pow")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+from conftest import require
 
 import diffkern as dk
 
@@ -52,7 +53,7 @@ def test_mypy_finds_what_is_wrong_and_nothing_else(tmp_path):
 
 
 def test_pyright_finds_what_is_wrong_and_nothing_else():
-    pytest.importorskip("basedpyright")
+    require("basedpyright")
     printed = run_checker("basedpyright", "--outputjson", "--pythonpath", sys.executable)
     errors = [d for d in json.loads(printed)["generalDiagnostics"] if d["severity"] == "error"]
     found = ((Path(d["file"]).name, d["range"]["start"]["line"] + 1) for d in errors)

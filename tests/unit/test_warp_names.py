@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
+from conftest import require
 
 import diffkern as dk
 import diffkern.warp as wp
@@ -33,7 +34,7 @@ def test_names_that_are_missing_say_what_to_take() -> None:
 
 
 def test_every_name_of_warp_is_there_or_says_what_to_take() -> None:
-    warp = pytest.importorskip("warp")
+    warp = require("warp")
     public = [
         name for name in dir(warp) if not name.startswith("_") and not isinstance(getattr(warp, name), ModuleType)
     ]

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import require
 
-jax = pytest.importorskip("jax")
+jax = require("jax")
 
 FOLDER = Path(__file__).parents[3] / "benchmarks" / "adbench"
 NAMES = ("case", "gmm", "bundle", "lstm", "hand", "jax_forms")

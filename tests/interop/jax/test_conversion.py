@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from conftest import require
 
-jax = pytest.importorskip("jax")
+jax = require("jax")
 
 import diffkern as dk
 

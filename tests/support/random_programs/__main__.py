@@ -7,6 +7,7 @@ printed. ``--program N`` checks a single one and prints its text.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import tempfile
@@ -28,7 +29,7 @@ def main() -> int:
     parser.add_argument(
         "--count", type=int, default=1_000_000, help="number of programs (default: until the time is up)"
     )
-    parser.add_argument("--seed", type=int, default=None, help="seed of the run (default: from the commit)")
+    parser.add_argument("--seed", type=int, default=None, help="seed of the run (default: the fixed one)")
     parser.add_argument("--time-limit", type=float, default=None, help="seconds after which no program is begun")
     parser.add_argument("--workers", type=int, default=2, help="number of processes (default: 2)")
     parser.add_argument("--lanes", choices=WAYS, help="threads in lanes wherever they can be, or nowhere")
@@ -51,6 +52,7 @@ def main() -> int:
     campaign = run_campaign(seed, args.count, args.time_limit, args.workers, _show)
     print(f"\n{campaign}")
     print(f"{len(campaign.failures)} wrong, dead or slow; again with --seed {seed}, one with --program N")
+    print("counts", json.dumps(campaign.counts()))
     return int(bool(campaign.failures))
 
 

@@ -56,6 +56,20 @@ class Campaign:
         """How many programs have no gradient, or no code at all."""
         return sum(v.outcome in ("refused", "forward only") for v in self.verdicts.values())
 
+    def counts(self) -> dict[str, int]:
+        """How many programs had which outcome, and why, as numbers that add up over campaigns."""
+        found = Counter({"programs": len(self.verdicts)})
+        for v in self.verdicts.values():
+            found[v.outcome] += 1
+            found["derivatives compared"] += v.compared
+            found["derivatives too near a kink"] += v.kinks
+            found["also run in plain Python"] += v.by_python
+            if v.reason and not v.wrong:
+                found[f"{v.outcome}: {v.reason}"] += 1
+            if v.no_tangents:
+                found[f"without tangents: {v.no_tangents}"] += 1
+        return dict(found)
+
     def __str__(self) -> str:
         outcomes = Counter(v.outcome for v in self.verdicts.values())
         reasons = Counter((v.outcome, v.reason) for v in self.verdicts.values() if v.reason and not v.wrong)

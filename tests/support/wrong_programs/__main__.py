@@ -8,6 +8,7 @@ message once.
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import sys
 from pathlib import Path
@@ -30,7 +31,7 @@ def main() -> int:
     sys.path.insert(0, str(Path(__file__).parents[2]))  # of the corpora that programs are made from
     parser = argparse.ArgumentParser(prog="python -m tests.support.wrong_programs", description=__doc__)
     parser.add_argument("--count", type=int, default=2000, help="number of programs (default: 2000)")
-    parser.add_argument("--seed", type=int, default=None, help="seed of the run (default: from the commit)")
+    parser.add_argument("--seed", type=int, default=None, help="seed of the run (default: the fixed one)")
     parser.add_argument("--time-limit", type=float, default=None, help="seconds after which no program is begun")
     parser.add_argument("--workers", type=int, default=2, help="number of processes (default: 2)")
     parser.add_argument("--program", type=int, default=None, help="check this program alone, and print it")
@@ -51,6 +52,7 @@ def main() -> int:
         texts = {re.sub(r"<wrong program \d+>:\d+|'[^']*'|\d+", "…", v.text): v for v in campaign.verdicts.values()}
         print("\n\n".join(f"[{v.outcome}] {v.text}" for _, v in sorted(texts.items()) if v.outcome != "python"))
     print(f"\n{campaign}")
+    print("counts", json.dumps(campaign.counts()))
     return int(bool(campaign.findings))
 
 

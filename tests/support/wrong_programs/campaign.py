@@ -40,6 +40,11 @@ class Campaign:
         """How many ended in an error of diffkern's."""
         return sum(v.outcome not in ("right", "python") and not v.wrong for v in self.verdicts.values())
 
+    def counts(self) -> dict[str, int]:
+        """How many programs had which outcome, as numbers that add up over campaigns."""
+        known = {"programs": len(self.verdicts), "findings": len(self.findings), "refused": self.refused}
+        return known | Counter(v.outcome for v in self.verdicts.values() if not v.wrong)
+
     def __str__(self) -> str:
         counts = Counter(v.outcome for v in self.verdicts.values() if not v.wrong).most_common()
         lines = [f"{len(self.verdicts)} programs, {len(self.findings)} findings, {self.refused} refused:"]

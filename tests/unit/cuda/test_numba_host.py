@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import require
 from support.fake_driver.driver import FakeDriver
 
 import diffkern as dk
@@ -138,7 +139,7 @@ def test_types_of_elements(dtype: Any) -> None:
 
 
 def test_types_of_numba_name_elements() -> None:
-    types = pytest.importorskip("numba").types
+    types = require("numba").types
     assert cuda.device_array(3, types.uint16).dtype == np.uint16
 
 

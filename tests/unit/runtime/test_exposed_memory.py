@@ -7,6 +7,7 @@ import threading
 
 import numpy as np
 import pytest
+from conftest import require
 
 import diffkern as dk
 
@@ -112,7 +113,7 @@ def test_write_to_an_array_of_numpy_is_an_error():
 
 @pytest.mark.parametrize("write", ["in place", "data", "numpy"])
 def test_write_to_a_tensor_of_torch_is_an_error(write):
-    torch = pytest.importorskip("torch")
+    torch = require("torch")
     tensor = torch.tensor([1.0, 2.0, 3.0])
     x, y = dk.from_torch(tensor), dk.zeros(3, requires_grad=True)
     x.requires_grad = True

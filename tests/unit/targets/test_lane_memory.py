@@ -7,6 +7,7 @@ import re
 
 import numpy as np
 import pytest
+from conftest import require
 from llvmlite import ir
 
 from diffkern.ir.types import FLOAT32, FLOAT64, Vec
@@ -57,7 +58,7 @@ def test_components_of_neighbours_are_loaded_and_nothing_behind_them(scalar, cou
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 def test_lanes_that_are_off_load_nothing(count):
     """The elements of the first lanes that are off, and of all behind the last that is on, do not exist."""
-    mmap = pytest.importorskip("mmap")
+    mmap = require("mmap")
     page, lanes = mmap.PAGESIZE, 8
     pages = mmap.mmap(-1, 3 * page)
     start = ctypes.addressof(ctypes.c_char.from_buffer(pages))

@@ -12,6 +12,7 @@ import llvmlite.binding as llvm
 import numpy as np
 import numpy.typing as npt
 import pytest
+from conftest import require
 from llvmlite import ir
 from support.ulps import BINARY, arguments, errors_in_ulp, samples, stated_errors, wide_errors
 
@@ -261,8 +262,8 @@ def test_loop_is_vectorised(name: str, dtype: str) -> None:
 @pytest.mark.skipif(not X86_64, reason="reads x86-64 assembly")
 def test_numba_vectorises_the_loop() -> None:
     """In a ``numba.cfunc`` as the backend makes it, for sin and exp in float32."""
-    numba = pytest.importorskip("numba")
-    extending = pytest.importorskip("numba.extending")
+    numba = require("numba")
+    extending = require("numba.extending")
     types = numba.types
 
     @extending.intrinsic  # type: ignore[untyped-decorator]

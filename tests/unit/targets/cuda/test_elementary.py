@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from conftest import require
 from on_host import HostCuda, cpu_harness
 
 import diffkern as dk
@@ -47,7 +48,7 @@ def every_magnitude(n: int, seed: int, low: float = 2.0**-149, high: float = 3.4
 @pytest.mark.parametrize("name", ["sin", "cos", "tan"])
 @pytest.mark.parametrize(("low", "high"), [(2.0**-149, 1.0), (0.5, 200.0), (100.0, 2.0e5), (1.0e5, 3.4e38)])
 def test_trigonometry(name: str, low: float, high: float) -> None:
-    mpmath = pytest.importorskip("mpmath")
+    mpmath = require("mpmath")
     x = every_magnitude(4000, 1, low, high)
     with mpmath.workprec(250):
         exact = np.array([np.longdouble(mpmath.nstr(getattr(mpmath, name)(float(v)), 25)) for v in x])
@@ -55,7 +56,7 @@ def test_trigonometry(name: str, low: float, high: float) -> None:
 
 
 def test_trigonometry_near_multiples_of_a_quarter_turn() -> None:
-    mpmath = pytest.importorskip("mpmath")
+    mpmath = require("mpmath")
     k = np.concatenate([np.arange(1, 2000), np.random.default_rng(0).integers(1, 2**40, 2000)])
     x = (k * (np.pi / 2)).astype(np.float32)
     x = np.concatenate([x, np.nextafter(x, np.float32(0)), -x])
