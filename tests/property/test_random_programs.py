@@ -17,7 +17,22 @@ from support.seeds import run_seed
 
 PROGRAMS = max(4, 4 * settings.default.max_examples // 5)
 MAX_REFUSED = 0.25
-KINDS = ("float32", "float64", "Body", "mat33", "atomic_", "i, j = dk.tid()", "% -", "dk.int8(", "dk.pow(", "for k")
+KINDS = (
+    "float32",
+    "float64",
+    "Body",
+    "mat33",
+    "atomic_",
+    "i, j = dk.tid()",
+    "% -",
+    "dk.int8(",
+    "dk.pow(",
+    "for k",
+    "reversed(",
+    "dk.uint32(",
+    "TABLE",
+    "dk.static(",
+)
 
 
 def test_random_programs(tmp_path: Path, record_property: Callable[[str, object], None]) -> None:

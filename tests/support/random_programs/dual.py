@@ -365,9 +365,9 @@ def functions() -> dict[str, Any]:
         "outer": lambda a, b: Mat(*(x * y for x in a for y in b)), "determinant": _determinant,
         "transpose": lambda m: Mat(*(part for column in zip(*m.rows, strict=True) for part in column)),
         "trace": lambda m: sum((row[k] for k, row in enumerate(m.rows)), Dual(0.0)),
-        "float64": lifted, "zeros": lambda n, dtype: Vec(*(dtype(0.0) for _ in range(n))),
-        "int8": _wrapped(8, True), "uint8": _wrapped(8, False), "int16": _wrapped(16, True),
-        "int32": _wrapped(32, True), "int64": _wrapped(64, True),
+        "float64": lambda x: x if isinstance(x, Dual) else Dual(float(x)), "static": lambda x: x,
+        "zeros": lambda n, dtype: Vec(*(dtype(0.0) for _ in range(n))),
+        **{f"{u}int{bits}": _wrapped(bits, not u) for bits in (8, 16, 32, 64) for u in ("", "u")},
         "atomic_add": _update(lambda old, value: old + value), "atomic_sub": _update(lambda old, value: old - value),
         "atomic_min": _update(_least), "atomic_max": _update(_greatest),
     }  # fmt: skip

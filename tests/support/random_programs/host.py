@@ -19,7 +19,7 @@ from .writer import Extents
 
 __all__ = ["Array", "Copy", "Fill", "Launch", "Step", "View", "random_arrays", "random_steps"]
 
-_INTEGERS = ("int32", "int64", "int8", "uint8", "int16", "perm")
+_INTEGERS = ("int32", "int64", "int8", "uint8", "int16", "uint16", "uint32", "perm")
 _VIEWED = ("line", "grid", "vec3", "vec2", "vec4", "mat33", "mat22", "mat44", "body", "int32")
 
 

@@ -42,6 +42,8 @@ class Indices:
             found += [f"{name} + {k}" for k in (1, 2) if below + k <= length]
             found += [f"{name} // 2", f"{name} >> 1", f"{name} % 3", f"{name} % -3", f"{name} & 3"]
             found += [f"dk.min({name} + 1, n - 1)", f"dk.max({name} - 1, 0)", f"dk.abs({name} - 2)"]
+            found += [f"dk.{kind}({name})" for kind in ("int64", "uint32", "uint64")]
+            found += [f"dk.{kind}({name})" for kind in ("int16", "uint16") if below <= 32768]
             if below <= 128 or length >= 128:
                 found += [f"dk.int8({name})"]
             if below <= 256 or length >= 256:
@@ -53,6 +55,9 @@ class Indices:
         w = self.w
         size = w.pick(("n", "n", str(length)))
         few = 1 << (length.bit_length() - 1)
+        if w.chance(12) and (data := w.having(Role.READ, "uint16", "uint32")):
+            found = w.pick(data)
+            return f"{found.name}[{w.flat}] % dk.{found.kind}({size})"
         return w.pick(
             (
                 f"({number}) % {size}", f"({number}) % {size}", f"({number}) % {size}",

@@ -7,7 +7,7 @@ from .writer import Writer
 
 __all__ = ["Integers"]
 
-_DATA = ("int32", "int8", "uint8", "int16")
+_DATA = ("int32", "int8", "uint8", "int16", "uint16")
 
 
 class Integers:

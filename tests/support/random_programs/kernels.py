@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .captures import Captures
 from .choices import Choices
 from .composites import Composites
 from .indices import Indices
 from .integers import Integers
 from .memory import Parameter, Role, annotation, typed
+from .ranges import Ranges
 from .scalars import Scalars
 from .statements import Statements
 from .structs import Structs
@@ -17,7 +19,7 @@ from .writer import Extents, Place, Writer
 __all__ = ["FUNCTIONS", "RandomKernel", "random_kernel"]
 
 _READ = ("line", "line", "grid", "vec3", "vec2", "vec4", "mat33", "mat22", "mat44", "body", "few", "one",
-         "int32", "int64", "int8", "uint8", "int16")  # fmt: skip
+         "int32", "int64", "int8", "uint8", "int16", "uint16", "uint32")  # fmt: skip
 _OWN = ("line", "line", "line", "grid", "grid", "vec3", "vec2", "vec4", "mat33", "mat22", "body")
 
 _MOST_PAIRED = 16
@@ -108,6 +110,7 @@ def random_kernel(choices: Choices, name: str, real: str, extents: Extents, stat
     w = Writer(choices, real, extents, axes, _parameters(choices, statements))
     w.integers, w.indices, w.scalars = Integers(w), Indices(w), Scalars(w)
     w.composites, w.structs = Composites(w), Structs(w)
+    w.ranges, w.captures = Ranges(w), Captures(w)
     w.places = {p.name: _place(w, p) for p in w.parameters if p.role is Role.OWN}
     body = Statements(w, statements)
     w.emit("i = dk.tid()" if axes == 1 else "i, j = dk.tid()")

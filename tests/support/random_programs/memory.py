@@ -44,6 +44,8 @@ KINDS = {
     "int8": Kind("int8"),
     "uint8": Kind("uint8"),
     "int16": Kind("int16"),
+    "uint16": Kind("uint16"),
+    "uint32": Kind("uint32"),
     "perm": Kind("int32"),
 }
 

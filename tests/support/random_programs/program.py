@@ -10,6 +10,7 @@ import numpy as np
 
 import diffkern as dk
 
+from .captures import definitions
 from .choices import Choices
 from .host import Array, Step, random_arrays, random_steps
 from .kernels import FUNCTIONS, random_kernel
@@ -88,6 +89,8 @@ def _contents(rng: np.random.Generator, array: Array, real: str, length: int) ->
         return rng.integers(-length, length, n).astype(np.int32)
     if kind.element == "int64":
         return rng.integers(-9, 10, n) + (rng.integers(-2, 3, n) << 33)
+    if kind.element in ("uint16", "uint32"):
+        return rng.integers(0, np.iinfo(kind.element).max, n, kind.element, endpoint=True)
     if kind.element in ("int8", "int16", "uint8"):
         return rng.integers(-128, 128, n).astype(kind.element)
     if kind.element == "Body":
@@ -133,8 +136,9 @@ def random_program(seed: int, real: str | None = None) -> RandomProgram:
     ]
     arrays = random_arrays(choices, kernels, extents)
     steps = random_steps(choices, kernels, arrays, extents)
+    captured = definitions(choices)
     parts = [
-        "import diffkern as dk\n",
+        f"{captured}\n\nimport diffkern as dk\n",
         definition(real),
         FUNCTIONS.format(real=f"dk.{real}"),
         *(k.source for k in kernels),

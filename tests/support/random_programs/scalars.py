@@ -50,7 +50,7 @@ class Scalars:
         if kind == 16:
             return f"{self.number()} * {w.type('real')}({w.integers.leaf()} % 4)"
         if kind == 17:
-            return w.pick(("p[0]", "p.y", "p[-1]"))
+            return w.captures.number() if w.chance(70) else w.pick(("p[0]", "p.y", "p[-1]"))
         return w.pick((*VARIABLES, *VARIABLES, self.number()))
 
     def own(self, p: Parameter) -> str:

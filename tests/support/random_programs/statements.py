@@ -37,11 +37,11 @@ class Statements:
         w = self.w
         kind = w.below(100)
         deep = w.depth >= _DEEPEST or self.budget <= 0
-        if kind < 28 or (deep and kind < 55):
+        if kind < 18 or (deep and kind < 55):
             self.assign()
-        elif kind < 40:
+        elif kind < 28:
             self.branch()
-        elif kind < 50:
+        elif kind < 48:
             self.for_loop()
         elif kind < 55:
             self.while_loop()
@@ -57,8 +57,10 @@ class Statements:
         elif kind < 95 and w.depth >= 2:
             with w.block(f"if {w.scalars.condition()}:"):
                 w.emit("return")
-        elif kind < 98:
+        elif kind < 97:
             self.view()
+        elif kind < 98:
+            w.captures.unrolled(w.pick(VARIABLES))
         else:
             w.emit(f"v0, v1 = v1, {w.scalars.squashed()}")
 
@@ -97,17 +99,30 @@ class Statements:
     def for_loop(self) -> None:
         """A ``for`` of a few trips."""
         w = self.w
-        if w.chance(35):
+        if w.chance(25):
             self.own_array()
             return
         lists = [*w.having(Role.READ, "int32"), *w.having(Role.READ, "perm")]
         if lists and w.having(Role.READ, "line") and w.chance(60):
             self.neighbours(w.pick(lists).name)
             return
+        again = [name for name, _ in w.counters if name.isidentifier() and name.startswith("k")]
+        if w.chance(10):
+            self.rebound(w.pick([*again, "j0"]))
+            return
         k = w.fresh("k")
-        bounds, below = w.pick((("m", 4), ("3", 3), ("1, m + 2", 5), ("m, -1, -1", 4), ("0, 7, 3", 7), ("j0 % 4", 4)))
-        with w.block(f"for {k} in range({bounds}):", (k, below)):
+        head, counter = w.ranges.head(k)
+        with w.block(head, counter):
             self.several(3)
+
+    def rebound(self, name: str) -> None:
+        """A loop whose variable has a value already: that of a loop around it, or an index."""
+        w = self.w
+        with w.block(f"for {name} in range({w.pick(('m', '2', 'j0 % 3'))}):"):
+            w.emit(f"{w.pick(VARIABLES)} += 0.125 * {w.type('real')}({name}) * {w.scalars.squashed(1)}")
+            if w.chance(30):
+                with w.block(f"if {w.scalars.condition()}:"):
+                    w.emit(w.pick(("break", "continue")))
 
     def all_pairs(self, read: Parameter, own: Parameter) -> None:
         """A sum over all elements of an array, whose adjoint adds to each of them: often as many as threads."""

@@ -11,9 +11,11 @@ from .choices import Choices
 from .memory import Parameter, Role, typed
 
 if TYPE_CHECKING:
+    from .captures import Captures
     from .composites import Composites
     from .indices import Indices
     from .integers import Integers
+    from .ranges import Ranges
     from .scalars import Scalars
     from .structs import Structs
 
@@ -79,6 +81,8 @@ class Writer:
     scalars: Scalars = field(init=False)
     composites: Composites = field(init=False)
     structs: Structs = field(init=False)
+    ranges: Ranges = field(init=False)
+    captures: Captures = field(init=False)
 
     # -- choices -----------------------------------------------------------------------------------------------------
 
