@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from diffkern.errors import AutodiffError
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Op, Value
-from diffkern.ir.trip_count import count_trips, counter_type, index_of_trip
+from diffkern.ir.trip_count import PYTHON, count_trips, counter_type, index_of_trip, trip_count
 from diffkern.ir.types import INT32, Scalar
 from diffkern.ir.views import For, While
 
@@ -41,6 +42,13 @@ def for_shape(b: Builder, op: Op, env: Mapping[Value, Value], constants: Mapping
 
     assert isinstance(start.type, Scalar)
     counter = counter_type(start.type)
+    first, end = (constants.get(v) for v in (loop.start, loop.stop))
+    all_known = first is not None and end is not None and known is not None
+    if counter == INT32 and all_known and trip_count(PYTHON, first, end, known, known) >= 1 << 31:
+        raise AutodiffError(
+            "the adjoint of a loop over 32 bits makes fewer than 2**31 trips", loc=op.loc,
+            remedy="let the bounds of the range be of 64 bits, as in dk.int64(n)",
+        )  # fmt: skip
     return LoopShape(counter, loop.init, loop.carried, bind, lambda: count_trips(b, (start, stop, step), known))
 
 

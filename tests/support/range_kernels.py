@@ -3,11 +3,11 @@
 The native dialect and Warp's share their text: ``m`` is the module of the dialect.
 """
 
-import importlib.util
+import importlib
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+from .fuzz import load_module
 from .range_cases import Case, Group
 
 __all__ = ["kernel_of", "literal_kernel"]
@@ -196,9 +196,7 @@ def literal_kernel(group: Group, directory: Path) -> Any:
     for number, case in enumerate(group.cases):
         lines += [f"    if i == {number}:", *("        " + line for line in _loop(case))]
     lines += ["    y[i] = s", "    trips[i] = n"]
-    path = directory / f"{group.name.replace('-', '_')}.py"
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return _imported(path).literals
+    return load_module("\n".join(lines) + "\n", str(directory)).literals
 
 
 def _loop(case: Case) -> list[str]:
@@ -223,12 +221,3 @@ def _loop(case: Case) -> list[str]:
 
 def _leave(case: Case) -> list[str]:
     return ["break"] if case.form == "break" else ["y[i] = s", "trips[i] = n", "return"]
-
-
-def _imported(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module

@@ -278,6 +278,19 @@ def test_loops_over_unsigned_integers() -> None:
     assert {For(op).start.type for op in loops} == {INT32}  # iterations are numbered in a signed type, downwards too
 
 
+def test_a_loop_of_more_trips_than_its_adjoint_can_number() -> None:
+    def f(x):
+        i = dk.tid()
+        s = x[i]
+        for _ in range(-2147483647, 2147483647):
+            s = dk.sin(s)
+        x[i] = s
+
+    with pytest.raises(AutodiffError, match=r"fewer than 2\*\*31 trips") as caught:
+        adjoint(f, Array(FLOAT32, 1))
+    assert caught.value.loc is not None
+
+
 # -- pieces ------------------------------------------------------------------------------------------------------------
 
 
