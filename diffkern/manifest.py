@@ -16,9 +16,31 @@ from diffkern.errors import Loc
 from diffkern.forks import computed_once
 
 __all__ = [
-    "DEFAULT_BLOCK_DIM", "Access", "Checks", "Conflict", "Destination", "Form", "Gather", "GpuResources", "Linear",
-    "Log", "Manifest", "Monomial", "Order", "Output", "Parameter", "RaceCheck", "Shared", "Site", "SortedSum", "Stamp",
-    "Touch", "Turn", "from_json", "to_json",
+    "DEFAULT_BLOCK_DIM",
+    "Access",
+    "Checks",
+    "Conflict",
+    "Destination",
+    "Form",
+    "Gather",
+    "GpuResources",
+    "Linear",
+    "Log",
+    "Manifest",
+    "Monomial",
+    "Order",
+    "Output",
+    "Parameter",
+    "RaceCheck",
+    "Shared",
+    "Site",
+    "SortedSum",
+    "Stamp",
+    "Step",
+    "Touch",
+    "Turn",
+    "from_json",
+    "to_json",
 ]  # fmt: skip
 
 DEFAULT_BLOCK_DIM = 256
@@ -96,6 +118,27 @@ class Linear:
 
 
 @dataclass(frozen=True)
+class Step:
+    """One operation of an index's computation, on a stack.
+
+    Attributes
+    ----------
+    op
+        ``const``, ``tid`` and ``shape`` push a number; ``add``, ``sub``, ``mul`` and ``neg`` take two or one from the
+        stack; ``wrap`` reduces the last one to the range of a type.
+    a, b
+        The number, the axis of the thread index, or the parameter and the axis of an extent.
+    type
+        Of ``wrap``.
+    """
+
+    op: str
+    a: int = 0
+    b: int = 0
+    type: str = ""
+
+
+@dataclass(frozen=True)
 class Access:
     """An access that every thread makes, along one axis.
 
@@ -113,6 +156,8 @@ class Access:
         Numbers of trips of the loops around it; the access is made if all are positive.
     shapes
         The arrays whose shapes these name, with their numbers of axes.
+    steps
+        How an index is computed whose integers wrap around, in place of ``tid``, ``low`` and ``high``.
     """
 
     array: int
@@ -123,6 +168,7 @@ class Access:
     high: Linear
     trips: tuple[Linear, ...]
     shapes: tuple[tuple[int, int], ...]
+    steps: tuple[Step, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -37,8 +37,8 @@ from dataclasses import dataclass, replace
 from diffkern.ad.blocks import LoopMemory
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import substitute
-from diffkern.ir.nodes import Op, Region, Value, walk
-from diffkern.ir.types import BOOL, INT32, Element, Kind, Scalar, Stack, StackField, Tile
+from diffkern.ir.nodes import Region, Value, walk
+from diffkern.ir.types import INT32, Element, Scalar, Stack, StackField, Tile
 from diffkern.ir.views import is_loop
 from diffkern.opt.dce import eliminate_region
 from diffkern.opt.replays import find_needs, remove_dead_replays
@@ -190,8 +190,7 @@ def _in_segments(b: Builder, loop: ReverseLoop, needed: list[int], budget: Stack
     counter = loop.trips.type
     assert isinstance(counter, Scalar)
     fields: list[Element] = [loop.state[k].type for k in needed]  # type: ignore[misc]
-    most = (1 << counter.bits - 1) - 1  # iterations that the counter's type can number, which may be few
-    kept = Stack(tuple(fields), min(budget.slots_for([counter, *fields]), most), loop.level + 1)
+    kept = Stack(tuple(fields), budget.slots_for([counter, *fields]), loop.level + 1)
     few = budget.per_level(_PART_FOR_STARTS)
     starts = Stack((counter, *fields), few.slots_for([counter, *fields]), loop.level)
     one, zero, size, down = (b.const(n, counter) for n in (1, 0, kept.slots, -1))
@@ -387,28 +386,6 @@ def _advance_to(
 def _next_checkpoint(b: Builder, slots: int, cur: Value, it: Value, top: Value) -> Value:
     """Where the next snapshot goes on the way from ``cur`` to ``it``; after ``it`` when no slot is free."""
     return b.one("next_checkpoint", cur, it, b.sub(b.i32(slots - 1), top), hint="planned")
-
-
-def trip_count(b: Builder, op: Op, lo: Value, hi: Value, step: Value, constant_step: int | None) -> Value:
-    """``max(0, ceil((hi - lo) / step))`` of a ``for``, in the loop variable's type."""
-    t = lo.type
-    assert isinstance(t, Scalar)
-    zero = b.const(0, t)
-    if constant_step == 1:
-        return b.one("max", b.sub(hi, lo), zero) if t.kind is Kind.INT else _unsigned_trips(b, t, lo, hi, step)
-    if t.kind is not Kind.INT:
-        return _unsigned_trips(b, t, lo, hi, step)
-    # ceil((hi - lo) / step) == -((lo - hi) // step) for either sign of the step; a zero step gives 0
-    return b.one("max", b.neg(b.one("floordiv", b.sub(lo, hi), step)), zero)
-
-
-def _unsigned_trips(b: Builder, t: Scalar, lo: Value, hi: Value, step: Value) -> Value:
-    one, zero = b.const(1, t), b.const(0, t)
-    span = b.sub(b.sub(hi, one), lo)
-    trips = b.add(b.one("floordiv", span, step), one)
-    runs = b.one("and", b.one("lt", lo, hi), b.one("gt", step, zero))
-    assert runs.type == BOOL
-    return b.select(runs, trips, zero)
 
 
 def loop_depth(region: Region) -> int:

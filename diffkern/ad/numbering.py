@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from diffkern.ad.loops import trip_count
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.trip_count import count_trips, trip_of
 from diffkern.ir.types import INT32, INT64, Array, Mat, Scalar, Vec
 from diffkern.ir.views import For, While, is_loop, loop
 
@@ -135,17 +135,17 @@ class Numbered(Cloner):
         b, view, start = self.b, For(op), self.at
         n = self.slots(self.sites.of(view.body) or 0)
         lo, hi, step = self.values(view.bounds)
-        by = self.sites.constants.get(view.step)
+        literal = self.sites.constants.get(view.step)
+        known = int(literal) if literal is not None else None
         body = view.body
         copy = Region(tuple(Value(p.type, p.name) for p in body.params))
         self.env.update(zip(body.params, copy.params, strict=True))
         with b.into(copy):
-            passed = b.sub(copy.params[0], lo)
-            trip = passed if by == 1 else b.one("floordiv", passed, step)
+            trip = trip_of(b, copy.params[0], lo, step, known)
             self.at = b.add(start, b.mul(b.cast(trip, self.sites.index), n))
             self.ops(body.ops)
         copy.yields = self.values(body.yields)
-        trips = trip_count(b, op, lo, hi, step, by if isinstance(by, int) else None)
+        trips = count_trips(b, (lo, hi, step), known)
         self.emit(op, self.values(op.operands), (copy,))
         self.at = b.add(start, b.mul(b.cast(trips, self.sites.index), n))
 

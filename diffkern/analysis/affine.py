@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from diffkern.analysis.uniformity import is_pure
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
-from diffkern.ir.types import Kind, Scalar
+from diffkern.ir.types import Kind, Scalar, is_exact_index
 from diffkern.ir.views import For, is_loop
 from diffkern.ops.row import Uniformity
 from diffkern.ops.table import lookup
@@ -123,9 +123,9 @@ class AffineForms:
             return Affine({("shape", op.operands[0], op.attrs["axis"]): 1}, 0)
         if op.name == "cast" and widens(op):
             return self.of(op.operands[0])
-        if op.name == "neg":
-            return self.of(op.operands[0]).scaled(-1)
-        if op.name in ("add", "sub", "mul") and isinstance(v.type, Scalar) and v.type.kind is Kind.INT:
+        if op.name in ("neg", "add", "sub", "mul") and is_exact_index(v.type):
+            if op.name == "neg":
+                return self.of(op.operands[0]).scaled(-1)
             a, b = (self.of(x) for x in op.operands)
             if op.name == "add":
                 return a + b

@@ -4,7 +4,8 @@ In: a function. Out: facts that can be held against the dimensions and shapes of
 
 ``accesses`` an access whose index is an affine form of the thread index, made by every thread of any launch. Along each
              axis the least and the greatest index are attained in corners of the launch, so a launch is wrong if one of
-             them lies outside the array, and never otherwise refused.
+             them lies outside the array, and never otherwise refused. An index whose integers wrap around is kept as
+             the steps that compute it.
 ``alone``    a plain store to an element that is the same for all threads, of what was read from that very element: with
              more than one thread the result depends on their order.
 
@@ -20,9 +21,8 @@ from dataclasses import dataclass
 from diffkern import manifest
 from diffkern.analysis.affine import Affine, AffineForms
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
-from diffkern.ir.types import Array, Scalar, is_shared
+from diffkern.ir.types import Array, Scalar, is_exact_index, is_shared, scalar_of
 from diffkern.ir.views import Access, For
-from diffkern.ops.table import lookup
 
 __all__ = ["certain_extents", "update_by_all"]
 
@@ -47,15 +47,53 @@ def certain_extents(fn: Function) -> tuple[manifest.Access, ...]:
             continue
         trips = tuple(_linear(loop.hi - loop.lo, position) for loop in loops.values() if not _trips(loop))
         for axis, (v, wrap) in enumerate(zip(Access(op).index, Access(op).wrap, strict=True)):
-            bounds = _bounds(forms.of(v), loops) if _exact(forms, v) else None
-            if bounds is None or axis >= _ndim(Access(op).array):
+            if axis >= _ndim(Access(op).array):
+                continue
+            bounds = _bounds(forms.of(v), loops)
+            steps: tuple[manifest.Step, ...] = ()
+            if bounds is None:
+                steps = tuple(_steps(forms, v, position, exact=True) or ())
+                bounds = ((), Affine({}, 0), Affine({}, 0)) if steps else None
+            if bounds is None:
                 continue
             tids, low, high = bounds[0], _linear(bounds[1], position), _linear(bounds[2], position)
             array = position[Access(op).array]
             shapes = {array, *(t[0] for form in (low, high, *trips) for t in form.terms)}
+            shapes |= {step.a for step in steps if step.op == "shape"}
             ranks = tuple((k, _ndim(fn.params[k])) for k in sorted(shapes))
-            found[manifest.Access(array, axis, wrap, tids, low, high, trips, ranks)] = None
+            found[manifest.Access(array, axis, wrap, tids, low, high, trips, ranks, steps)] = None
     return tuple(found)
+
+
+def _steps(forms: AffineForms, v: Value, position: dict[Value, int], *, exact: bool) -> list[manifest.Step] | None:
+    """How an integer is computed of literals, the thread index and extents; None if of more than that.
+
+    ``exact``: where an index is computed, in which some types do not wrap.
+    """
+    op, t = forms.producer.get(v), v.type
+    if op is None or not isinstance(t, Scalar) or not t.is_integer:
+        return None
+    if op.name == "const":
+        return [manifest.Step("const", int(op.attrs["value"]))]
+    if op.name == "tid":
+        return [manifest.Step("tid", op.attrs["axis"])]
+    if op.name == "shape":
+        known = op.operands[0] in position
+        return [manifest.Step("shape", position[op.operands[0]], op.attrs["axis"])] if known else None
+    if op.name not in ("add", "sub", "mul", "neg", "cast"):
+        return None
+    keeps = exact and all(is_exact_index(x.type) for x in (v, *op.operands))
+    if op.name == "cast":
+        keeps = keeps and t.bits >= scalar_of(op.operands[0].type).bits
+    operands = [_steps(forms, x, position, exact=keeps) for x in op.operands]
+    out: list[manifest.Step] = []
+    for steps in operands:
+        if steps is None:
+            return None
+        out += steps
+    if op.name != "cast":
+        out.append(manifest.Step(op.name))
+    return out if keeps else [*out, manifest.Step("wrap", type=t.name)]
 
 
 def _ndim(p: Value) -> int:
@@ -99,18 +137,6 @@ def _counted(forms: AffineForms, op: Op) -> _Loop | None:
 
 def _trips(loop: _Loop) -> bool:
     return (loop.hi - loop.lo).is_constant
-
-
-def _exact(forms: AffineForms, v: Value) -> bool:
-    """Whether an index is what its affine form says: sums of narrow integers may have wrapped before a cast."""
-    op = forms.producer.get(v)
-    if op is None or not (lookup(op.name).affine or op.name == "cast"):
-        return True
-    t = op.operands[0].type
-    if op.name == "cast" and isinstance(t, Scalar) and t.bits < 32:
-        inner = forms.producer.get(op.operands[0])
-        return inner is None or inner.name == "const"
-    return all(_exact(forms, x) for x in op.operands)
 
 
 def _bounds(form: Affine, loops: dict[Value, _Loop]) -> tuple[tuple[tuple[int, int], ...], Affine, Affine] | None:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from diffkern.analysis.affine import AffineForms
 from diffkern.ir.nodes import Function, Op, Region, Value
-from diffkern.ir.types import Array, Kind, Scalar
+from diffkern.ir.types import Array, Kind, Scalar, is_exact_index
 from diffkern.ir.views import For, If
 
 __all__ = ["Comparison", "Key", "LaunchForms", "Linear", "Polynomial"]
@@ -141,7 +141,7 @@ class LaunchForms:
             return Linear({("tid", op.attrs["axis"]): {(): 1}}, {})
         if op.name == "shape" and op.operands[0] in self._params:
             return Linear({}, {((self._params[op.operands[0]], op.attrs["axis"]),): 1})
-        if not all(_is_exact(x) for x in (v, *op.operands)):
+        if not all(is_exact_index(x.type) for x in (v, *op.operands)):
             return itself
         if op.name == "cast":
             return self.of(op.operands[0]) if _bits(v) >= _bits(op.operands[0]) else itself
@@ -280,11 +280,6 @@ def _compared(name: str, a: Linear, b: Linear) -> Comparison:
     side, strict = _ORDERED[name]
     less, more = (a, b) if side == "less" else (b, a)
     return Comparison(less + number(strict), more)
-
-
-def _is_exact(v: Value) -> bool:
-    """Whether an integer is signed and has at least 32 bits, or is a narrow one that nothing was computed with."""
-    return isinstance(v.type, Scalar) and v.type.kind is Kind.INT and v.type.bits >= 32
 
 
 def _bits(v: Value) -> int:

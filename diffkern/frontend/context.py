@@ -131,6 +131,8 @@ class Context:
         All activations, the kernel first.
     of_func
         Whether the first activation is that of a func, which is lowered by itself.
+    skipped
+        Statements that were left out because of an error before them.
     errors
         Errors found so far.
     nonneg
@@ -168,6 +170,7 @@ class Context:
         self.stack: list[Frame] = []
         self.of_func = False
         self.errors: list[KernelError] = []
+        self.skipped: list[Loc] = []
         self.nonneg: set[Value] = set()
         self.quotients: dict[Value, tuple[Value, Value]] = {}
         self.shapes: dict[tuple[tuple[object, ...], str], Any] = {}

@@ -6,6 +6,7 @@ In: the expression after ``in``. Out: its :class:`Items`: how many there are, an
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,10 +16,11 @@ from diffkern.frontend.context import Context
 from diffkern.frontend.terms import Const, Rec, RecView, Static, Term, Tup, Val, View, describe
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
+from diffkern.ir.trip_count import PYTHON, trip_count
 from diffkern.lang.intrinsics import lowering_key
 from diffkern.lang.queries import WALKED
 
-__all__ = ["Index", "Items", "items_of", "items_or_query", "reversed_range"]
+__all__ = ["Index", "Items", "items_of", "items_or_query", "number", "reversed_range"]
 
 Index = Const | Val
 
@@ -77,13 +79,12 @@ def _is_hashable(obj: object) -> bool:
 
 def _of_range(cx: Context, trips: ranges.Trips) -> Items:
     bounds = trips.known
-    count: int | Value = len(range(*bounds)) if bounds is not None else ranges.count_of(cx, trips)
+    count: int | Value = trip_count(PYTHON, *bounds) if bounds is not None else ranges.count_of(cx, trips)
 
     def item(k: Index) -> Term:
         if bounds is not None and isinstance(k, Const):
-            return Const(range(*bounds)[int(k.value)])
-        step = trips.step if isinstance(trips.step, Value) else cx.b.const(trips.step, trips.type)
-        out = cx.b.add(trips.lo, cx.b.mul(cx.b.cast(_value(cx, k), trips.type), step))
+            return Const(bounds[0] + int(k.value) * bounds[2])
+        out = ranges.item_of(cx, trips, _value(cx, k))
         if trips.nonneg:
             cx.nonneg.add(out)
         return Val(out)
@@ -92,7 +93,12 @@ def _of_range(cx: Context, trips: ranges.Trips) -> Items:
 
 
 def _value(cx: Context, k: Index) -> Value:
-    return k.value if isinstance(k, Val) else cx.b.i32(int(k.value))
+    return k.value if isinstance(k, Val) else number(cx, int(k.value))
+
+
+def number(cx: Context, count: int) -> Value:
+    """A number of items that is known now."""
+    return cx.b.const(count, T.INT32 if count < 1 << 31 else T.INT64)
 
 
 def _of_term(cx: Context, term: Term, node: ast.expr) -> Items:
@@ -194,11 +200,11 @@ def _zip(cx: Context, node: ast.Call) -> Items:
         cx.type_error(node, f"zip(..., strict=True) of lengths {known}", "leave strict out: the shortest ends the loop")
     count: int | Value = min(known) if known else all_items[0].count
     if len(known) < len(all_items):
-        lengths = [i.count if isinstance(i.count, Value) else cx.b.i32(i.count) for i in all_items]
-        shortest = cx.b.cast(lengths[0], T.INT32)
-        for length in lengths[1:]:
-            shortest = cx.b.one("min", shortest, cx.b.cast(length, T.INT32))
-        count = shortest
+        lengths = [i.count if isinstance(i.count, Value) else number(cx, i.count) for i in all_items]
+        # The shortest fits 32 bits if one of them is counted in so many; before that none may be cut.
+        wide = T.INT64 if any(n.type == T.INT64 for n in lengths) else T.INT32
+        shortest = functools.reduce(lambda x, y: cx.b.one("min", x, y), (cx.b.cast(n, wide) for n in lengths))
+        count = shortest if all(n.type == T.INT64 for n in lengths) else cx.b.cast(shortest, T.INT32)
     return Items(count, lambda k: Tup(tuple(i.item(k) for i in all_items)), any(i.unrolled for i in all_items))
 
 
@@ -210,7 +216,7 @@ def _reversed(cx: Context, node: ast.Call) -> Items:
     def item(k: Index) -> Term:
         if isinstance(count, int) and isinstance(k, Const):
             return inner.item(Const(count - 1 - int(k.value)))
-        total = cx.b.i32(count) if isinstance(count, int) else count
+        total = number(cx, count) if isinstance(count, int) else count
         t = total.type
         assert isinstance(t, T.Scalar)
         back = cx.b.sub(cx.b.sub(total, cx.b.const(1, t)), cx.b.cast(_value(cx, k), t))
@@ -237,8 +243,9 @@ def reversed_range(cx: Context, node: ast.expr) -> ranges.Trips | None:
     if lowering_key(inner.obj) != "range":
         return None
     trips = ranges.trips_of(cx, node.args[0])
-    if trips.step != 1 or trips.type.kind is not T.Kind.INT:
+    if trips.step != 1 or not trips.above_least[0]:
         return None
     one = cx.b.const(1, trips.type)
     known = None if trips.known is None else (trips.known[1] - 1, trips.known[0] - 1, -1)
-    return ranges.Trips(cx.b.sub(trips.hi, one), cx.b.sub(trips.lo, one), -1, trips.type, trips.nonneg, known)
+    hi = trips.hi if trips.above_least[1] else cx.b.one("max", trips.hi, trips.lo)
+    return ranges.Trips(cx.b.sub(hi, one), cx.b.sub(trips.lo, one), -1, trips.type, trips.nonneg, known)

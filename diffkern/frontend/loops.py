@@ -79,14 +79,14 @@ def lower_loop(cx: Context, stmt: ast.For | ast.While) -> None:
 
 def _counted(cx: Context, stmt: ast.For, trips: ranges.Trips) -> None:
     plan = _plan(cx, stmt)
-    plan.trips_surely = trips.known is not None and len(range(*trips.known)) > 0
+    plan.trips_surely = trips.known is not None and bool(range(*trips.known))
     plan.placeholders = plan.placeholders or plan.trips_surely
     (_counted_while if plan.flags else _for)(cx, plan, stmt, trips)
 
 
 def _over_items(cx: Context, stmt: ast.For, items: iterables.Items) -> None:
     """A loop at run time over a sequence: one over ``range`` that takes an item at the beginning of each trip."""
-    count = items.count if isinstance(items.count, Value) else cx.b.i32(items.count)
+    count = items.count if isinstance(items.count, Value) else iterables.number(cx, items.count)
     t = count.type
     assert isinstance(t, T.Scalar)
     loop = cx.loops_made.get((*cx.call_path, stmt))
@@ -195,7 +195,7 @@ def _bound(cx: Context, plan: _Plan, terms: dict[str, Term]) -> dict[str, Bindin
 def _body(cx: Context, plan: _Plan, start: Callable[[dict[str, Binding]], Sequence[Value]]) -> _Body:
     """Lower the body until the types of what it carries stay; ``start`` adds parameters and binds the loop variable."""
     for guess in range(_MAX_GUESSES):
-        mark = len(cx.errors)
+        mark, skipped = len(cx.errors), len(cx.skipped)
         terms, params = _parameters(cx, plan)
         env = _bound(cx, plan, terms)
         for flag in [*plan.flags, plan.state.continued]:
@@ -227,7 +227,7 @@ def _body(cx: Context, plan: _Plan, start: Callable[[dict[str, Binding]], Sequen
         for name, shape in found.items():
             if shape != merge.Same(Poison()):
                 cx.shapes[((*cx.call_path, plan.stmt), name)] = shape
-        del cx.errors[mark:]
+        del cx.errors[mark:], cx.skipped[skipped:]
     raise AssertionError("the types of loop-carried variables do not converge")
 
 
@@ -402,52 +402,55 @@ def _for(cx: Context, plan: _Plan, stmt: ast.For, trips: ranges.Trips) -> None:
 
     body = _body(cx, plan, start)
     init = _initial(cx, plan, Val(trips.lo))
-    step = cx.b.const(trips.step, trips.type) if isinstance(trips.step, int) else trips.step
+    step = ranges.step_of(cx, trips)
     body.region.yields = tuple(_yields(cx, plan, body))
     results = cx.b.for_(trips.lo, trips.hi, step, init, body.region, _hints(plan))
     _finish(cx, plan, body, (), iter(results))
 
 
 def _counted_while(cx: Context, plan: _Plan, stmt: ast.For, trips: ranges.Trips) -> None:
-    """A ``for`` that may be left early: ``while`` with a counter, which for a run-time step counts the trips."""
-    t = trips.type
-    lo, hi, step = trips.lo, trips.hi, trips.step
-    counts_trips = not isinstance(step, int)
-    first, last = (cx.b.const(0, t), ranges.trip_count(cx, lo, hi, step)) if isinstance(step, Value) else (lo, hi)
-    name = _hint(stmt)
-    counter: list[Value] = []
+    """A ``for`` that may be left early: a ``while`` that carries the index.
+
+    Where one more step may leave the index's type, so that a comparison with the stop would not end the loop, it also
+    counts its trips.
+    """
+    t, name = trips.type, _hint(stmt)
+    to = T.UINT64 if t.bits == 64 else T.UINT32
+    total = None if ranges.stays_inside(trips) else ranges.count_of(cx, trips, to)
+
+    def counters() -> list[Value]:
+        return [Value(t, name), *(Value(to) for _ in range(total is not None))]
+
+    made: list[Value] = []
 
     def start(env: dict[str, Binding]) -> Sequence[Value]:
-        count = Value(t, "" if counts_trips else name)
-        counter[:] = [count]
-        index = count
-        if isinstance(step, Value):
-            index = cx.b.add(lo, cx.b.mul(count, step))
-            index.name = name
-        _loop_variable(cx, plan, stmt, trips, index, env)
-        return (count, *(Value(T.BOOL) for _ in plan.flags))
+        made[:] = counters()
+        _loop_variable(cx, plan, stmt, trips, made[0], env)
+        return (*made, *(Value(T.BOOL) for _ in plan.flags))
 
     body = _body(cx, plan, start)
-    init = _initial(cx, plan, Val(lo))
+    init = _initial(cx, plan, Val(trips.lo))
     with cx.b.into(body.region):
-        stride = cx.b.const(step if isinstance(step, int) else 1, t)
-        following = cx.b.add(counter[0], stride)
+        steps = [ranges.step_of(cx, trips), *(cx.b.const(1, to) for _ in made[1:])]
+        following = [cx.b.add(v, by) for v, by in zip(made, steps, strict=True)]
     flag_yields = _flag_yields(cx, plan, body)
-    body.region.yields = (following, *flag_yields, *_yields(cx, plan, body))
+    body.region.yields = (*following, *flag_yields, *_yields(cx, plan, body))
 
-    cond = Region()
+    cond, (index, *counted) = Region(), counters()
     _, params = _parameters(cx, plan)
-    count = Value(t, "" if counts_trips else name)
     flags = [Value(T.BOOL) for _ in plan.flags]
-    cond.params = (count, *flags, *params)
+    cond.params = (index, *counted, *flags, *params)
     with cx.b.into(cond):
-        compare = "gt" if isinstance(step, int) and step < 0 else "lt"
-        test = cx.b.one(compare, count, last)
+        if total is not None:
+            test = cx.b.one("lt", counted[0], total)
+        else:
+            test = cx.b.one("gt" if isinstance(trips.step, int) and trips.step < 0 else "lt", index, trips.hi)
         cond.yields = (_unless(cx, flags, test),)
-    start_values = [first, *(cx.b.const(False, T.BOOL) for _ in plan.flags), *init]
-    results = cx.b.while_(start_values, cond, body.region, ["", *([""] * len(flags)), *_hints(plan)])
-    n = 1 + len(flags)
-    _finish(cx, plan, body, results[1:n], iter(results[n:]))
+    zero = () if total is None else (cx.b.const(0, to),)
+    start_values = [trips.lo, *zero, *(cx.b.const(False, T.BOOL) for _ in plan.flags), *init]
+    n = len(made)
+    results = cx.b.while_(start_values, cond, body.region, [*([""] * (n + len(flags))), *_hints(plan)])
+    _finish(cx, plan, body, results[n : n + len(flags)], iter(results[n + len(flags) :]))
 
 
 def _unless(cx: Context, flags: Sequence[Value], test: Value) -> Value:

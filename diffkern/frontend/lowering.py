@@ -88,8 +88,17 @@ def lower(
         pass
     except RecursionError as error:
         raise too_deep(pyfunc.__name__, source.loc(source.node)) from error
-    raise_all(cx.errors)
+    _raise_errors(cx)
     return _function(cx, name or pyfunc.__name__, params, source, _settled(cx, ())[0])
+
+
+def _raise_errors(cx: Context) -> None:
+    """Raise what was found; nothing may have been left out without an error."""
+    raise_all(cx.errors)
+    for loc in cx.skipped:
+        raise KernelTypeError(
+            "a variable in this statement has no one type", loc=loc, remedy="use a name for each type, not one for both"
+        )
 
 
 def lower_func(pyfunc: Callable[..., Any], arg_types: Sequence[Argument]) -> tuple[Function, bool]:
@@ -128,7 +137,7 @@ def lower_func(pyfunc: Callable[..., Any], arg_types: Sequence[Argument]) -> tup
         pass
     except RecursionError as error:
         raise too_deep(pyfunc.__name__, source.loc(source.node)) from error
-    raise_all(cx.errors)
+    _raise_errors(cx)
     updates, results = _settled(cx, results)
     fn = _function(cx, pyfunc.__name__, params, source, updates)
     fn.body.yields = results

@@ -96,8 +96,10 @@ def join(a: Shape, b: Shape, *, numba: bool = False) -> Shape | None:
         found = coerce.join(a.type, b.type, numba=numba)
         return None if found is None else Leaf(found)
     if isinstance(a, Same) and isinstance(b, Same):
+        # Like a number, an array keeps its shape beside a poisoned term: poison that went around an outer loop would
+        # silence the statements that read the array, and with another lowering of that loop the error behind it.
         if isinstance(a.term, Poison) or isinstance(b.term, Poison):
-            return Same(Poison())
+            return b if isinstance(a.term, Poison) else a
         return a if same_term(a.term, b.term) else None
     if isinstance(a, Same) or isinstance(b, Same):
         poisoned, other = (a, b) if isinstance(a, Same) else (b, a)

@@ -14,13 +14,17 @@ from diffkern.frontend.context import Context
 from diffkern.frontend.terms import WEAK, Const, Val, describe
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
+from diffkern.ir.trip_count import count_trips, index_of_trip
 
-__all__ = ["Trips", "count_of", "is_range", "trip_count", "trips_of"]
+__all__ = ["Trips", "count_of", "is_range", "item_of", "stays_inside", "step_of", "trips_of"]
 
 
 @dataclass(frozen=True, slots=True)
 class Trips:
-    """Bounds and step of a ``range``; ``step`` known now is an int; ``known`` are all three, if they are known now."""
+    """Bounds and step of a ``range``; ``step`` known now is an int; ``known`` are all three, if they are known now.
+
+    ``above_least``: whether the bounds are signed and known not to be the least integer of the type.
+    """
 
     lo: Value
     hi: Value
@@ -28,6 +32,7 @@ class Trips:
     type: T.Scalar
     nonneg: bool  # whether the loop variable is never negative
     known: tuple[int, int, int] | None = None
+    above_least: tuple[bool, bool] = (False, False)
 
 
 def is_range(cx: Context, node: ast.expr) -> bool:
@@ -54,8 +59,15 @@ def trips_of(cx: Context, call: ast.Call) -> Trips:
         known = None
         if isinstance(lo, Const) and isinstance(hi, Const):
             known = int(lo.value), int(hi.value), int(step.value)
-        return Trips(low, high, int(step.value), scalar, nonneg, known)
+        above = _above_least(cx, lo, scalar), _above_least(cx, hi, scalar)
+        return Trips(low, high, int(step.value), scalar, nonneg, known, above)
     return Trips(low, high, coerce.to_scalar(cx, step, scalar, call), scalar, False)
+
+
+def _above_least(cx: Context, bound: Const | Val, t: T.Scalar) -> bool:
+    if t.kind is not T.Kind.INT:
+        return False
+    return cx.is_nonneg(bound) or (isinstance(bound, Const) and bound.value > -(1 << (t.bits - 1)))
 
 
 def _common_type(cx: Context, terms: Sequence[Const | Val], node: ast.AST) -> T.Scalar:
@@ -89,20 +101,29 @@ def _bound_term(cx: Context, node: ast.expr) -> Const | Val:
     cx.type_error(node, f"range takes integers, not {describe(term)}", remedy)
 
 
-def count_of(cx: Context, trips: Trips) -> Value:
-    """How many trips there are."""
-    step = trips.step if isinstance(trips.step, Value) else cx.b.const(trips.step, trips.type)
-    return trip_count(cx, trips.lo, trips.hi, step)
+def count_of(cx: Context, trips: Trips, to: T.Scalar | None = None) -> Value:
+    """How many trips there are, as a number of another type if one is given."""
+    known = trips.step if isinstance(trips.step, int) else None
+    return count_trips(cx.b, (trips.lo, trips.hi, step_of(cx, trips)), known, to=to, reported=True)
 
 
-def trip_count(cx: Context, lo: Value, hi: Value, step: Value) -> Value:
-    """``max(0, ceil((hi - lo) / step))``; no trips for a zero step."""
-    t = step.type
-    assert isinstance(t, T.Scalar)
-    zero, one = cx.b.const(0, t), cx.b.const(1, t)
-    is_zero = cx.b.one("eq", step, zero, range_step=True)  # debug programs report it
-    divisor = cx.b.select(is_zero, one, step)
-    up = cx.b.one("gt", step, zero)
-    rounding = cx.b.select(up, cx.b.sub(divisor, one), cx.b.add(divisor, one))
-    count = cx.b.one("floordiv", cx.b.add(cx.b.sub(hi, lo), rounding), divisor)
-    return cx.b.select(is_zero, zero, cx.b.one("max", count, zero))
+def step_of(cx: Context, trips: Trips) -> Value:
+    """The step as a value."""
+    return trips.step if isinstance(trips.step, Value) else cx.b.const(trips.step, trips.type)
+
+
+def item_of(cx: Context, trips: Trips, number: Value) -> Value:
+    """The index of a trip by its number."""
+    known = trips.step if isinstance(trips.step, int) else None
+    return index_of_trip(cx.b, number, trips.lo, step_of(cx, trips), known)
+
+
+def stays_inside(trips: Trips) -> bool:
+    """Whether the step that leads beyond the stop is known not to leave the type."""
+    if trips.step in (1, -1):
+        return True
+    if trips.known is None:
+        return False
+    values = range(*trips.known)
+    limit = 1 << (trips.type.bits - (trips.type.kind is T.Kind.INT))
+    return not values or -limit * (trips.type.kind is T.Kind.INT) <= values[-1] + values.step < limit

@@ -87,7 +87,7 @@ def _attempt(cx: Context, stmt: ast.stmt, lower: Callable[[], bool]) -> bool:
     except KernelError as error:
         cx.errors.extend(error.errors)
     except Cascade:
-        pass
+        cx.skipped.append(cx.loc(stmt))
     for name in assigned([stmt], cx.builtin):
         binding = cx.env.get(name)
         if binding is None or not isinstance(binding.term, (View, RecView)):

@@ -290,6 +290,14 @@ def value_type(t: Element) -> Element:
     return with_scalar(t, FLOAT32) if scalar_of(t) in STORAGE_ONLY else t
 
 
+def is_exact_index(t: Type) -> bool:
+    """Whether a sum or product of this type is computed without wrapping around where it is an index.
+
+    Unsigned integers, and those of 8 and 16 bits, wrap there as well.
+    """
+    return isinstance(t, Scalar) and t.kind is Kind.INT and t.bits >= 32
+
+
 def is_differentiable(t: Type) -> bool:
     """Whether values of this type carry a cotangent (floating-point scalars, composites and arrays of them)."""
     return not isinstance(t, (Stack, Buffer)) and scalar_of(t).is_float

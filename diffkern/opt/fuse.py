@@ -188,10 +188,11 @@ def _goes_back(one: For, other: For, known: _Known) -> bool:
     trips = known.operands(other.start, "sub")
     if not trips or not known.is_constant(trips[1], 1):
         return False
-    larger = known.operands(trips[0], "max")
-    if not larger or not known.is_constant(larger[1], 0):
-        return False
-    return larger[0] is one.stop if start == 0 else known.operands(larger[0], "sub") == (one.stop, one.start)
+    if start == 0:
+        larger = known.operands(trips[0], "max")
+        return bool(larger) and larger[0] is one.stop and known.is_constant(larger[1], 0)
+    distance = known.operands(trips[0], "sub")
+    return bool(distance) and distance[1] is one.start and known.operands(distance[0], "max") == (one.stop, one.start)
 
 
 def _only_sums(loop: For) -> bool:

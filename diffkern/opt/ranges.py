@@ -7,13 +7,13 @@ negations) and by loop bounds.
 
 Integers wrap around at the width of their type, so a sum or product of non-negative numbers counts as non-negative
 only where upper bounds exclude that. Sums and products that are used directly as an index are the exception: targets
-compute them exactly.
+compute them exactly, but for unsigned integers and those of 8 and 16 bits.
 """
 
 from __future__ import annotations
 
 from diffkern.ir.nodes import Function, Op, Region, Value
-from diffkern.ir.types import Kind, Scalar
+from diffkern.ir.types import Kind, Scalar, is_exact_index
 from diffkern.ir.views import Access, For, If, Loop, While
 from diffkern.ops.table import lookup
 
@@ -102,11 +102,12 @@ class Ranges:
     def deep(self, v: Value, facts: Facts, depth: int, *, exact: bool) -> int | None:
         """The bound of a value under the facts that hold here, which may be more than where it was computed.
 
-        With ``exact`` the value is an index, whose sums and products do not wrap around.
+        With ``exact`` the value is an index, whose sums and products do not wrap around in most types.
         """
         known = facts.get(v)
         if isinstance(v.type, Scalar) and v.type.kind is Kind.UINT:
             known = max(0, known or 0)
+        exact = exact and is_exact_index(v.type)
         op = self.producer.get(v)
         if exact and op is not None and op.name == "abs" and self.high_of_type(v) >= _LAST_THREAD:
             return max(0, known or 0)  # the least number of 32 bits and more is outside of every array

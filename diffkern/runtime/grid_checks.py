@@ -12,15 +12,19 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from diffkern.errors import LaunchError
-from diffkern.manifest import Access, Linear, Manifest
+from diffkern.manifest import Access, Linear, Manifest, Step
 from diffkern.runtime.block import Layout
 from diffkern.runtime.grid import Grid
 
 __all__ = ["Extents", "OneThreadError", "check_alone", "check_axes", "check_extents", "named"]
 
 _CACHED = 256
-_INDEX_LIMIT = 2**31
+_MOST_THREADS = 2**20
+"""Threads for which an index that wraps around is computed; of a larger launch it is so many of them."""
+_WIDTHS = {f"{kind}{bits}": (kind == "int", bits) for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
 
 
 class OneThreadError(LaunchError):
@@ -192,16 +196,64 @@ def check_extents(
     for entry in entries:
         if any(_value(trips, shapes) <= 0 for trips in entry.trips):
             continue
-        low, high = _value(entry.low, shapes), _value(entry.high, shapes)
-        for axis, c in entry.tid:
-            reach = c * (dims[axis] - 1)
-            low, high = low + min(reach, 0), high + max(reach, 0)
+        low, high = _wrapped(entry.steps, dims, shapes) if entry.steps else _corners(entry, dims, shapes)
         length = shapes[entry.array][entry.axis]
-        if max(abs(low), abs(high), length) >= _INDEX_LIMIT:
-            continue  # an index of 32 bits may have wrapped around
         outside = high if high >= length else low if entry.wrap and low < -length else None
         if outside is not None:
             _refuse(names[entry.array], entry.axis, shapes[entry.array], outside)
+
+
+def _corners(entry: Access, dims: Sequence[int], shapes: Mapping[int, Sequence[int]]) -> tuple[int, int]:
+    """The least and the greatest index of an access whose index does not wrap around."""
+    low, high = _value(entry.low, shapes), _value(entry.high, shapes)
+    for axis, c in entry.tid:
+        reach = c * (dims[axis] - 1)
+        low, high = low + min(reach, 0), high + max(reach, 0)
+    return low, high
+
+
+def _wrapped(steps: Sequence[Step], dims: Sequence[int], shapes: Mapping[int, Sequence[int]]) -> tuple[int, int]:
+    """The least and the greatest index, computed as threads compute it: modulo 2**64, and reduced on the way."""
+    axes = sorted({step.a for step in steps if step.op == "tid"})
+    most = int(_MOST_THREADS ** (1 / max(len(axes), 1)))
+    stack: list[Any] = []
+    for step in steps:
+        match step.op:
+            case "const":
+                stack.append(np.uint64(step.a % 2**64))
+            case "shape":
+                stack.append(np.uint64(shapes[step.a][step.b]))
+            case "tid":
+                at = [1] * len(axes)
+                at[axes.index(step.a)] = -1
+                stack.append(_threads(dims[step.a], most).reshape(at))
+            case "neg":
+                stack.append(np.uint64(0) - stack.pop())
+            case "wrap":
+                stack.append(_reduced(stack.pop(), step.type))
+            case _:
+                b, a = stack.pop(), stack.pop()
+                stack.append(a + b if step.op == "add" else a - b if step.op == "sub" else a * b)
+    (index,) = stack
+    if steps[-1].type != "uint64":
+        index = np.asarray(index).view(np.int64)
+    return int(np.min(index)), int(np.max(index))
+
+
+def _threads(extent: int, most: int) -> Any:
+    """The thread indices along an axis, or the first and the last of many."""
+    if extent <= most:
+        return np.arange(extent, dtype=np.uint64)
+    ends = np.arange(most // 2, dtype=np.uint64)
+    return np.concatenate([ends, np.uint64(extent) - np.uint64(1) - ends])
+
+
+def _reduced(value: Any, type_: str) -> Any:
+    """A number modulo 2**64 as one that is in the range of a type, modulo 2**64."""
+    signed, bits = _WIDTHS[type_]
+    shift = np.uint64(64 - bits)
+    raised = np.asarray(value) << shift
+    return (raised.view(np.int64) >> np.int64(shift)).view(np.uint64) if signed else raised >> shift
 
 
 def _value(linear: Linear, shapes: Mapping[int, Sequence[int]]) -> int:

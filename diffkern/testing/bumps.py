@@ -18,6 +18,7 @@ import numpy as np
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import clone_function, substitute
 from diffkern.ir.nodes import Function, Op, Region, Value
+from diffkern.ir.trip_count import is_last_trip
 from diffkern.ir.types import BOOL, FLOAT64, INT64, Array, Mat, Scalar, Type, Vec, scalar_of
 from diffkern.ir.views import For, Ruled
 from diffkern.options import Variant
@@ -161,11 +162,7 @@ class _Moved:
             sub.ops[:0] = begin.ops
 
     def _in_last_trip(self, loop: For, inside: Value) -> Value:
-        b = self._b
-        following = b.add(loop.index, loop.step)
-        is_up = b.one("gt", loop.step, b.const(0, loop.step.type))  # type: ignore[arg-type]
-        last = b.select(is_up, b.one("ge", following, loop.stop), b.one("le", following, loop.stop))
-        return b.one("and", inside, last)
+        return self._b.one("and", inside, is_last_trip(self._b, loop.index, loop.stop, loop.step))
 
     def _with_bump(self, op: Op, v: Value, inside: Value) -> Value:
         """A number with what is added to it in this use; anything else as it is."""

@@ -59,3 +59,38 @@ def test_wrapped_integers_as_indices(kernel):
     expected = np.zeros(64)
     np.add.at(expected, index, seed)
     np.testing.assert_allclose(x.grad.numpy(), expected, atol=1e-12)
+
+
+def sum_of(t, lanes):
+    """A kernel whose index is a sum of two narrow or unsigned integers, neither of which is negative."""
+
+    @dk.kernel(lanes=lanes)
+    def summed(n: t, c: t, x: dk.array(dtype=dk.float64), y: dk.array(dtype=dk.float64)):
+        i = dk.tid()
+        for k in range(t(0), n):
+            y[i] += dk.float64(k) * x[k + c] * x[k + c]
+
+    return summed
+
+
+@pytest.mark.parametrize("mode", ["release", "debug", "in lanes"])
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_sums_of_narrow_integers_wrap_in_an_index_too(dtype, mode):
+    t, n, c = getattr(dk, dtype), 100, 100
+    length = 256  # so that what lies around is not reached: the array stands in the middle of a larger one
+    around = np.arange(3.0 * length)
+    index = (np.arange(n) + c).astype(dtype)
+    inner = around[length : 2 * length]
+    x = dk.array(around)[length : 2 * length]
+    x.requires_grad = True
+    y = dk.zeros(3, dtype=dk.float64, requires_grad=True)
+    kernel = sum_of(t, mode == "in lanes")
+    if mode == "debug":
+        kernel = dk.kernel(mode="debug")(kernel.func)
+    with dk.Tape() as tape:
+        dk.launch(kernel, 3, [n, c, x, y])
+    tape.backward(grads={y: dk.ones(3, dtype=dk.float64)})
+    np.testing.assert_allclose(y.numpy(), np.sum(np.arange(n) * inner[index] ** 2))
+    gradient = np.zeros(length)
+    np.add.at(gradient, index, 6.0 * np.arange(n) * inner[index])
+    np.testing.assert_allclose(x.grad.numpy(), gradient)

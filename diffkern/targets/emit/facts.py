@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from diffkern.analysis.sums import needed_for, uniform_sums, used_values
 from diffkern.analysis.uniformity import launch_values
 from diffkern.ir.nodes import Function, Op, Value, walk
-from diffkern.ir.types import Kind, Scalar, Stack
+from diffkern.ir.types import Scalar, Stack, is_exact_index
 from diffkern.ir.views import Access
 from diffkern.ops.table import lookup
 
@@ -81,17 +81,12 @@ def _exact(ops: Iterable[Op]) -> set[Value]:
             wanted.update(Access(op).index)
         elif lookup(op.name).affine or op.name == "cast":
             (result,) = op.results
-            if result in wanted and all(_is_signed(v) for v in (result, *op.operands)):
+            if result in wanted and all(is_exact_index(v.type) for v in (result, *op.operands)):
                 if op.name == "cast" and _bits(result) < _bits(op.operands[0]):
                     continue
                 exact.add(result)
                 wanted.update(op.operands)
     return exact
-
-
-def _is_signed(v: Value) -> bool:
-    """Narrow integers wrap on purpose; int32 and int64 do not, where they index."""
-    return isinstance(v.type, Scalar) and v.type.kind is Kind.INT and v.type.bits >= 32
 
 
 def _bits(v: Value) -> int:

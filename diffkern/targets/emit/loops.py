@@ -6,11 +6,13 @@ trips; or metadata of the branch.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import ir
 from llvmlite.ir.values import MDValue
 
+from diffkern.ir import trip_count as trips
 from diffkern.ir.types import INT64, Kind, Scalar
 from diffkern.targets.emit.types import I1, I64, Builder, constant, i64, wrapped
 
@@ -35,39 +37,52 @@ def _of_loop(module: Any, branch: Any, *said: Any) -> None:
 
 
 def trip_count(b: Builder, t: Scalar, lo: Any, hi: Any, step: Any) -> Any:
-    """``max(0, ceil((hi - lo) / step))`` as an unsigned 64-bit number, without overflow; 0 for a zero step."""
-    signed = t.kind is Kind.INT
-    known = step.constant if isinstance(step, ir.Constant) and signed else 0
-    if known and isinstance(lo, ir.Constant) and isinstance(hi, ir.Constant):
-        return i64(wrapped(INT64, max(0, -((lo.constant - hi.constant) // known))))
-    compare = b.icmp_signed if signed else b.icmp_unsigned
+    """The number of trips as an unsigned 64-bit number; 0 for a zero step."""
+    known = step.constant if isinstance(step, ir.Constant) else None
+    if known is not None and isinstance(lo, ir.Constant) and isinstance(hi, ir.Constant):
+        return i64(wrapped(INT64, trips.trip_count(trips.PYTHON, lo.constant, hi.constant, known, known)))
+    return trips.trip_count(_Numbers(b, t, t.kind is Kind.INT), lo, hi, step, known)
 
-    def wide(x: Any) -> Any:
+
+@dataclass(frozen=True, slots=True)
+class _Numbers:
+    """Values of a type, and counts of 64 bits: where the type has less, no difference of two of its values wraps."""
+
+    b: Builder
+    t: Scalar
+    signed: bool
+
+    def less(self, a: Any, b: Any) -> Any:
+        return (self.b.icmp_signed if self.signed else self.b.icmp_unsigned)("<", a, b)
+
+    def is_zero(self, step: Any) -> Any:
+        return self.b.icmp_unsigned("==", step, self.bound(0))
+
+    def distance(self, low: Any, high: Any) -> Any:
+        return self.b.sub(self.wide(high), self.wide(low))
+
+    def ahead(self, low: Any, high: Any) -> Any:
+        runs = self.less(low, high)
+        return self.b.select(runs, self.distance(low, high), i64(0))
+
+    def whole(self, distance: Any, size: Any) -> Any:
+        return self.b.add(self.b.udiv(self.b.sub(distance, i64(1)), size), i64(1))
+
+    def number(self, value: int) -> Any:
+        return i64(wrapped(INT64, value))
+
+    def bound(self, value: int) -> Any:
+        return constant(self.t, value)
+
+    def select(self, condition: Any, a: Any, b: Any) -> Any:
+        return self.b.select(condition, a, b)
+
+    def only_if(self, a: Any, unless: Any) -> Any:
+        return self.b.and_(a, self.b.xor(unless, ir.Constant(I1, 1)))
+
+    def wide(self, x: Any) -> Any:
         if isinstance(x, ir.Constant):
             return i64(x.constant)
-        if t.bits == 64:
+        if self.t.bits == 64:
             return x
-        return b.sext(x, I64) if signed else b.zext(x, I64)
-
-    def whole(distance: Any) -> Any:
-        """The trips to what lies so far ahead, with a step that is known."""
-        size = abs(known)
-        return distance if size == 1 else b.add(b.udiv(b.sub(distance, i64(1)), i64(size)), i64(1))
-
-    if known < 0:
-        return b.select(compare(">", lo, hi), whole(b.sub(wide(lo), wide(hi))), i64(0))
-    up = compare("<", lo, hi)
-    ahead = b.sub(wide(hi), wide(lo))
-    if known > 0 or (isinstance(step, ir.Constant) and step.constant == 1):
-        return b.select(up, whole(ahead), i64(0))
-    forward = compare(">", step, constant(t, 0))
-    stride = b.select(forward, wide(step), i64(1))
-    upward = b.add(b.udiv(b.sub(ahead, i64(1)), stride), i64(1))
-    trips = b.select(b.and_(forward, up), upward, i64(0))
-    if not signed:
-        return trips
-    backward = compare("<", step, constant(t, 0))
-    down = compare(">", lo, hi)
-    stride = b.select(backward, b.sub(i64(0), wide(step)), i64(1))
-    downward = b.add(b.udiv(b.sub(b.sub(wide(lo), wide(hi)), i64(1)), stride), i64(1))
-    return b.select(b.and_(backward, down), downward, trips)
+        return self.b.sext(x, I64) if self.signed else self.b.zext(x, I64)

@@ -21,6 +21,7 @@ from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Region, Value, walk
 from diffkern.ir.types import FLOAT16, FLOAT32, FLOAT64, INT32, UINT32, Array, Type, Vec
 from diffkern.ir.verify import verify
+from diffkern.ir.views import For
 from diffkern.opt.sink import guard_singular
 from diffkern.targets.cpu.compiler import STACK_BYTES
 from diffkern.testing.gradcheck import Vjp, check_function, check_vjp
@@ -271,8 +272,23 @@ def test_loops_over_unsigned_integers() -> None:
         body.yields = (b.one("sin", body.params[1]),)
     (out,) = b.for_(b.const(0, UINT32), n, b.const(1, UINT32), [s], body)
     b.op("store", x, i, out, wrap=(False,))
-    with pytest.raises(AutodiffError, match="unsigned"):
-        pipeline.differentiate(pipeline.prepare(Function("f", (x, n), b.region, tid_arity=1)), [0])
+    swept = pipeline.differentiate(pipeline.prepare(Function("f", (x, n), b.region, tid_arity=1)), [0]).adjoint.fn
+    loops = [op for op in walk(swept.body) if op.name == "for"]
+    assert loops
+    assert {For(op).start.type for op in loops} == {INT32}  # iterations are numbered in a signed type, downwards too
+
+
+def test_a_loop_of_more_trips_than_its_adjoint_can_number() -> None:
+    def f(x):
+        i = dk.tid()
+        s = x[i]
+        for _ in range(-2147483647, 2147483647):
+            s = dk.sin(s)
+        x[i] = s
+
+    with pytest.raises(AutodiffError, match=r"fewer than 2\*\*31 trips") as caught:
+        adjoint(f, Array(FLOAT32, 1))
+    assert caught.value.loc is not None
 
 
 # -- pieces ------------------------------------------------------------------------------------------------------------

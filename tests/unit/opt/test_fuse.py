@@ -52,7 +52,7 @@ def pair_from_two(x, n, y, g):
         s = s * 0.5 + x[j]
     y[i] = s
     t = 0.0
-    for k in range(max(n - 2, 0) - 1, -1, -1):
+    for k in range(max(n, 2) - 2 - 1, -1, -1):
         t = t - dk.exp(x[2 + k])
     g[i] = t
 
