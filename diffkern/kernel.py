@@ -40,6 +40,7 @@ from diffkern.runtime.type_keys import is_long, type_of_key
 
 if TYPE_CHECKING:
     from diffkern.frontend.canonical import Capture, Meaning
+    from diffkern.frontend.taken import Read
     from diffkern.runtime.cuda.program import CudaExecutable
 
     _computed_once = property  # which is how type checkers see one in a protocol
@@ -90,6 +91,8 @@ class Kernel(Inspected, ByPath, KnownToNumba):
         self._meaning: Meaning | None = None
         # Of structs of which instances were passed.
         self._methods: tuple[Callable[..., Any], ...] = ()
+        # Attributes that lowering has read of objects whose contents the fingerprint does not tell.
+        self._reads: tuple[Read, ...] = ()
         # Compiling one specialization in two threads at once would be wasted work.
         self._lock = free_in_child(threading.RLock())
         # It with an axis of examples, by which arguments differ.
@@ -247,16 +250,24 @@ class Kernel(Inspected, ByPath, KnownToNumba):
                 self.forget_programs()
                 self._meaning, self._captures = None, []
                 return
-            if self._meaning is not None and meaning.fields != self._meaning.fields:
+            reads_hold = all(read.holds() for read in self._reads)
+            if not reads_hold or (self._meaning is not None and meaning.fields != self._meaning.fields):
                 self.forget_programs()
-            self._meaning, self._captures = meaning, captures(meaning)
+            if not reads_hold:
+                self._reads = ()
+            self._meaning = meaning
+            self._captures = [*captures(meaning), *(read.capture() for read in self._reads)]
 
     def _watch_methods(self, types: Sequence[Argument]) -> None:
         """Count the methods of structs among the types of arguments as part of what the kernel means."""
-        found = [func.pyfunc for t in types for _, func in functions_of(declared(t))]
-        new = [method for method in dict.fromkeys(found) if method not in self._methods]
-        if new:
-            self._methods, self._meaning = (*self._methods, *new), None
+        self._watch([func.pyfunc for t in types for _, func in functions_of(declared(t))])
+
+    def _watch(self, functions: Sequence[Callable[..., Any]], reads: Sequence[Read] = ()) -> None:
+        """Count functions and attributes as part of what the kernel means."""
+        new = [function for function in dict.fromkeys(functions) if function not in self._methods]
+        more = [read for read in reads if not any(read.is_of(known) for known in self._reads)]
+        if new or more:
+            self._methods, self._reads, self._meaning = (*self._methods, *new), (*self._reads, *more), None
             self._notice_changes()
 
     def function_of(self, generation: Generation) -> Callable[..., Any]:
@@ -267,7 +278,7 @@ class Kernel(Inspected, ByPath, KnownToNumba):
             if generation.function is None:
                 from diffkern.frontend.frozen import frozen
 
-                generation.function = frozen(self.func, generation.meaning)
+                generation.function = frozen(self.func, generation.meaning, generation.reads)
             return generation.function
 
     def one_by_one(self, generation: Generation) -> Generation:
@@ -417,6 +428,8 @@ class Kernel(Inspected, ByPath, KnownToNumba):
         def specialization() -> Specialization:
             return Specialization(self.function_of(generation), types, variant)
 
+        if generation is self._current and (taken := specialization().taken()) is not None:
+            self._watch(taken.reached, taken.attributes)
         alias = device_of_keys(self.name, self.parameters, keys)
         if alias is None:
             return load(specialization())
@@ -445,7 +458,7 @@ class Kernel(Inspected, ByPath, KnownToNumba):
         """Begin anew: programs are loaded again when needed; launches that were made keep those of their time."""
         with self._lock:
             before = self._current
-            before.meaning = self._meaning
+            before.meaning, before.reads = self._meaning, self._reads
             self._current = Generation(before.number + 1, self.variant, self.enable_mathdx_gemm)
             self.programs = self._current.programs
 

@@ -11,7 +11,7 @@ import json
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from diffkern.errors import MisuseError
 from diffkern.launch_layout import Layout
@@ -277,9 +277,15 @@ PLAIN, ATOMIC, GATHERING = AdjointForm(), AdjointForm("atomic"), AdjointForm(gat
 SORTED = AdjointForm("sorted")
 
 
+_ELSEWHERE: Final = {"in_key": False}
+"""Of a field of a variant that goes into a key in another place, or has no say in the code."""
+
+
 @dataclass(frozen=True)
 class Variant:
     """Which of the programs of a kernel, for arguments of given types.
+
+    A field that is added goes into the key of the cache, unless its metadata say otherwise.
 
     Attributes
     ----------
@@ -317,8 +323,8 @@ class Variant:
         Whether its results are the same to the last bit from run to run.
     """
 
-    options: KernelOptions = KernelOptions()
-    target: str = NATIVE
+    options: KernelOptions = field(default=KernelOptions(), metadata=_ELSEWHERE)
+    target: str = field(default=NATIVE, metadata=_ELSEWHERE)
     mode: Mode = "release"
     active: frozenset[int] | None = None
     accumulate: Accumulate = "plain"
@@ -329,7 +335,7 @@ class Variant:
     layout: Layout | None = None
     log: Literal["written", "counted"] | None = None
     log_for: frozenset[int] | None = None
-    compiler: str = LLVM
+    compiler: str = field(default=LLVM, metadata=_ELSEWHERE)
     layers: tuple[Along | Batch, ...] = ()
     merged: tuple[tuple[int, int], ...] = ()
     deterministic: bool = False
@@ -346,31 +352,30 @@ class Variant:
         """Whether it checks what it does while it runs."""
         return self.mode != "release"
 
+    @property
+    def as_lowered(self) -> Variant:
+        """The program whose lowering is that of all of its form: the plain forward."""
+        return replace(self, active=None, log=None, log_for=None, **PLAIN._asdict())
+
     def key(self) -> bytes:
-        """Return what of it has a say in the code, besides direction and target, as text for a cache's key."""
-        said = {f.name: getattr(self.options, f.name) for f in fields(self.options) if f.metadata["in_key"]}
-        said |= {name: getattr(self, name) for name in ("mode", "block_dim", "library", "may_alias", "by_reference")}
-        usual = {"mode": "release", "may_alias": True, "by_reference": False}
-        if self.layout is not None:
-            said["layout"] = self.layout
-        if self.deterministic:
-            said["deterministic"] = True
-        if self.layers:
-            said["layers"] = [(type(layer).__name__, *layer) for layer in self.layers]
-        if self.log is not None:
-            said["log"] = self.log
-        if self.merged:
-            said["merged"] = self.merged
-        if self.joint:
-            said["joint"] = True
-        if self.keeps:
-            said["keeps"] = True
-        if self.gathers:
-            said["gathers"] = True
-        if self.log_for is not None:
-            said["log_for"] = sorted(self.log_for)
-        told = {name: value for name, value in said.items() if value != usual.get(name)}
-        return json.dumps(told, sort_keys=True).encode()
+        """Return what of it has a say in the code as text for a cache's key: all fields that do not stand elsewhere."""
+        return json.dumps([_fields_told(self.options), _fields_told(self)], sort_keys=True).encode()
+
+
+def _fields_told(holder: KernelOptions | Variant) -> dict[str, Any]:
+    """The fields that have a say in the code and are not as usual."""
+    told = {f.name: (getattr(holder, f.name), f.default) for f in fields(holder) if f.metadata.get("in_key", True)}
+    return {name: _told(value) for name, (value, usual) in told.items() if value != usual}
+
+
+def _told(value: Any) -> Any:
+    """A value as JSON has it, with the names of the types of tuples."""
+    if isinstance(value, frozenset):
+        return sorted(value)
+    if isinstance(value, tuple):
+        named = [type(value).__name__] if hasattr(value, "_fields") else []
+        return [*named, *map(_told, value)]
+    return value
 
 
 FORWARD = Variant()

@@ -37,6 +37,7 @@ from diffkern.runtime.spans import Span, past, span, watched
 
 if TYPE_CHECKING:
     from diffkern.compilation import Compilation
+    from diffkern.frontend.taken import Taken
     from diffkern.ir.nodes import Function
     from diffkern.ir.passes import Context
     from diffkern.ir.stages import Stage
@@ -126,20 +127,30 @@ class Specialization:
 
     def fields(self) -> list[tuple[str, bytes]]:
         """Return everything that has a say in the code besides the target, in a fixed order."""
-        from diffkern.frontend.canonical import fingerprint, positions
+        from diffkern.frontend.canonical import meaning_of, positions
 
         active, accumulate = self.variant.active, self.variant.accumulate
         direction = "forward" if active is None else f"adjoint {sorted(active)} {accumulate}"
         fields = [("types", ", ".join(map(str, self.types)).encode()), ("direction", direction.encode())]
         fields.append(("options", self.variant.key()))
         fields.append((_COMPILER, self.variant.compiler.encode()))
-        fields.extend(fingerprint(self.pyfunc))
+        fields.extend(meaning_of(self.pyfunc).fields)
         for name, func in (pair for t in self.types for pair in functions_of(declared(t))):
-            fields.extend((f"{name} {label}", value) for label, value in fingerprint(func.pyfunc))
+            fields.extend((f"{name} {label}", value) for label, value in meaning_of(func.pyfunc).fields)
+        if (taken := self.taken()) is not None:
+            fields.extend(taken.fields)
+            for k, reached in enumerate(taken.reached):
+                fields.extend((f"taken {k} {label}", value) for label, value in meaning_of(reached).fields)
         if self.variant.is_debug:
             fields.extend(positions(self.pyfunc))  # its errors say where
         fields.append(("diffkern", compiler_digest()))
         return fields
+
+    def taken(self) -> Taken | None:
+        """Return what lowering takes from objects whose contents the fingerprint does not tell; None without such."""
+        from diffkern.build.taken import taken
+
+        return taken(self.pyfunc, self.types, self.variant)
 
     def compilation(self, target: str, lowered: Function | None = None) -> Compilation:
         """Return its way through the compiler, for a target; ``lowered`` as :class:`Compilation` has it."""
@@ -337,7 +348,7 @@ def _program(specialization: Specialization, fields: Sequence[tuple[str, bytes]]
     from diffkern.build.lowered import keep, take
 
     pyfunc, is_forward = specialization.pyfunc, specialization.variant.active is None
-    variant = replace(specialization.variant, target=target, active=None, accumulate="plain", log=None, log_for=None)
+    variant = replace(specialization.variant, target=target).as_lowered
     depends = variant, tuple(field for field in fields if field[0] not in ("direction", "options"))
     compilation = specialization.compilation(target, None if is_forward else take(pyfunc, depends))
     program = compilation.build(symbol, obtain_products)

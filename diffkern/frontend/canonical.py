@@ -11,29 +11,26 @@ from __future__ import annotations
 
 import ast
 import copy
-import enum
-import hashlib
 import inspect
+import uuid
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, cast
 
 import numpy as np
 
-from diffkern.frontend.contents import contents
+from diffkern.frontend.contents import OPAQUE, contents
+from diffkern.frontend.encoding import encode_object, encode_tree
 from diffkern.frontend.scope import MISSING, Scope, static_attribute
 from diffkern.frontend.signature import parameter_type
 from diffkern.frontend.source import get_source
-from diffkern.frontend.static import Given
-from diffkern.lang import ArrayAnnotation, CompositeValue, Constant, Func, definition_of, resolve_dtype
-from diffkern.lang.called import Called
-from diffkern.lang.derivatives import Transformation
+from diffkern.frontend.taken import Taken
+from diffkern.lang import ArrayAnnotation, Func, resolve_dtype
 from diffkern.lang.dialects import NATIVE, dialect_of
 from diffkern.lang.func import RULES, rules_of
 from diffkern.lang.intrinsics import lowering_key
-from diffkern.lang.numba_cuda import Special
 from diffkern.lang.rules import Rule
 from diffkern.lang.static import kept_results
 from diffkern.lang.structs import functions_of
@@ -44,8 +41,6 @@ __all__ = [
     "Meaning",
     "built_ins",
     "captures",
-    "encode_tree",
-    "encode_value",
     "fingerprint",
     "may_make_tiles_of_threads",
     "may_multiply_tiles",
@@ -53,155 +48,9 @@ __all__ = [
     "positions",
 ]
 
-ENCODING_VERSION: Final = 2
+ENCODING_VERSION: Final = 3
 
 Path = tuple[str, ...]
-
-
-# -- the syntax tree ---------------------------------------------------------------------------------------------------
-
-# Fields that say nothing about what the code does, or that are encoded separately (annotations by what they mean).
-_SKIPPED: Final = frozenset({"ctx", "kind", "type_comment", "type_params", "decorator_list", "returns", "annotation"})
-
-
-def encode_tree(node: ast.AST) -> bytes:
-    """A syntax tree as bytes. Empty fields are left out, so that fields added by later Pythons change nothing."""
-    out: list[bytes] = []
-    _tree(node, out)
-    return b"".join(out)
-
-
-def _tree(node: ast.AST, out: list[bytes]) -> None:
-    pending: list[Any] = [node]  # texts and parts to be encoded; sums of many terms are too deep for a recursion
-    while pending:
-        part = pending.pop()
-        if isinstance(part, _Text):
-            out.append(part)
-        elif isinstance(part, ast.AST):
-            pending += reversed(_node(part))
-        elif isinstance(part, list):
-            inside = [item for item in part if not _is_docstring(item)]
-            pending += (_Text(b"]"), *reversed(inside), _Text(b"["))
-        else:  # an identifier, a number of dots, a default left out
-            out.append(encode_value(part))
-
-
-class _Text(bytes):
-    """What goes into the encoding as it is."""
-
-
-def _node(node: ast.AST) -> list[Any]:
-    """The parts of a node, in order."""
-    parts: list[Any] = [_Text(b"(" + type(node).__name__.encode())]
-    if isinstance(node, Given):
-        parts.append(_Text(b" %d" % node.index))
-    for name in node._fields:
-        if name in _SKIPPED and not (name == "annotation" and isinstance(node, ast.AnnAssign)):
-            continue
-        value = getattr(node, name, None)
-        if isinstance(node, ast.Constant) and name == "value":
-            parts.append(_Text(b" " + encode_value(value)))
-        elif value is not None and value != []:
-            parts += (_Text(b" " + name.encode() + b"="), value)
-    return [*parts, _Text(b")")]
-
-
-def _is_docstring(item: Any) -> bool:
-    return isinstance(item, ast.Expr) and isinstance(item.value, ast.Constant) and isinstance(item.value.value, str)
-
-
-# -- captured objects --------------------------------------------------------------------------------------------------
-
-
-def encode_value(value: Any) -> bytes:
-    """A number, a tuple of such, text, or None as tagged bytes of full width, readable where that is exact.
-
-    Raises
-    ------
-    TypeError
-        For anything else.
-    """
-    if isinstance(value, CompositeValue):
-        return f"composite:{value.ir}:".encode() + value.tobytes().hex().encode()
-    if isinstance(value, np.generic):
-        return f"numpy:{value.dtype.name}:{value.tobytes().hex()}".encode()
-    if isinstance(value, enum.Enum) and not isinstance(value, (int, float)):
-        return b"enum:" + encode_value(value.value)
-    if isinstance(value, bool):
-        return b"bool:1" if value else b"bool:0"
-    if isinstance(value, int):
-        if -(1 << 63) <= value < 1 << 63:
-            return b"i64:%d" % value
-        return b"int:" + str(int(value)).encode()
-    if isinstance(value, float):
-        return b"f64:" + float.__repr__(value).encode()  # the shortest text that reads back as the same number
-    if isinstance(value, complex):
-        return b"c128:" + complex.__repr__(value).encode()
-    if isinstance(value, str):
-        return _counted(b"str", value.encode(errors="surrogatepass"))
-    if isinstance(value, bytes):
-        return _counted(b"bytes", value)
-    if isinstance(value, tuple):
-        return b"tuple:%d:" % len(value) + b"".join(_counted(b"", encode_value(item)) for item in value)
-    if value is None:
-        return b"none"
-    if value is ...:
-        return b"ellipsis"
-    raise TypeError(f"{type(value).__name__} is no constant")
-
-
-def _counted(tag: bytes, data: bytes) -> bytes:
-    return tag + b":%d:" % len(data) + data
-
-
-def _encode_object(obj: Any, number_of: Callable[[Func], int]) -> bytes:
-    """Anything a captured name can refer to. What a kernel cannot use is named by its kind: lowering refuses it."""
-    if obj is MISSING:
-        return b"missing"
-    key = lowering_key(obj)
-    if key is not None:
-        return b"builtin:" + key.encode()
-    if isinstance(obj, Special):
-        return b"special:" + obj.name.encode()
-    if isinstance(obj, Func):
-        return b"func:" + b",".join(b"%d" % number_of(overload) for overload in obj.overloads)
-    if isinstance(obj, Transformation):
-        return b"derivative:" + obj.form.value.encode()
-    if isinstance(obj, Called):
-        return b"derivative:" + obj.form.value.encode() + b" of " + _encode_object(obj.owner, number_of)
-    try:
-        return b"dtype:" + str(resolve_dtype(obj)).encode()
-    except TypeError:
-        pass
-    definition = definition_of(obj)
-    if definition is not None:
-        methods = b"".join(b" %s:%d" % (name.encode(), number_of(f)) for name, f in functions_of(definition.type))
-        return b"struct:" + str(definition.type).encode() + b":" + _defaults(definition.defaults) + methods
-    if isinstance(obj, np.ndarray) and obj.dtype.kind in "biuf":
-        contents = hashlib.sha256(np.ascontiguousarray(obj).tobytes()).hexdigest()
-        return f"array:{obj.dtype.name}:{obj.shape}:{contents}".encode()
-    try:
-        return encode_value(obj)
-    except TypeError:
-        named = f"object:{type(obj).__module__}.{type(obj).__qualname__}".encode()
-    if not isinstance(obj, tuple):
-        return named
-    inside = [_encode_object(item, number_of) for item in obj]
-    taken_apart = not any(item.startswith(b"object:") for item in inside)
-    return b"tuple:%d:" % len(obj) + b"".join(_counted(b"", item) for item in inside) if taken_apart else named
-
-
-def _defaults(defaults: Mapping[str, Any]) -> bytes:
-    """The defaults of a struct's fields; those of a nested struct are given by its type and values in order."""
-    parts = [_counted(name.encode(), _default(value)) for name, value in defaults.items()]
-    return b"%d:" % len(parts) + b"".join(parts)
-
-
-def _default(value: Any) -> bytes:
-    if isinstance(value, Constant):
-        inside = [_counted(b"", _default(item)) for item in value.values]
-        return _counted(b"struct", str(value.type).encode()) + b"".join(inside)
-    return encode_value(value)
 
 
 # -- what a function captures ------------------------------------------------------------------------------------------
@@ -287,7 +136,7 @@ class Guard:
             return True
         if isinstance(obj, Func) or isinstance(self.obj, Func):
             return False
-        return _encode_object(obj, lambda _: -1) == self.code
+        return encode_object(obj, lambda _: -1) == self.code
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,6 +155,10 @@ class Meaning:
         For each function, the kernel first, the types that its annotations meant.
     rules : list of tuple
         For each function, the kernel first, what differentiation takes instead of it.
+    taken : dict
+        Of one that is opaque, what lowering took for types of arguments.
+    token : str
+        What no other meaning has, in any process.
     """
 
     fields: list[tuple[str, bytes]]
@@ -313,6 +166,13 @@ class Meaning:
     reached: list[Callable[..., Any]]
     annotations: list[dict[str, Any]]
     rules: list[tuple[Rule, ...]]
+    taken: dict[Hashable, Taken] = field(default_factory=dict)
+    token: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    @property
+    def is_opaque(self) -> bool:
+        """Whether lowering may look into an object whose contents the fingerprint does not tell."""
+        return any(value.startswith(OPAQUE) for _, value in self.fields)
 
     def holds(self, pyfunc: Callable[..., Any]) -> bool:
         """Whether all that the fingerprint of a kernel rests on still means the same."""
@@ -336,14 +196,16 @@ def fingerprint(pyfunc: Callable[..., Any]) -> list[tuple[str, bytes]]:
     -------
     list of (label, bytes)
         The encoding's version; for the kernel (number 0) and each func it reaches, in the order of first use: its
-        tree, the meaning of its annotations and defaults, and each captured name with its value.
+        tree, the meaning of its annotations and defaults, and each captured name with its value. Where these do not
+        say all that lowering may take, a token is added that no other kernel has, in any process.
 
     Raises
     ------
     KernelSyntaxError
         If the source of one of the functions cannot be found.
     """
-    return list(meaning_of(pyfunc).fields)
+    meaning = meaning_of(pyfunc)
+    return [*meaning.fields, *([("token", meaning.token.encode())] if meaning.is_opaque else [])]
 
 
 def meaning_of(pyfunc: Callable[..., Any], methods: Sequence[Callable[..., Any]] = ()) -> Meaning:
@@ -374,10 +236,10 @@ def meaning_of(pyfunc: Callable[..., Any], methods: Sequence[Callable[..., Any]]
         annotations.append({})
         fields.extend(_parameters(k, function, scope, number_of, annotations[k]))
         for n, result in enumerate(kept_results(function) or ()):
-            fields.append((f"static {k} {n}", contents(result, partial(_encode_object, number_of=number_of))))
+            fields.append((f"static {k} {n}", contents(result, partial(encode_object, number_of=number_of))))
         for path in _captured(definition):
             obj, depth = _resolve(scope, path)
-            code = _encode_object(obj, number_of)
+            code = encode_object(obj, number_of)
             fields.append((f"captured {k} {'.'.join(path)}", code))
             guards.append(Guard(k, scope, path, depth, _kept(obj), code))
     made = Meaning(fields, guards, reached[1:], annotations, [rules_of(function) for function in reached])
@@ -522,4 +384,4 @@ def _parameters(
             elif parameter.annotation is not parameter.empty:
                 types[name] = Any
         if parameter.default is not parameter.empty:
-            yield f"default {k} {name}", _encode_object(parameter.default, number_of)
+            yield f"default {k} {name}", encode_object(parameter.default, number_of)

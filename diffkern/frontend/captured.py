@@ -14,10 +14,10 @@ import numpy as np
 
 from diffkern.frontend import coerce, complexes, narrow, numba_cuda
 from diffkern.frontend.context import Context
+from diffkern.frontend.plain import enum_value, exact, overrides_items
 from diffkern.frontend.terms import NARROW, Const, Rec, Static, Term, Tup, Val
 from diffkern.ir import types as T
-from diffkern.ir.structs import Struct, StructArray
-from diffkern.lang import CompositeValue, definition_of, element_of_value
+from diffkern.lang import CompositeValue, Constant, definition_of, element_of_value
 from diffkern.lang.numba_cuda import Special
 
 __all__ = ["fixed_length", "host_value", "is_array", "is_known", "static_result", "static_term"]
@@ -25,17 +25,15 @@ __all__ = ["fixed_length", "host_value", "is_array", "is_known", "static_result"
 
 def static_term(cx: Context, obj: Any, name: str, node: ast.AST) -> Term:
     """What a captured Python object stands for: numbers are constants, tuples are unpacked."""
-    if isinstance(obj, enum.Enum) and not isinstance(obj, (int, float)):
-        return static_term(cx, obj.value, name, node)
+    obj = enum_value(obj) if isinstance(obj, enum.Enum) else exact(obj)
     if isinstance(obj, np.generic):
         return _numpy_scalar(cx, obj, name, node)
-    if isinstance(obj, bool):
+    if isinstance(obj, (bool, int, float)):
         return Const(obj)
-    if isinstance(obj, (int, float)):
-        return Const(int(obj) if isinstance(obj, int) else float(obj))
     if isinstance(obj, complex):
         return complexes.literal(cx, obj)
     if isinstance(obj, tuple):
+        _check_items(cx, obj, name, node)
         return Tup(tuple(static_term(cx, item, f"{name}[{k}]", node) for k, item in enumerate(obj)))
     if isinstance(obj, CompositeValue):
         t = narrow.held(obj.ir)
@@ -58,15 +56,30 @@ def static_term(cx: Context, obj: Any, name: str, node: ast.AST) -> Term:
     return Static(obj, name)
 
 
+def _check_items(cx: Context, obj: tuple[Any, ...], name: str, node: ast.AST) -> None:
+    if overrides_items(obj):
+        cx.type_error(
+            node,
+            f"{name} is a {type(obj).__name__}, whose class says by code of its own what its items are",
+            f"write dk.static({name}), or give a name to tuple({name}) outside of the kernel",
+        )
+
+
 def static_result(cx: Context, obj: Any, node: ast.AST) -> Term:
     """What the result of a static expression stands for: also strings, and lists and structs as values."""
     if isinstance(obj, str):
-        return Static(obj, repr(obj))
-    if isinstance(obj, (tuple, list)):
+        return Static(exact(obj), repr(obj))
+    if isinstance(obj, tuple):
         return Tup(tuple(static_result(cx, item, node) for item in obj))
+    if isinstance(obj, Constant):
+        return _struct(cx, obj, node)
     definition = definition_of(type(obj))
     if definition is not None:
-        return _struct(cx, definition.type, obj, node)
+        cx.type_error(
+            node,
+            f"static(...) is the struct {definition.type.name}, which holds an array",
+            "pass the struct as a parameter of the kernel",
+        )
     is_value = isinstance(obj, (enum.Enum, np.ndarray)) or element_of_value(obj) is not None
     if not is_value and not callable(obj):
         what = "None" if obj is None else f"a {type(obj).__name__}"
@@ -78,27 +91,21 @@ def static_result(cx: Context, obj: Any, node: ast.AST) -> Term:
     return static_term(cx, obj, "static(...)", node)
 
 
-def _struct(cx: Context, struct: Struct, obj: Any, node: ast.AST) -> Term:
+def _struct(cx: Context, obj: Constant, node: ast.AST) -> Term:
     """An instance of a struct by the values of its fields."""
     items: list[Term] = []
-    for name, t in struct.fields:
-        value = getattr(obj, name)
-        if isinstance(t, (T.Array, StructArray)):
-            cx.type_error(
-                node,
-                f"static(...) is the struct {struct.name}, whose field {name} is an array",
-                "pass the struct as a parameter of the kernel",
-            )
-        if isinstance(t, Struct):
-            items.append(_struct(cx, t, value, node))
+    for (name, t), value in zip(obj.type.fields, obj.values, strict=True):
+        if isinstance(value, Constant):
+            items.append(_struct(cx, value, node))
         elif isinstance(t, T.Scalar):
             items.append(Val(coerce.convert(cx, static_term(cx, value, name, node), T.value_type(t), node, name)))
         else:
+            assert isinstance(t, (T.Vec, T.Mat))
             wide = T.value_type(t)
             assert isinstance(wide, (T.Vec, T.Mat))
             numbers = [cx.b.const(number.item(), wide.dtype) for number in np.asarray(value).reshape(-1)]
             items.append(Val(cx.b.construct(wide, numbers)))
-    return Rec(struct, tuple(items))
+    return Rec(obj.type, tuple(items))
 
 
 def is_known(term: Term) -> bool:

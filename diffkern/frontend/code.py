@@ -9,13 +9,16 @@ import __future__
 
 import ast
 import inspect
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from types import CodeType
 from typing import Any, Final
 
+from diffkern.forks import free_in_child
 from diffkern.frontend.desugar import LAMBDA
 
-__all__ = ["is_source_of"]
+__all__ = ["is_source_of", "whole_tree"]
 
 _FUTURE: Final = sum(getattr(__future__, name).compiler_flag for name in ("annotations", "generator_stop"))
 
@@ -39,9 +42,9 @@ def is_source_of(definition: ast.FunctionDef, pyfunc: Callable[..., Any], lines:
     # IPython compiles each statement of a cell by itself, and so knows of no import.
     modules = {name for name in code.co_names if inspect.ismodule(pyfunc.__globals__.get(name))}
     compiled = _compiled(definition, code, modules)
-    for imported in (_imported(lines), set[str]()):
+    for imported in (partial(_imported, lines), set[str]):
         if compiled is not None and not _is_same(compiled, code):
-            compiled = _compiled(definition, code, imported)
+            compiled = _compiled(definition, code, imported())
     if compiled is None:
         return False
     if _is_same(compiled, code):
@@ -52,13 +55,55 @@ def is_source_of(definition: ast.FunctionDef, pyfunc: Callable[..., Any], lines:
     return any(isinstance(node, ast.Assert) for node in ast.walk(definition)) and _is_part(compiled, code)
 
 
+class _Whole:
+    """A whole file: its tree, which nobody changes, and the names that it imports outside its functions and classes."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self.lines = lines
+        self.tree = ast.parse("".join(lines))
+        self.imported = _imports(self.tree)
+
+
+_MOST: Final = 8
+"""Files of which the tree is kept."""
+
+_wholes: Final[list[_Whole]] = []
+_lock = free_in_child(threading.Lock())
+
+
+def whole_tree(lines: Sequence[str]) -> ast.Module:
+    """The tree of a file, which is parsed once; it must not be changed.
+
+    Raises
+    ------
+    SyntaxError
+        If it is not Python.
+    """
+    return _whole(lines).tree
+
+
+def _whole(lines: Sequence[str]) -> _Whole:
+    with _lock:
+        found = next((whole for whole in _wholes if whole.lines is lines), None)
+    if found is None:
+        found = _Whole(lines)
+        with _lock:
+            _wholes.append(found)
+            del _wholes[:-_MOST]
+    return found
+
+
 def _imported(lines: Sequence[str]) -> set[str]:
     """The names that a module imports anywhere outside its functions and classes."""
-    found: set[str] = set()
     try:
-        left: list[ast.AST] = [ast.parse("".join(lines))]
+        return _whole(lines).imported
     except SyntaxError:
-        return found
+        return set()
+
+
+def _imports(tree: ast.Module) -> set[str]:
+    found: set[str] = set()
+    left: list[ast.AST] = [tree]
     while left:
         node = left.pop()
         if isinstance(node, (ast.Import, ast.ImportFrom)):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import enum
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -35,8 +36,10 @@ from diffkern.frontend.captured import fixed_length, host_value, is_array, is_kn
 from diffkern.frontend.context import Context, Frame
 from diffkern.frontend.fence import refuse_expression
 from diffkern.frontend.local_functions import LocalFunction
+from diffkern.frontend.plain import enum_value
 from diffkern.frontend.scope import MISSING, attribute_names, static_attribute, suggest
 from diffkern.frontend.static import Given, Later, Sized, failure
+from diffkern.frontend.taken import note
 from diffkern.frontend.terms import (
     Const,
     Field,
@@ -119,11 +122,14 @@ def _given(cx: Context, node: Given) -> Term:
     if isinstance(found, Later):
         values = {name: _known_now(cx, name, node) for name in found.variables}
         try:
-            found = found.value(values)
+            result = found.value(values)
         except KernelError:
             raise
         except Exception as error:
             raise failure(error, cx.loc(node)) from error
+        if not found.is_plain:
+            note(result)
+        return static_result(cx, result, node)
     return static_result(cx, found, node)
 
 
@@ -143,7 +149,7 @@ def _known_now(cx: Context, name: str, node: ast.AST) -> Any:
 
 def _attribute(cx: Context, node: ast.Attribute) -> Term:
     if node.attr == "value" and isinstance(member := cx.outside(node.value), enum.Enum):
-        return static_term(cx, member.value, ast.unparse(node), node)
+        return _value_of_member(cx, member, node)
     owner = cx.expr(node.value)
     if isinstance(owner, Static):
         obj = static_attribute(owner.obj, node.attr)
@@ -155,6 +161,8 @@ def _attribute(cx: Context, node: ast.Attribute) -> Term:
             hint = "" if known_elsewhere else suggest(node.attr, known)
             remedy = known_elsewhere or (None if hint else advice.where_names_are(owner.obj))
             cx.type_error(node, f"{owner.name} has no attribute {node.attr!r}{hint}", remedy)
+        if cx.outside(node) is MISSING:  # which is no captured name
+            note(obj, owner.obj, node.attr)
         return static_term(cx, obj, f"{owner.name}.{node.attr}", node)
     if isinstance(owner, Rec) and isinstance(owner.struct, TileStruct):
         return tile_records.attribute(cx, owner, owner.struct, node)
@@ -174,6 +182,14 @@ def _attribute(cx: Context, node: ast.Attribute) -> Term:
     if isinstance(owner, Val):
         return components.attribute(cx, owner, node)
     cx.type_error(node, f"{describe(owner)} has no attribute {node.attr!r}", advice.number_attribute(node.attr))
+
+
+def _value_of_member(cx: Context, member: enum.Enum, node: ast.Attribute) -> Term:
+    """What an enumeration calls the value of a member."""
+    shown = ast.unparse(node)
+    if inspect.getattr_static(type(member), "value") is not inspect.getattr_static(enum.Enum, "value"):
+        cx.type_error(node, f"{shown} is computed by code of its class", f"write dk.static({shown})")
+    return static_term(cx, enum_value(member), shown, node)
 
 
 def _of_type(t: T.Type, node: ast.Attribute) -> Term | None:

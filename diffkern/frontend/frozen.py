@@ -7,7 +7,7 @@ time, whatever has happened to the names since.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from types import CellType, ModuleType
 from typing import Any
@@ -16,6 +16,7 @@ from diffkern.errors import KernelError
 from diffkern.frontend.canonical import Meaning
 from diffkern.frontend.scope import MISSING
 from diffkern.frontend.static import Later
+from diffkern.frontend.taken import Read
 from diffkern.lang import Func
 from diffkern.lang.dialects import copied, dialect_of
 from diffkern.lang.rules import Rule
@@ -29,14 +30,19 @@ class _Holder(ModuleType):
     """Stands for a module or a class of whose attributes a kernel reads some."""
 
 
-def frozen(pyfunc: Callable[..., Any], meaning: Meaning) -> Callable[..., Any]:
+def frozen(pyfunc: Callable[..., Any], meaning: Meaning, reads: Iterable[Read] = ()) -> Callable[..., Any]:
     """Return a function that means for ever what a kernel's function meant.
 
     Raises
     ------
     KernelError
-        If a name stands for something that is used both by itself and for its attributes.
+        If a name stands for something that is used both by itself and for its attributes, or an attribute of an object
+        without a name is not what it was (``reads``).
     """
+    for read in reads:
+        if not read.holds():
+            what = f"reads {read.name!r} of {getattr(read.owner, '__name__', read.owner)} by way of a variable"
+            raise _forgotten(pyfunc, what)
     functions = [pyfunc, *meaning.reached]
     spaces: list[dict[str, Any]] = [{} for _ in functions]
     copies: list[Any] = []
@@ -67,11 +73,15 @@ def _enter(pyfunc: Callable[..., Any], space: dict[str, Any], path: Sequence[str
         if not clash:
             vars(holder)[rest[-1]] = value
     if clash:
-        raise KernelError(
-            f"kernel {pyfunc.__name__!r} uses {'.'.join(path)!r} both by itself and for its attributes, and what it "
-            "captures has changed since it was launched, so its derivative is not known any more",
-            remedy="change it after the gradient was computed, or pass it as an argument",
-        )
+        raise _forgotten(pyfunc, f"uses {'.'.join(path)!r} both by itself and for its attributes")
+
+
+def _forgotten(pyfunc: Callable[..., Any], what: str) -> KernelError:
+    return KernelError(
+        f"kernel {pyfunc.__name__!r} {what}, and what it "
+        "captures has changed since it was launched, so its derivative is not known any more",
+        remedy="change it after the gradient was computed, or pass it as an argument",
+    )
 
 
 def _copy(function: Any, space: dict[str, Any], types: dict[str, Any]) -> Any:
@@ -99,7 +109,7 @@ def _exchange_funcs(
         if isinstance(value, dict):
             return {key: exchanged(item) for key, item in value.items()}
         if isinstance(value, Later):
-            return value.over(exchanged(dict(value.known)))
+            return value.over(exchanged)
         if not isinstance(value, Func) or id(value.pyfunc) not in known:
             return value
         others = [known.get(id(other.pyfunc), other) for other in value.overloads[:-1]]

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import ast
 import copy
+import enum
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from diffkern.frontend.flow import chain_of
+from diffkern.frontend.plain import enum_value, exact
 from diffkern.frontend.scope import MISSING, Scope, static_attribute
 from diffkern.frontend.static import Given, Later
+from diffkern.frontend.taken import note
 
 __all__ = ["pruned"]
 
@@ -52,7 +55,7 @@ class _Pruner:
         chain = chain_of(stmt)
         rest = self.block(chain[-1].orelse)
         for link in reversed(chain):
-            value = self._value(link.test)
+            value = _plain(self._value(link.test))
             if value is not MISSING and isinstance(value, (bool, int, float, str, tuple, type(None))):
                 rest = self.block(link.body) if value else rest
             else:
@@ -74,10 +77,9 @@ class _Pruner:
             case ast.Name():
                 return MISSING if node.id in self.variables else self.scope.lookup(node.id)
             case ast.Attribute():
-                owner = self._value(node.value)
-                return MISSING if owner is MISSING else static_attribute(owner, node.attr)
+                return self._attribute(node)
             case ast.UnaryOp(op=ast.Not()):
-                value = self._value(node.operand)
+                value = _plain(self._value(node.operand))
                 return MISSING if value is MISSING else not value
             case ast.BoolOp():
                 return self._together(node)
@@ -89,15 +91,40 @@ class _Pruner:
         decides = isinstance(node.op, ast.Or)
         value: Any = MISSING
         for part in node.values:
-            value = self._value(part)
+            value = _plain(self._value(part))
             if value is MISSING or bool(value) is decides:
                 return value
         return value
 
     def _compared(self, compare: Callable[[Any, Any], Any], left: ast.expr, right: ast.expr) -> Any:
         a, b = self._value(left), self._value(right)
+        alike = type(a) is type(b) and isinstance(a, (bool, enum.Enum))
+        if compare in (operator.is_, operator.is_not) and not alike and a is not None and b is not None:
+            return MISSING  # two numbers or texts that are equal may be one object or two
+        if not (alike and isinstance(a, enum.Enum)):
+            a, b = _plain(a), _plain(b)
         plain = (bool, int, float, str, type(None))
-        return compare(a, b) if isinstance(a, plain) and isinstance(b, plain) else MISSING
+        return compare(a, b) if alike or (isinstance(a, plain) and isinstance(b, plain)) else MISSING
+
+    def _attribute(self, node: ast.Attribute) -> Any:
+        """An attribute of a module or class; of what is no captured name it is noted."""
+        owner = self._value(node.value)
+        found = MISSING if owner is MISSING else static_attribute(owner, node.attr)
+        inner: ast.expr = node
+        while isinstance(inner, ast.Attribute):
+            inner = inner.value
+        if found is not MISSING and not isinstance(inner, ast.Name):
+            note(found, owner, node.attr)
+        return found
+
+
+def _plain(value: Any) -> Any:
+    """A number, text or tuple of a derived class, or a member of an enumeration of such, as one of Python's own."""
+    if isinstance(value, enum.Enum):
+        return enum_value(value) if isinstance(value, (int, float, str)) else value
+    if isinstance(value, tuple):
+        return tuple(tuple.__iter__(value))
+    return exact(value)
 
 
 def _changed(stmt: ast.stmt, blocks: Mapping[str, list[ast.stmt]]) -> ast.stmt:

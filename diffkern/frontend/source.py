@@ -8,18 +8,20 @@ was decorated, and it is compared with the function's code: what is compiled is 
 from __future__ import annotations
 
 import ast
+import copy
 import inspect
 import os
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final
 
 from diffkern.errors import KernelError, KernelSyntaxError, Loc
-from diffkern.frontend.code import is_source_of
+from diffkern.frontend.code import is_source_of, whole_tree
 from diffkern.frontend.desugar import LAMBDA, as_definition, spell_out
 from diffkern.frontend.static import replace_statics, variables_of_statics
-from diffkern.lang.text import texts_of
+from diffkern.lang.text import text_read_again, texts_of
 
 __all__ = ["Source", "get_source", "too_deep"]
 
@@ -126,7 +128,7 @@ def _found(pyfunc: Callable[..., Any]) -> _Read:
     # What Python keeps elsewhere, as what was typed at its prompt, only inspect finds.
     texts = texts_of(pyfunc) or [inspect.findsource(code)[0]]
     failure: SyntaxError | None = None
-    for lines in texts:
+    for lines in chain(texts, text_read_again(pyfunc)):
         try:
             candidates = _lambdas(lines, code) if code.co_name == LAMBDA else [_parse(lines, code)]
         except SyntaxError as error:
@@ -147,8 +149,9 @@ class _Changed(Exception):
 def _lambdas(lines: list[str], code: Any) -> list[_Read]:
     """The lambda expressions that begin in the line of a function."""
     read = []
-    for node in ast.walk(ast.parse("".join(lines))):
-        if isinstance(node, ast.Lambda) and node.lineno == code.co_firstlineno:
+    for found in ast.walk(whole_tree(lines)):
+        if isinstance(found, ast.Lambda) and found.lineno == code.co_firstlineno:
+            node = copy.deepcopy(found)
             last = node.end_lineno or node.lineno
             own = tuple(line.rstrip("\r\n") for line in lines[node.lineno - 1 : last])
             read.append((as_definition(node), node.lineno, own))

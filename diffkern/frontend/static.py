@@ -8,13 +8,16 @@ is a :class:`Later`: it is evaluated while the function is lowered, over what it
 from __future__ import annotations
 
 import ast
-import uuid
+import copy
+import inspect
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import CodeType
-from typing import Any
+from types import BuiltinFunctionType, CodeType, ModuleType
+from typing import Any, Final
 
 from diffkern.errors import KernelTypeError, Loc
+from diffkern.frontend.plain import settled, snapshot
 from diffkern.frontend.scope import MISSING, Scope, static_attribute
 from diffkern.lang.static import keep_results, kept_results, static
 
@@ -52,8 +55,9 @@ class Later:
         What its names meant at the definition.
     variables
         Its names that are variables of the function.
-    token
-        A name that no other expression has, in any process.
+    is_plain
+        Whether text, names and variables say what the results are: ``known`` is a copy of plain data, and the
+        expression computes with operators and a few functions of Python's own.
     """
 
     expression: ast.expr
@@ -61,12 +65,14 @@ class Later:
     known: Mapping[str, Any]
     variables: frozenset[str]
     scope: Scope
-    token: str = field(default_factory=lambda: uuid.uuid4().hex)
-    _values: dict[tuple[Any, ...], Any] = field(default_factory=dict)
+    is_plain: bool = False
+    _values: dict[tuple[Any, ...], tuple[Any, Any]] = field(default_factory=dict)
 
-    def over(self, known: Mapping[str, Any]) -> Later:
-        """The same expression over other meanings of its names."""
-        return Later(self.expression, self.code, known, self.variables, self.scope)
+    def over(self, exchanged: Callable[[Any], Any]) -> Later:
+        """The same expression over other meanings of its names, with the results that are known already."""
+        values = {key: (held, exchanged(found)) for key, (held, found) in self._values.items()}
+        known = exchanged(dict(self.known))
+        return Later(self.expression, self.code, known, self.variables, self.scope, self.is_plain, values)
 
     def value(self, of_variables: Mapping[str, Any]) -> Any:
         """The result for given values of the variables; each is evaluated once.
@@ -76,12 +82,22 @@ class Later:
         Exception
             Whatever evaluating it raises.
         """
-        key = tuple((name, type(v), repr(v)) for name, v in sorted(of_variables.items()))
+        key = tuple((name, _mark(v)) for name, v in sorted(of_variables.items()))
         if key not in self._values:
             names = {name for name in _names(self.expression) if name not in of_variables and name not in self.known}
             late = {name: obj for name in names if (obj := self.scope.found(name)) is not MISSING}
-            self._values[key] = eval(self.code, {**late, **self.known, **of_variables})
-        return self._values[key]
+            found = settled(eval(self.code, {**late, **self.known, **of_variables}))
+            self._values[key] = of_variables, found  # what is marked by its address has to live on
+        return self._values[key][1]
+
+
+def _mark(value: Any) -> Any:
+    """What tells one value of a variable from others."""
+    if isinstance(value, tuple):
+        return tuple(map(_mark, value))
+    if type(value) in (bool, int, float, str, Sized):
+        return type(value), repr(value)
+    return id(value)
 
 
 def replace_statics(definition: ast.FunctionDef, pyfunc: Callable[..., Any], locate: Callable[[ast.AST], Loc]) -> None:
@@ -171,14 +187,86 @@ class _Finder(ast.NodeTransformer):
         whole = ast.fix_missing_locations(ast.Expression(expression))
         code = compile(whole, self.locate(node).file, "eval", dont_inherit=True)
         later = Later(expression, code, present, names & self.variables, self.scope)
-        if later.variables or len(present) < len(known):
+        if later.variables and len(present) == len(known):
+            return _plain(later) or later
+        if len(present) < len(known):
             return later
         try:
-            return eval(code, dict(present))
+            return settled(eval(code, dict(present)))
         except NameError:  # what it calls is not defined completely yet
             return later
         except Exception as error:
             raise failure(error, self.locate(node)) from error
+
+
+# Whose results depend on nothing but the arguments, which are data.
+_FUNCTIONS: Final = (
+    abs, bool, complex, divmod, float, int, len, max, min, pow, range, round, sum, tuple,
+    *(f for f in vars(math).values() if isinstance(f, BuiltinFunctionType)),
+)  # fmt: skip
+_SYNTAX: Final = (
+    ast.Name, ast.Constant, ast.Subscript, ast.Slice, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp,
+    ast.Tuple, ast.List, ast.Dict, ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.expr_context,
+)  # fmt: skip
+
+
+def _plain(later: Later) -> Later | None:
+    """The expression over a copy of what its names mean, None if these, or what it does with them, are no plain data.
+
+    Chains of attributes of modules and classes are names in it.
+    """
+    found: dict[str, Any] = {}
+    try:
+        expression = _Plain(later, found).visit(copy.deepcopy(later.expression))
+    except (TypeError, AttributeError):
+        return None
+    code = compile(ast.fix_missing_locations(ast.Expression(expression)), later.code.co_filename, "eval")
+    return Later(expression, code, found, later.variables, later.scope, is_plain=True)
+
+
+class _Plain(ast.NodeTransformer):
+    """Replaces names by names of copies; a TypeError says that something is no plain data."""
+
+    def __init__(self, later: Later, found: dict[str, Any]) -> None:
+        self.later, self.found = later, found
+
+    def visit(self, node: ast.AST) -> Any:
+        if isinstance(node, ast.Call):
+            return self._call(node)
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            return self._name(node)
+        if not isinstance(node, _SYNTAX):
+            raise TypeError(type(node).__name__)
+        return self.generic_visit(node)
+
+    def _call(self, node: ast.Call) -> ast.AST:
+        called = self._object(node.func)
+        if not any(called is function for function in _FUNCTIONS) or node.keywords:
+            raise TypeError("a call")
+        node.args = [self.visit(argument) for argument in node.args]
+        node.func = self._named(node.func, called)
+        return node
+
+    def _name(self, node: ast.Name | ast.Attribute) -> ast.expr:
+        if isinstance(node, ast.Name) and node.id in self.later.variables:
+            return node
+        return self._named(node, snapshot(self._object(node)))
+
+    def _named(self, node: ast.expr, obj: Any) -> ast.expr:
+        name = ast.unparse(node).replace(".", "$")
+        self.found[name] = obj
+        return ast.copy_location(ast.Name(name, ast.Load()), node)
+
+    def _object(self, node: ast.expr) -> Any:
+        """What a name or a chain of attributes of modules and classes stands for."""
+        if isinstance(node, ast.Name) and node.id in self.later.known:
+            return self.later.known[node.id]
+        if not isinstance(node, ast.Attribute):
+            raise TypeError("no name from outside")
+        owner = self._object(node.value)
+        if type(owner) not in (ModuleType, type):  # which find attributes by code of their own
+            raise TypeError("an attribute of an object")
+        return inspect.getattr_static(owner, node.attr)
 
 
 def failure(error: Exception, loc: Loc) -> KernelTypeError:

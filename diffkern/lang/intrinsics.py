@@ -349,5 +349,5 @@ def lowering_key(obj: Any) -> str | None:
         return _FOREIGN.get(obj) or obj.__dict__.get("__kernel_key__")
     try:
         return _FOREIGN.get(obj)
-    except TypeError:  # unhashable, so none of ours
+    except Exception:  # cannot be hashed, or compared, so none of ours
         return None

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import linecache
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-__all__ = ["share_text", "take_text", "texts_of"]
+__all__ = ["share_text", "take_text", "text_read_again", "texts_of"]
 
 _Lines = list[str]
 _VERSIONS: Final = 4
@@ -33,11 +33,31 @@ def take_text(pyfunc: Callable[..., Any]) -> None:
     lines = linecache.getlines(file, pyfunc.__globals__)
     if not lines:
         return
-    _taken[pyfunc] = code, lines
-    versions = _of_files.setdefault(file, [])
+    _keep(pyfunc, lines)
+
+
+def _keep(pyfunc: Callable[..., Any], lines: _Lines) -> None:
+    _taken[pyfunc] = pyfunc.__code__, lines
+    versions = _of_files.setdefault(pyfunc.__code__.co_filename, [])
     if not any(lines is version for version in versions):
         versions.append(lines)
         del versions[:-_VERSIONS]
+
+
+def text_read_again(pyfunc: Callable[..., Any]) -> Iterator[_Lines]:
+    """The text of a function's file as it is now, if it is another one; asked for where no known text is right.
+
+    A file that was written anew with the same size within the clock's resolution looks unchanged to linecache.
+    """
+    file = pyfunc.__code__.co_filename
+    entry = linecache.cache.get(file)
+    if entry is None or len(entry) < 4 or entry[1] is None:  # a cell of a notebook, a registered text
+        return
+    del linecache.cache[file]
+    lines = linecache.getlines(file, pyfunc.__globals__)
+    if lines and lines != entry[2]:
+        _keep(pyfunc, lines)
+        yield lines
 
 
 def share_text(made: Callable[..., Any], pyfunc: Callable[..., Any]) -> None:

@@ -44,6 +44,8 @@ class Generation:
         Programs for exactly one number of threads in a block, where that is not the usual one.
     meaning
         What the function captured, once the kernel has another generation; None before.
+    reads
+        Likewise the attributes that lowering has read of objects without a name.
     function : callable or None
         The function over what it captured, made when it is first needed.
     one_by_one : Generation or None
@@ -52,7 +54,7 @@ class Generation:
 
     __slots__ = (
         "__weakref__", "adjoints", "function", "library", "logged", "meaning", "number", "one_by_one", "programs",
-        "sized", "variant",
+        "reads", "sized", "variant",
     )  # fmt: skip
 
     def __init__(self, number: int, variant: Variant, library: bool | None) -> None:
@@ -64,5 +66,6 @@ class Generation:
         self.logged: dict[tuple[tuple[str, ...], str, tuple[int, ...] | None, Merged], Executable] = {}
         self.sized: dict[tuple[object, int], Executable] = {}
         self.meaning: Any = None
+        self.reads: Any = ()
         self.function: Callable[..., Any] | None = None
         self.one_by_one: Generation | None = None

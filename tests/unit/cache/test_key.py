@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -210,6 +211,26 @@ def test_every_field_of_a_program_counts(monkeypatch):
     for label in labels:  # each has a say of its own
         changed = [(name, value + b"!" if name == label else value) for name, value in every[0]]
         assert specialize.artifact_key(changed, "native") != specialize.artifact_key(every[0], "native")
+
+
+@pytest.mark.parametrize("holder", [Variant, KernelOptions])
+def test_every_field_counts_unless_it_says_otherwise(holder):
+    """What says otherwise stands elsewhere in the key, or has no say in the code."""
+    elsewhere = {
+        Variant: {"options", "target", "compiler"},
+        KernelOptions: {
+            "enable_backward", "mode", "deterministic", "enable_mathdx_gemm", "block_dim", "compiler",
+        },
+    }  # fmt: skip
+    seen = {Variant().key()}
+    for field in fields(holder):
+        variant, options = Variant(), KernelOptions()
+        object.__setattr__(variant, "options", options)
+        object.__setattr__(variant if holder is Variant else options, field.name, "another")
+        if field.name == "options":
+            continue
+        assert (variant.key() not in seen) == (field.name not in elsewhere[holder]), field.name
+        seen.add(variant.key())
 
 
 def test_the_compiler_for_gpus_counts_for_them_alone():

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import importlib
 import linecache
+import os
 import sys
 import types
 import zipfile
@@ -92,6 +94,48 @@ def test_reload_takes_the_new_text(module):
     found = module("text_reload", KERNEL.format(value="2.0"))
     module("text_reload", KERNEL.format(value="3.0"))
     assert _run(importlib.reload(found).k) == 3.0
+
+
+def test_reload_of_a_file_of_the_same_size_and_time(module):
+    found = module("text_same_time", KERNEL.format(value="2.0"))
+    before = os.stat(found.__file__)
+    module("text_same_time", KERNEL.format(value="3.0"))
+    os.utime(found.__file__, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert _run(importlib.reload(found).k) == 3.0
+
+
+LARGE = """import diffkern as dk
+import math as tools
+
+def made(c):
+    @dk.func
+    def f(v: float):
+        return tools.sqrt(v) * c
+    return f
+
+{funcs}
+"""
+
+
+def test_a_file_is_parsed_once_for_all_of_its_functions_and_only_if_need_be(module, monkeypatch):
+    whole = []
+    parse = ast.parse
+
+    def counted(text, *args, **kwargs):
+        whole.append(text.count("\n") > 100)
+        return parse(text, *args, **kwargs)
+
+    funcs = "\n".join(f"@dk.func\ndef f{k}(v: float):\n    return {k} * tools.sqrt(v)\n" for k in range(40))
+    lambdas = "\n".join(f"g{k} = dk.func(lambda v: {k} * v)" for k in range(20))
+    found = module("text_large", LARGE.format(funcs=funcs))
+    monkeypatch.setattr(ast, "parse", counted)
+    for k in range(40):
+        get_source(getattr(found, f"f{k}").pyfunc)
+    assert sum(whole) == 0
+    found = module("text_large_lambdas", LARGE.format(funcs=funcs + lambdas))
+    for k in range(20):
+        assert get_source(getattr(found, f"g{k}").pyfunc).node.body[0].value.left.value == k
+    assert sum(whole) == 1
 
 
 def test_reload_with_another_local_annotation(module):

@@ -1,0 +1,49 @@
+"""What a program takes from Python objects whose contents its fingerprint does not tell.
+
+In: a specialization's function, types and variant. Out: what lowering takes of such objects, as fields of the key. Most
+kernels have none: their fingerprint says all. For the others the kernel is lowered to find its key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import Any
+
+from diffkern.errors import KernelError
+from diffkern.frontend.canonical import Meaning, meaning_of
+from diffkern.frontend.taken import Taken, recorded
+from diffkern.ir.structs import Argument, declared
+from diffkern.lang.structs import functions_of
+from diffkern.options import Variant
+
+__all__ = ["taken"]
+
+
+def taken(pyfunc: Callable[..., Any], types: Sequence[Argument], variant: Variant) -> Taken | None:
+    """Return what lowering a kernel takes beyond its fingerprint; None if that says all."""
+    meanings = [meaning_of(pyfunc), *(meaning_of(f.pyfunc) for t in types for _, f in functions_of(declared(t)))]
+    if not any(meaning.is_opaque for meaning in meanings):
+        return None
+    depends = tuple(types), variant.as_lowered
+    kept = meanings[0].taken
+    found = kept.get(depends)
+    if found is None or not all(read.holds() for read in found.attributes):
+        found = kept[depends] = _taken(pyfunc, types, variant, meanings)
+    return found
+
+
+def _taken(
+    pyfunc: Callable[..., Any], types: Sequence[Argument], variant: Variant, meanings: Sequence[Meaning]
+) -> Taken:
+    import diffkern.pipeline  # noqa: F401 - which says how derivatives in kernels are made
+    from diffkern.frontend.lowering import lower
+
+    *_, own = accumulate(reversed(variant.layers), lambda given, layer: layer.own(given), initial=types)
+    try:
+        with recorded() as record:
+            for block_dim in sorted({1, variant.block_dim or 1}):  # whether it counts, the target says
+                lower(pyfunc, own, block_dim=block_dim, layout=variant.layout, checked=variant.is_debug)
+    except KernelError:  # who compiles it is told; there is nothing to be found under its key
+        return Taken([("token", meaning.token.encode()) for meaning in meanings], [], [])
+    return Taken.of(record)

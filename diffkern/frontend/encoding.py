@@ -1,0 +1,178 @@
+"""Syntax trees and captured objects as bytes for the cache key.
+
+In: a definition, or what a captured name refers to. Out: bytes of an encoding of our own: equal for the same meaning in
+every process, on every machine and Python version. Positions, comments and docstrings are no part of a tree.
+"""
+
+from __future__ import annotations
+
+import ast
+import enum
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from diffkern.frontend.contents import OPAQUE, is_named
+from diffkern.frontend.plain import enum_value, exact, is_own_array, native, overrides_items
+from diffkern.frontend.scope import MISSING
+from diffkern.frontend.static import Given
+from diffkern.lang import CompositeValue, Constant, Func, definition_of, resolve_dtype
+from diffkern.lang.called import Called
+from diffkern.lang.derivatives import Transformation
+from diffkern.lang.intrinsics import lowering_key
+from diffkern.lang.numba_cuda import Special
+from diffkern.lang.structs import functions_of
+
+__all__ = ["encode_object", "encode_tree", "encode_value"]
+
+
+# -- the syntax tree ---------------------------------------------------------------------------------------------------
+
+# Fields that say nothing about what the code does, or that are encoded separately (annotations by what they mean).
+_SKIPPED: Final = frozenset({"ctx", "kind", "type_comment", "type_params", "decorator_list", "returns", "annotation"})
+
+
+def encode_tree(node: ast.AST) -> bytes:
+    """A syntax tree as bytes. Empty fields are left out, so that fields added by later Pythons change nothing."""
+    out: list[bytes] = []
+    _tree(node, out)
+    return b"".join(out)
+
+
+def _tree(node: ast.AST, out: list[bytes]) -> None:
+    pending: list[Any] = [node]  # texts and parts to be encoded; sums of many terms are too deep for a recursion
+    while pending:
+        part = pending.pop()
+        if isinstance(part, _Text):
+            out.append(part)
+        elif isinstance(part, ast.AST):
+            pending += reversed(_node(part))
+        elif isinstance(part, list):
+            inside = [item for item in part if not _is_docstring(item)]
+            pending += (_Text(b"]"), *reversed(inside), _Text(b"["))
+        else:  # an identifier, a number of dots, a default left out
+            out.append(encode_value(part))
+
+
+class _Text(bytes):
+    """What goes into the encoding as it is."""
+
+
+def _node(node: ast.AST) -> list[Any]:
+    """The parts of a node, in order."""
+    parts: list[Any] = [_Text(b"(" + type(node).__name__.encode())]
+    if isinstance(node, Given):
+        parts.append(_Text(b" %d" % node.index))
+    for name in node._fields:
+        if name in _SKIPPED and not (name == "annotation" and isinstance(node, ast.AnnAssign)):
+            continue
+        value = getattr(node, name, None)
+        if isinstance(node, ast.Constant) and name == "value":
+            parts.append(_Text(b" " + encode_value(value)))
+        elif value is not None and value != []:
+            parts += (_Text(b" " + name.encode() + b"="), value)
+    return [*parts, _Text(b")")]
+
+
+def _is_docstring(item: Any) -> bool:
+    return isinstance(item, ast.Expr) and isinstance(item.value, ast.Constant) and isinstance(item.value.value, str)
+
+
+# -- captured objects --------------------------------------------------------------------------------------------------
+
+
+def encode_value(value: Any) -> bytes:
+    """A number, a tuple of such, text, or None as tagged bytes of full width, readable where that is exact.
+
+    Raises
+    ------
+    TypeError
+        For anything else.
+    """
+    if isinstance(value, CompositeValue):
+        return f"composite:{value.ir}:".encode() + value.tobytes().hex().encode()
+    if isinstance(value, np.generic):
+        return f"numpy:{value.dtype.name}:{value.tobytes().hex()}".encode()
+    if isinstance(value, enum.Enum):  # of which two may be compared by identity
+        named = f"{type(value).__qualname__}.{value.name}"
+        return _counted(b"enum", named.encode()) + encode_value(enum_value(value))
+    value = exact(value)
+    if isinstance(value, bool):
+        return b"bool:1" if value else b"bool:0"
+    if isinstance(value, int):
+        if -(1 << 63) <= value < 1 << 63:
+            return b"i64:%d" % value
+        return b"int:" + str(int(value)).encode()
+    if isinstance(value, float):
+        return b"f64:" + float.__repr__(value).encode()  # the shortest text that reads back as the same number
+    if isinstance(value, complex):
+        return b"c128:" + complex.__repr__(value).encode()
+    if isinstance(value, str):
+        return _counted(b"str", value.encode(errors="surrogatepass"))
+    if isinstance(value, bytes):
+        return _counted(b"bytes", value)
+    if isinstance(value, tuple):
+        return b"tuple:%d:" % len(value) + b"".join(_counted(b"", encode_value(item)) for item in value)
+    if value is None:
+        return b"none"
+    if value is ...:
+        return b"ellipsis"
+    raise TypeError(f"{type(value).__name__} is no constant")
+
+
+def _counted(tag: bytes, data: bytes) -> bytes:
+    return tag + b":%d:" % len(data) + data
+
+
+def encode_object(obj: Any, number_of: Callable[[Func], int]) -> bytes:
+    """Anything a captured name can refer to. What a kernel cannot use is named by its kind: lowering refuses it."""
+    if obj is MISSING:
+        return b"missing"
+    key = lowering_key(obj)
+    if key is not None:
+        return b"builtin:" + key.encode()
+    if isinstance(obj, Special):
+        return b"special:" + obj.name.encode()
+    if isinstance(obj, Func):
+        return b"func:" + b",".join(b"%d" % number_of(overload) for overload in obj.overloads)
+    if isinstance(obj, Transformation):
+        return b"derivative:" + obj.form.value.encode()
+    if isinstance(obj, Called):
+        return b"derivative:" + obj.form.value.encode() + b" of " + encode_object(obj.owner, number_of)
+    try:
+        return b"dtype:" + str(resolve_dtype(obj)).encode()
+    except TypeError:
+        pass
+    definition = definition_of(obj)
+    if definition is not None:
+        methods = b"".join(b" %s:%d" % (name.encode(), number_of(f)) for name, f in functions_of(definition.type))
+        return b"struct:" + str(definition.type).encode() + b":" + _defaults(definition.defaults) + methods
+    if isinstance(obj, np.ndarray) and is_own_array(obj) and obj.dtype.kind in "biuf":
+        contents = hashlib.sha256(native(obj).tobytes()).hexdigest()
+        return f"array:{obj.dtype.name}:{obj.shape}:{contents}".encode()
+    if is_named(obj):
+        return f"named:{obj.__module__}.{obj.__qualname__}".encode()
+    named = OPAQUE + f"{type(obj).__module__}.{type(obj).__qualname__}".encode()
+    if isinstance(obj, tuple) and not overrides_items(obj):
+        inside = [encode_object(item, number_of) for item in obj]
+        taken_apart = not any(item.startswith(OPAQUE) for item in inside)
+        return b"tuple:%d:" % len(obj) + b"".join(_counted(b"", item) for item in inside) if taken_apart else named
+    try:
+        return encode_value(obj)
+    except TypeError:
+        return named
+
+
+def _defaults(defaults: Mapping[str, Any]) -> bytes:
+    """The defaults of a struct's fields; those of a nested struct are given by its type and values in order."""
+    parts = [_counted(name.encode(), _default(value)) for name, value in defaults.items()]
+    return b"%d:" % len(parts) + b"".join(parts)
+
+
+def _default(value: Any) -> bytes:
+    if isinstance(value, Constant):
+        inside = [_counted(b"", _default(item)) for item in value.values]
+        return _counted(b"struct", str(value.type).encode()) + b"".join(inside)
+    return encode_value(value)

@@ -1,0 +1,127 @@
+"""Plain data: what a kernel takes of Python objects, detached from the objects and from the code of their classes.
+
+In: an object from outside of the kernel. Out: numbers and text of Python's own classes, tuples of these, arrays of
+NumPy's own class. Lowering and the cache key take the same, so that a method of a class that is edited changes either
+both or neither.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from diffkern.ir import types as T
+from diffkern.ir.structs import Struct, StructArray
+from diffkern.lang import CompositeValue, Func, definition_of, resolve_dtype
+from diffkern.lang.intrinsics import lowering_key
+from diffkern.lang.structs import Constant
+
+__all__ = ["enum_value", "exact", "is_own_array", "native", "overrides_items", "settled", "snapshot"]
+
+_MAX_DEPTH: Final = 16
+_OWN: Final = frozenset({bool, int, float, complex, str, bytes, type(None), type(...)})
+_EXACT: Final[Mapping[type, Callable[[Any], Any]]] = {
+    int: int.__int__,
+    float: float.__float__,
+    complex: complex.__pos__,
+    str: str.__str__,
+}
+
+
+def exact(obj: Any) -> Any:
+    """A number or text of a derived class as one of Python's or NumPy's own class; another object as it is."""
+    if type(obj) in _OWN or isinstance(obj, enum.Enum):
+        return obj
+    if isinstance(obj, np.generic):
+        own = type(obj).__module__ == "numpy" or obj.dtype.kind not in "biufc"
+        return obj if own else np.frombuffer(np.generic.tobytes(obj), obj.dtype)[0]
+    return next((own(obj) for kind, own in _EXACT.items() if isinstance(obj, kind)), obj)
+
+
+def enum_value(member: enum.Enum) -> Any:
+    """The value of a member, whatever else its class calls so."""
+    return exact(member._value_)
+
+
+def overrides_items(obj: tuple[Any, ...]) -> bool:
+    """Whether the class of a tuple says by code of its own what its items are."""
+    cls = type(obj)
+    return any(getattr(cls, name) is not getattr(tuple, name) for name in ("__iter__", "__getitem__", "__len__"))
+
+
+def is_own_array(obj: np.ndarray[Any, Any]) -> bool:
+    """Whether the elements of an array are what its memory holds, by NumPy's own rules."""
+    return type(obj) in (np.ndarray, np.memmap)
+
+
+def native(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """An array in the order of C and in the machine's order of bytes."""
+    return np.ascontiguousarray(array, array.dtype.newbyteorder("="))
+
+
+def settled(obj: Any, depth: int = 0) -> Any:
+    """The result of a static expression, detached from the objects that made it as far as it is data.
+
+    A list is a tuple, an instance of a struct the values of its fields. What is no data (functions, types, modules, and
+    what kernels refuse) is the object itself.
+    """
+    if depth > _MAX_DEPTH:
+        return obj
+    if isinstance(obj, (tuple, list)):
+        return tuple(settled(item, depth + 1) for item in obj)
+    if isinstance(obj, np.ndarray):
+        own = isinstance(obj, CompositeValue) or is_own_array(obj)
+        return obj.copy() if own else obj
+    definition = definition_of(type(obj))
+    return exact(obj) if definition is None else _of_struct(definition.type, obj)
+
+
+def _of_struct(struct: Struct, obj: Any) -> Any:
+    """An instance by its values; one that holds arrays as it is."""
+    if any(isinstance(t, (T.Array, StructArray)) for _, t in struct.fields):
+        return obj
+    values = []
+    for name, t in struct.fields:
+        value = getattr(obj, name)
+        values.append(_of_struct(t, value) if isinstance(t, Struct) else settled(value))
+    nested = [value for (_, t), value in zip(struct.fields, values, strict=True) if isinstance(t, Struct)]
+    return Constant(struct, tuple(values)) if all(isinstance(value, Constant) for value in nested) else obj
+
+
+def snapshot(obj: Any, depth: int = 0) -> Any:
+    """A copy of data that consists of nothing but Python's, NumPy's and diffkern's own classes.
+
+    Raises
+    ------
+    TypeError
+        If it is something else, whose behaviour is code that may change, or may differ from process to process.
+    """
+    if depth > _MAX_DEPTH:
+        raise TypeError("nested too deep")
+    if type(obj) in _OWN or _is_leaf(obj) or (isinstance(obj, np.generic) and exact(obj) is obj):
+        return obj
+    if type(obj) in (list, tuple):
+        return type(obj)(snapshot(item, depth + 1) for item in obj)
+    if type(obj) is dict:
+        return {snapshot(key, depth + 1): snapshot(value, depth + 1) for key, value in obj.items()}
+    if isinstance(obj, CompositeValue) or (isinstance(obj, np.ndarray) and is_own_array(obj) and _is_numeric(obj)):
+        return obj.copy()
+    raise TypeError(f"{type(obj).__name__} is no plain data")
+
+
+def _is_numeric(array: np.ndarray[Any, Any]) -> bool:
+    return array.dtype.kind in "biuf"
+
+
+def _is_leaf(obj: Any) -> bool:
+    """Whether an object is one that kernels know by what it is: a func, a built-in function, a type of elements."""
+    if isinstance(obj, Func) or definition_of(obj) is not None or lowering_key(obj) is not None:
+        return True
+    try:
+        resolve_dtype(obj)
+    except TypeError:
+        return False
+    return True
