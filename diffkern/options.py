@@ -135,7 +135,7 @@ class KernelOptions:
     fast_math: bool | None = _option(
         "True or False", _is_bool,
         "Whether arithmetic may be reassociated, divisions be products with reciprocals, and a GPU's elementary "
-        "functions be less exact; a GPU's program may then take it that no number is NaN or infinite.",
+        "functions be less exact; the section on fast mathematics of the CPU backend's page lists what that gives up.",
         "kernel",
     )  # fmt: skip
     lineinfo: bool | None = _option(

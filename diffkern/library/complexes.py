@@ -14,6 +14,7 @@ from diffkern.library.language import (
     cos,
     cosh,
     exp,
+    hypot,
     isfinite,
     log,
     log1p,
@@ -50,13 +51,7 @@ def angle(z: Complex) -> Float:
 
 @of_complex("abs")
 def _abs(z: Complex) -> Float:
-    """The greater part enters as a factor, so that no square overflows."""
-    x, y = abs(z.real), abs(z.imag)
-    large, small = where(x >= y, x, y), where(x >= y, y, x)
-    r = x + y
-    if large > 0.0 and isfinite(large):
-        r = large * sqrt(1.0 + (small / large) * (small / large))
-    return r
+    return hypot(z.real, z.imag)
 
 
 @of_complex("exp")

@@ -436,11 +436,11 @@ ROWS: Final = (
     function(
         "atan2", "The angle of the point (x, y).", math.atan2, np.arctan2,
         "0 if abs(x) + abs(y) == 0 else y/(x*x + y*y)", "0 if abs(x) + abs(y) == 0 else -x/(x*x + y*y)",
-        singular=Singular(((1e-200, 1e-200),)), signature="y, x", kinks="0 at the origin.",
+        singular=Singular(((1e-310, 1e-310),)), signature="y, x", kinks="0 at the origin.",
     ),
     _of_floats(
-        "hypot", "sqrt(x*x + y*y).", math.hypot, arity=2, twin=lambda x, y: np.sqrt(x * x + y * y), least=0,
-        partials=("0 if r == 0 else x/r", "0 if r == 0 else y/r"), kinks="0 at the origin.",
+        "hypot", "sqrt(x*x + y*y), also where the squares overflow or vanish.", math.hypot, arity=2, twin=np.hypot,
+        cost=6.0, least=0, partials=("0 if r == 0 else x/r", "0 if r == 0 else y/r"), kinks="0 at the origin.",
     ),
     _of_floats(
         "copysign", "x with the sign of y.", math.copysign, arity=2, twin=np.copysign,

@@ -21,6 +21,7 @@ from diffkern.targets.cuda import kernel as cuda_kernel
 from diffkern.targets.cuda import registers, toolchain
 from diffkern.targets.emit import facts, memory, scalars
 
+from .arithmetic import ARITHMETIC
 from .edits import Fault, constant, edit, entry
 
 _INDICES = "tests/e2e/test_indices.py"
@@ -150,4 +151,5 @@ TARGETED = [
           ("tests/unit/cache/test_store.py::test_what_others_can_write_to_is_not_loaded",)),
     Fault("a damaged file is loaded",
           edit(manifest, "decode", "digests[name] != digest(data)", "False"), ("tests/unit/cache/test_store.py",)),
+    *ARITHMETIC,
 ]  # fmt: skip

@@ -97,6 +97,41 @@ def _copysign(b: Builder, a: RuleArguments) -> Sequence[Value | None]:
     return [b.mul(a.ct, factor) if a.want[0] else None, None]
 
 
+def _atan2(b: Builder, a: RuleArguments) -> Sequence[Value | None]:
+    steep, ratio, divisor, origin = atan2_parts(b, *a.x)
+    zero = b.zero(a.ct.type)
+    along = b.select(origin, zero, b.div(a.ct, divisor))
+    across = b.select(origin, zero, b.div(b.mul(a.ct, ratio), divisor))
+    return [
+        b.select(steep, across, along) if a.want[0] else None,
+        b.neg(b.select(steep, along, across)) if a.want[1] else None,
+    ]
+
+
+def atan2_parts(b: Builder, x: Value, y: Value) -> tuple[Value, Value, Value, Value]:
+    """What the partial derivatives of ``atan2(x, y)`` consist of: y and -x over ``x*x + y*y``, without any square.
+
+    Returns
+    -------
+    steep
+        Whether x is the greater coordinate.
+    ratio
+        The other coordinate over the greater one.
+    divisor
+        The sum of the squares over the greater one; 1 at the origin.
+    origin
+        Whether both are 0.
+    """
+    t = x.type
+    assert isinstance(t, Scalar)
+    steep = b.one("gt", b.one("abs", x), b.one("abs", y))
+    greater, other = b.select(steep, x, y), b.select(steep, y, x)
+    origin = b.one("eq", greater, b.zero(t))
+    greater = b.select(origin, b.const(1.0, t), greater)
+    ratio = b.div(other, greater)
+    return steep, ratio, b.add(greater, b.mul(other, ratio)), origin
+
+
 def _cast(b: Builder, a: RuleArguments) -> Sequence[Value | None]:
     source = a.x[0].type
     if not is_differentiable(source):
@@ -121,4 +156,5 @@ SCALAR_RULES: dict[str, Rule] = {
     "round_float16": _rounded,
     "round_bfloat16": _rounded,
     "copysign": _copysign,
+    "atan2": _atan2,
 }

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from diffkern.ad.rules import RULES, RuleArguments
 from diffkern.ad.rules.formula import Formula
+from diffkern.ad.rules.scalar import atan2_parts
 from diffkern.errors import AutodiffError
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner
@@ -161,6 +162,15 @@ def _sqrt(b: Builder, a: Along) -> Value:
     return _sum(b, _partials(b, a, lookup(a.op.name)))
 
 
+def _atan2(b: Builder, a: Along) -> Value:
+    """An angle: one division serves both tangents, as in reverse mode."""
+    steep, ratio, divisor, origin = atan2_parts(b, *a.x)
+    zero = b.zero(a.r.type)
+    x, y = (zero if t is None else t for t in a.t)
+    change = b.select(steep, b.sub(b.mul(x, ratio), y), b.sub(x, b.mul(y, ratio)))
+    return b.select(origin, zero, b.div(change, divisor))
+
+
 def _inverse(b: Builder, v: Value) -> Value:
     assert isinstance(v.type, Scalar)
     return b.div(b.const(1.0, v.type), v)
@@ -204,6 +214,7 @@ _DIRECT: dict[str, Callable[[Builder, Along], Value]] = {
     "max": _choice("gt"),
     "select": _select,
     "sqrt": _sqrt,
+    "atan2": _atan2,
     "cast": _cast,
     "round_float16": _same,
     "round_bfloat16": _same,

@@ -39,7 +39,9 @@ def emit_function(fn: Function, symbol: str, isa: Isa, *, fast_math: bool = Fals
     b = ir.IRBuilder(function.append_basic_block("entry"))
     facts = analyse(fn)
     facts.reduced = []  # each call is by itself
-    scalars = ScalarEmitter(b, module, float_flags(fn, fast_math=fast_math, finite=False))
+    # Numba's function, into which this one is inlined, has LLVM estimate quotients that allow a reciprocal.
+    flags = tuple(flag for flag in float_flags(fn, fast_math=fast_math) if flag != "arcp")
+    scalars = ScalarEmitter(b, module, flags)
     room = Room(b)
     stacks = loop_stacks(room.take, facts)
     body = BodyEmitter(b, scalars, facts, {}, {}, stacks=stacks, vector_bytes=isa.vector_bytes)

@@ -38,7 +38,7 @@ from diffkern.targets.emit.checks import Checking
 from diffkern.targets.emit.facts import Facts, analyse
 from diffkern.targets.emit.frame import Frame, loop_stacks, width
 from diffkern.targets.emit.function import BodyEmitter
-from diffkern.targets.emit.kernel import KernelFrame, KernelModule, float_flags
+from diffkern.targets.emit.kernel import KernelFrame, KernelModule, float_flags, without_estimates
 from diffkern.targets.emit.loops import left_alone
 from diffkern.targets.emit.memory import (
     ArrayRef,
@@ -107,7 +107,7 @@ def emit_kernel(fn: Function, symbol: str, isa: Isa, settings: Settings) -> CpuM
     facts = analyse(fn)
     placement = _placement(fn, settings.checking)
     chosen = choice.chosen(fn, settings, isa)
-    flags = float_flags(fn, fast_math=settings.fast_math, finite=False)
+    flags = float_flags(fn, fast_math=settings.fast_math)
     chunk = Chunk(module, fn, facts, symbol, flags, placement, chosen)
     chunk.emit(settings.checking)
     symbols: tuple[str, ...] = (symbol,)
@@ -161,6 +161,7 @@ class _Frame(Frame):
     ) -> None:
         function = ir.Function(module, _SIGNATURE, symbol)
         function.attributes.add("nounwind")
+        without_estimates(function, flags)
         builder = ir.IRBuilder(function.append_basic_block("entry"))
         block, self.lo, self.hi = function.args
         self.alone = None

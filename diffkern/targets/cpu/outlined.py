@@ -21,6 +21,7 @@ from diffkern.ir.types import Buffer, Stack
 from diffkern.targets.cpu.outline import Outline, Part, taken
 from diffkern.targets.emit.frame import Frame, untyped
 from diffkern.targets.emit.function import BodyEmitter, StackRef
+from diffkern.targets.emit.kernel import without_estimates
 from diffkern.targets.emit.scalars import ScalarEmitter
 from diffkern.targets.emit.types import I64, PTR, VOID, Builder, i64
 
@@ -105,6 +106,7 @@ class OutlinedBody(BodyEmitter):
         function.linkage = "internal"
         function.attributes.add("noinline")
         function.attributes.add("nounwind")
+        without_estimates(function, self.frame.scalars.flags)
         for k, argument in enumerate(function.args):
             if k != 1:
                 argument.add_attribute("noalias")

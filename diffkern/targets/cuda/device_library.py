@@ -66,8 +66,8 @@ def max(a: Any, b: Any) -> Any:  # noqa: A001
 
 @device
 def hypot(x: Any, y: Any) -> Any:
-    """The length of a vector."""
-    return math.sqrt(x * x + y * y)
+    """The length of a vector, without squares that overflow."""
+    return math.hypot(x, y)
 
 
 @device

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
+
+from llvmlite import ir
 
 from diffkern.ir.nodes import Op
 from diffkern.ir.types import FLOAT32, Scalar
@@ -11,7 +14,7 @@ from diffkern.ops.table import lookup
 from diffkern.targets.cuda import elementary
 from diffkern.targets.cuda.registers import approximate, function
 from diffkern.targets.emit.scalars import ScalarEmitter
-from diffkern.targets.emit.types import value_type
+from diffkern.targets.emit.types import I32, constant, value_type
 
 PREFIX = "__nv_"
 """Start of the names of libdevice's functions."""
@@ -33,14 +36,21 @@ _FAST_INSTRUCTIONS = frozenset({"div", "sqrt", "rsqrt", "sin", "cos"})
 class CudaScalars(ScalarEmitter):
     """Scalar operations with the mathematics of the CUDA target."""
 
+    @property
+    def fast(self) -> bool:
+        """Whether functions may be approximations."""
+        return "afn" in self.flags
+
     def emit(self, op: Op, args: list[Any]) -> Any:
         t = op.operands[0].type if op.operands else op.results[0].type
         assert isinstance(t, Scalar)
         library = lookup(op.name).library
         if t == FLOAT32:
-            if "fast" in self.flags:
+            if self.fast:
                 if op.name in _FAST_INSTRUCTIONS:
                     return approximate(self.builder, op.name, *args)
+                if op.name == "pow":
+                    return self.fast_power(*args)
                 if library is not None and library.fast:
                     return self.library(library.fast, t, args)
             if op.name in _OWN:
@@ -55,11 +65,29 @@ class CudaScalars(ScalarEmitter):
     def root(self, t: Scalar, x: Any) -> Any:
         if t != FLOAT32:
             return self.intrinsic("sqrt", t, x)
-        fast = "fast" in self.flags
-        return approximate(self.builder, "sqrt", x) if fast else elementary.square_root(self.builder, x)
+        return approximate(self.builder, "sqrt", x) if self.fast else elementary.square_root(self.builder, x)
 
     def remainder(self, t: Scalar, x: Any, y: Any) -> Any:
         return self.library("fmod", t, [x, y])
+
+    def fast_power(self, x: Any, y: Any) -> Any:
+        """The approximate power, which libdevice has for positive ``x`` whose logarithm times ``y`` is a number."""
+        b, zero, one = self.builder, constant(FLOAT32, 0.0), constant(FLOAT32, 1.0)
+        size = self.intrinsic("fabs", FLOAT32, x)
+        value = self.library("fast_pow", FLOAT32, [size, y])
+        endless = b.fcmp_ordered("==", self.intrinsic("fabs", FLOAT32, y), constant(FLOAT32, math.inf))
+        ones = b.or_(b.fcmp_ordered("==", y, zero), b.fcmp_ordered("==", x, one))
+        ones = b.or_(ones, b.and_(endless, b.fcmp_ordered("==", size, one)))
+        value = b.select(ones, one, value)
+        half = b.fmul(y, constant(FLOAT32, 0.5))
+        whole = b.fcmp_ordered("==", y, self.intrinsic("trunc", FLOAT32, y))
+        odd = b.and_(whole, b.fcmp_unordered("!=", half, self.intrinsic("trunc", FLOAT32, half)))
+        negative = b.icmp_signed("<", b.bitcast(x, I32), ir.Constant(I32, 0))  # -0 as well
+        value = b.select(b.and_(negative, odd), b.fneg(value), value)
+        known = b.or_(
+            whole, b.or_(b.fcmp_ordered("==", size, zero), b.fcmp_ordered("==", size, constant(FLOAT32, math.inf)))
+        )
+        return b.select(b.or_(known, b.not_(negative)), value, constant(FLOAT32, math.nan))
 
     def library(self, name: str, t: Scalar, args: list[Any]) -> Any:
         """A call of libdevice's function."""

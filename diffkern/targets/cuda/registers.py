@@ -135,7 +135,8 @@ def _instruction(module: ir.Module, name: str, result: Any, place: Any, value: A
 def approximate(b: Builder, name: str, *args: Any) -> Any:
     """The hardware's approximation ``rcp``, ``rsqrt``, ``sqrt``, ``sin``, ``cos`` or ``div`` of float32.
 
-    It takes and gives no subnormal numbers.
+    It takes and gives no subnormal numbers. A quotient is the form for all divisors: the other one is 0 or NaN for
+    those above 2^126.
     """
     symbol = f"dk_approximate_{name}"
     fn = b.module.globals.get(symbol)
@@ -146,6 +147,6 @@ def approximate(b: Builder, name: str, *args: Any) -> Any:
             fn.attributes.add(attribute)
         inner = ir.IRBuilder(fn.append_basic_block("entry"))
         operands = ", ".join(f"${k}" for k in range(1 + len(args)))
-        text = f"{name}.approx.ftz.f32 {operands};"
+        text = f"{name}.{'full' if name == 'div' else 'approx'}.ftz.f32 {operands};"
         inner.ret(inner.asm(fn.function_type, text, ",".join(["=f", *"f" * len(args)]), fn.args, False))
     return b.call(fn, args)

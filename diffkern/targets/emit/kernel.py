@@ -20,7 +20,7 @@ from diffkern.targets.emit.output import Output
 from diffkern.targets.emit.record import Record
 from diffkern.targets.emit.types import PTR
 
-__all__ = ["KernelFrame", "KernelModule", "float_flags"]
+__all__ = ["KernelFrame", "KernelModule", "float_flags", "without_estimates"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +55,25 @@ _FAST = ("reassoc", "nsz", "arcp", "contract", "afn")
 """Fast mathematics with NaN and infinities: a test that depends on one goes one way or the other, not anywhere."""
 
 
-def float_flags(fn: Function, *, fast_math: bool, finite: bool = True) -> tuple[str, ...]:
-    """LLVM's flags for floating point; ``finite``: fast mathematics may assume that no number is NaN or infinite.
+def float_flags(fn: Function, *, fast_math: bool) -> tuple[str, ...]:
+    """LLVM's flags for floating point.
 
     A replayed value that is compared with a stored one must be the same to the last bit, so there is none then.
     """
     if fn.unfused:
         return ()
-    return ("contract",) if not fast_math else ("fast",) if finite else _FAST
+    return _FAST if fast_math else ("contract",)
+
+
+def without_estimates(function: Any, flags: tuple[str, ...]) -> None:
+    """Have LLVM divide by square roots with the processor's instructions, under any flags.
+
+    Its own form of a quotient by a root in fast mathematics is an estimate with a step of Newton's method: NaN where
+    the root is 0 or infinite, and wrong or infinite for subnormal numbers, depending on the processor.
+    """
+    if "arcp" in flags:
+        # llvmlite's list of attributes lacks those with a value, hence set.add
+        set.add(function.attributes, '"reciprocal-estimates"="none"')
 
 
 class KernelFrame(Frame, ABC):

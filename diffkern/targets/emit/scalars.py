@@ -242,9 +242,30 @@ def _shift(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
     return b.select(inside, b.ashr(x, count), b.ashr(x, constant(t, t.bits - 1)))
 
 
+_SCALES: Mapping[int, tuple[int, int, int, int]] = {32: (62, -66, -50, 88), 64: (510, -520, -450, 600)}
+"""By bits: above which power of two numbers are multiplied by which other one before they are squared, and below which
+by which, so that the sum of two squares neither overflows nor loses digits."""
+
+
 def _hypot(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
-    b, (x, y) = e.builder, args
-    return e.root(t, b.fadd(b.fmul(x, x, flags=e.flags), b.fmul(y, y, flags=e.flags), flags=e.flags))
+    """The length of a vector of two components; infinite where one of them is, as in C."""
+    b, (x, y) = e.builder, (e.intrinsic("fabs", t, a) for a in args)
+    high, down, low, up = _SCALES[64 if t.bits == 64 else 32]
+    largest = b.select(b.fcmp_ordered(">", x, y), x, y)
+    big = b.fcmp_ordered(">", largest, constant(t, 2.0**high))
+    small = b.fcmp_ordered("<", largest, constant(t, 2.0**low))
+
+    def scale(sign: int) -> Any:
+        bigs, smalls = (constant(t, 2.0 ** (sign * power)) for power in (down, up))
+        return b.select(big, bigs, b.select(small, smalls, constant(t, 1.0)))
+
+    flags = tuple(flag for flag in e.flags if flag == "contract")  # reassociated, the scale would be squared by itself
+    x1, y1 = (b.fmul(a, scale(1), flags=flags) for a in (x, y))
+    total = b.fadd(b.fmul(x1, x1, flags=flags), b.fmul(y1, y1, flags=flags), flags=flags)
+    found = b.fmul(e.root(t, total), scale(-1))
+    infinity = constant(t, float("inf"))
+    infinite = b.or_(b.fcmp_ordered("==", x, infinity), b.fcmp_ordered("==", y, infinity))
+    return b.select(infinite, infinity, found)
 
 
 def _rsqrt(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:

@@ -160,7 +160,7 @@ def to_llvm(
     with _lock, compiling_for(architecture):
         namespace: dict[str, Any] = {key: product(found, *one) for key, one in (products or {}).items()}
         exec(compile(source, f"<diffkern {name}>", "exec"), namespace)
-        fast = "fast" in flags
+        fast = "afn" in flags
         # Device functions of its own, so that what is done to their modules is done to no others.
         own = {
             key: found.cuda.jit(device=True, forceinline=True, fastmath=fast)(value.py_func)

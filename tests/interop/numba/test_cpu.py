@@ -162,6 +162,20 @@ def test_parallel_loops_and_fastmath():
     np.testing.assert_allclose(out, [funcs.elementary.grad(t, 1.5)[0] for t in x], rtol=1e-9)
 
 
+def test_fastmath_keeps_infinite_quotients():
+    inverse_root = dk.func(lambda x: 1.0 / dk.sqrt(x))
+
+    @njit(fastmath=True)
+    def fill(x, out):
+        for k in range(x.size):
+            out[k] = inverse_root(x[k])
+
+    x = np.array([0.0, np.inf, 4.0] * 11, np.float32)
+    out = np.empty_like(x)
+    fill(x, out)
+    np.testing.assert_allclose(out, [np.inf, 0.0, 0.5] * 11)
+
+
 def test_loops_over_elements_are_vectorised():
     @njit
     def slopes(x, out):

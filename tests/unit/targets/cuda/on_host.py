@@ -67,7 +67,29 @@ define internal float @host.{name}(float %x0) {{
 _BODIES = {
     "rcp": "%r = fdiv float 1.0, %x",
     "rsqrt": "%q = call float @llvm.sqrt.f32(float %x)\n  %r = fdiv float 1.0, %q",
+    "sqrt": "%r = call float @llvm.sqrt.f32(float %x)",
+    "sin": "%r = call float @sinf(float %x)",
+    "cos": "%r = call float @cosf(float %x)",
 }
+_QUOTIENT = """
+define internal float @host.div(float %x, float %y) {
+  %m = call float @llvm.fabs.f32(float %y)
+  %s = fcmp olt float %m, 0x3810000000000000
+  %z = call float @llvm.copysign.f32(float 0.0, float %y)
+  %d = select i1 %s, float %z, float %y
+  %r = fdiv float %x, %d
+  ret float %r
+}"""
+_FAST_POWER = """
+define internal float @host.fast_powf(float %x, float %y) {
+  %l = call float @log2f(float %x)
+  %p = fmul float %y, %l
+  %r = call float @exp2f(float %p)
+  ret float %r
+}
+declare float @log2f(float)
+declare float @exp2f(float)"""
+"""As libdevice has it."""
 
 _MEETING = """
 @host.meet = internal global ptr null
@@ -215,6 +237,12 @@ def host_text(text: str, symbol: str, products: Sequence[Product] = ()) -> str:
         if instruction in text:
             text = text.replace(instruction, f"@host.{name}")
             shims.append(_APPROXIMATE.format(name=name, body=body))
+            if f"@{name}f(" in body:
+                shims.append(f"declare float @{name}f(float)")
+    divides = 'asm  "div.full.ftz.f32 $0, $1, $2;", "=f,f,f"'
+    if divides in text:
+        text = text.replace(divides, "@host.div")
+        shims.append(_QUOTIENT)
     assert " asm " not in text, "an instruction without a form on the host"
     text = _library(text, shims)
     out = text + "\n" + "\n".join(shims) + "\n"
@@ -261,14 +289,17 @@ def _library(text: str, shims: list[str]) -> str:
     for name in sorted(set(re.findall(r"__nv_(\w+)", text))):
         single = f'float @"__nv_{name}"' in text
         ty, suffix = ("float", "f32") if single else ("double", "f64")
-        if name.rstrip("f") == "rsqrt":
+        if name == "fast_powf":
+            text, _ = _replace_function(text, f"__nv_{name}", f"host.{name}")
+            shims.append(_FAST_POWER)
+        elif name.rstrip("f") == "rsqrt":
             text, _ = _replace_function(text, f"__nv_{name}", f"host.{name}")
             shims.append(
                 f"define internal {ty} @host.{name}({ty} %x) {{\n  %r = call {ty} @llvm.sqrt.{suffix}({ty} %x)\n"
                 f"  %q = fdiv {ty} 1.0, %r\n  ret {ty} %q\n}}"
             )
         else:
-            text = text.replace(f'@"__nv_{name}"', f'@"{name}"')
+            text = text.replace(f'@"__nv_{name}"', f'@"{name.removeprefix("fast_")}"')
     return text
 
 

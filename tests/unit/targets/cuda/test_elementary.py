@@ -13,11 +13,12 @@ from on_host import HostCuda, cpu_harness
 import diffkern as dk
 from diffkern.frontend import lowering
 from diffkern.ir.types import FLOAT32, Array
+from diffkern.ops.table import lookup
 
 F1 = Array(FLOAT32, 1)
 
 
-def evaluate(name: str, *operands: np.ndarray) -> np.ndarray:
+def evaluate(name: str, *operands: np.ndarray, **settings: bool) -> np.ndarray:
     """A function of float32 of all elements."""
 
     def body(b, *arrays):
@@ -28,7 +29,7 @@ def evaluate(name: str, *operands: np.ndarray) -> np.ndarray:
     names = ["x", "y", "z"][: len(operands)] + ["out"]
     fn = cpu_harness.kernel(dict.fromkeys(names, F1), body)
     out = np.zeros(len(operands[0]), np.float32)
-    HostCuda(fn).launch(cpu_harness.pack(fn, [*operands, out], (len(out),), 0, 0))
+    HostCuda(fn, **settings).launch(cpu_harness.pack(fn, [*operands, out], (len(out),), 0, 0))
     return out
 
 
@@ -128,6 +129,24 @@ def test_atan2() -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-44)
     ordered = ~np.isnan(expected)
     np.testing.assert_array_equal(np.signbit(found[ordered]), np.signbit(expected[ordered]))
+
+
+FAST = "div sqrt rsqrt exp exp2 log log2 log10 sin cos tan tanh sinh cosh cbrt erf pow hypot atan2 min max".split()
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_fast_mathematics_at_special_values(name: str) -> None:
+    """No NaN where there is none otherwise, and infinities where they are, but for subnormal numbers taken as zero."""
+    special = [0.0, 1.0, 2.0, 0.5, 3.0, 1e20, 3e38, 1e-20, 2.0**-126, np.inf]
+    x = np.array([*special, *(-v for v in special), np.nan], np.float32)
+    operands = [v.ravel().copy() for v in np.meshgrid(x, x)] if lookup(name).arity == 2 else [x]
+    plain, fast = (evaluate(name, *operands, fast_math=flag) for flag in (False, True))
+    np.testing.assert_array_equal(np.isnan(fast), np.isnan(plain))
+    tiny = np.abs(plain) < 2.0**-120
+    large = np.abs(plain) > 1e37
+    np.testing.assert_allclose(fast[~tiny & ~large], plain[~tiny & ~large], rtol=1e-4)
+    np.testing.assert_array_equal(np.abs(fast[large]) > 1e37, True)
+    np.testing.assert_array_less(np.abs(fast[tiny]), 2.0**-119)
 
 
 def before_a_branch(x, y):
