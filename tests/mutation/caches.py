@@ -5,6 +5,7 @@ They run as those of :mod:`mutation.elsewhere` do.
 
 from __future__ import annotations
 
+from diffkern import llvm_modules
 from diffkern.cache import entries, manifest, place, store
 
 from .edits import Fault, constant, edit
@@ -38,4 +39,8 @@ CACHES = [
     Fault("a manifest may be nested as deep as it likes",
           edit(manifest, "parse", "(ValueError, RecursionError)", "ValueError"),
           (f"{_FOREIGN}::test_a_manifest_of_many_brackets_is_a_damaged_one",)),
+    # native memory
+    Fault("the passes of a compiler are not freed",
+          edit(llvm_modules, "run_passes", "NewPassManager._dispose(passes)", "pass"),
+          ("tests/e2e/test_unloading.py::test_the_memory_of_kernels_that_are_gone_is_given_back",)),
 ]  # fmt: skip
