@@ -18,8 +18,9 @@ from diffkern.analysis.sorted_updates import Unsorted
 from diffkern.build.ahead import Work, kernel_and_types, make, specializations, target_named
 from diffkern.build.specialize import Specialization, runnable_targets
 from diffkern.build.stores import add_directory
+from diffkern.cache.entries import contents, publish
 from diffkern.cache.environment import compiler_digest
-from diffkern.cache.maintenance import Artifact, artifacts, publish
+from diffkern.cache.maintenance import Artifact, artifacts_of
 from diffkern.cache.store import Store, absolute
 from diffkern.callers import warn
 from diffkern.errors import CompileError, KernelError
@@ -183,13 +184,18 @@ def load_directory(directory: str | os.PathLike[str]) -> Library:
     ------
     FileNotFoundError
         If there is no such directory.
+    PermissionError
+        If it belongs to another user than this one or root, others can write to it, or that holds for all it has.
     CompileError
         If it has nothing that this machine can run.
     """
     place = absolute(directory)
     if not place.is_dir():
         raise FileNotFoundError(f"there is no directory {place}")
-    found = [a for a in artifacts(place) if "types" in a.ingredients]
+    there = contents(place)
+    found = [a for a in artifacts_of(there) if "types" in a.ingredients]
+    if there.refused and not found:
+        raise there.refused[0]
     here = runnable_targets()
     usable = [target for target in here if any(a.target == target for a in found)]
     others = {a.target for a in found if _may_run(a, here)}.difference(here)

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from diffkern.cache.maintenance import artifacts, remove
+from diffkern.cache.maintenance import Artifact, artifacts, remove
 from diffkern.cache.manifest import Entry
 from diffkern.cache.store import NoDirectoryError, Store, default_directory
 from diffkern.callers import warn
@@ -60,18 +60,18 @@ def clear_kernel_cache() -> int:
 
     Programs that are loaded stay loaded; kernels that are launched for the first time are compiled again.
     """
-    store = current_store()
-    if store.directory is None:
-        return 0
-    return remove(artifacts(store.directory))[0]
+    return remove(_kept())[0]
 
 
 def clear_lto_cache() -> int:
     """Remove the code of matrix products from the cache directory; return how many products there were."""
+    return remove(a for a in _kept() if a.what == "matrix product")[0]
+
+
+def _kept() -> list[Artifact]:
+    """Return what the cache directory has; nothing, after a warning, if it is not used because others can write."""
     store = current_store()
-    if store.directory is None:
-        return 0
-    return remove(a for a in artifacts(store.directory) if a.what == "matrix product")[0]
+    return artifacts(store.directory) if store.directory is not None and store.is_safe() else []
 
 
 def shipped_stores() -> Sequence[Store]:

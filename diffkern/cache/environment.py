@@ -24,6 +24,7 @@ _COMPILE_SIDE = (
     "compilation.py",
     "integer_systems.py",
     "launch_layout.py",
+    "llvm_modules.py",
     "manifest.py",
     "options.py",
     "passes.py",

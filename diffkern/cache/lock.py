@@ -96,7 +96,8 @@ def _acquire(path: str, deadline: float) -> io.FileIO | None:
 
 
 def _open(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+    # A link may lead anywhere, and a pipe would be waited for.
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0), 0o600)
 
 
 def _is_at(path: str, descriptor: int) -> bool:

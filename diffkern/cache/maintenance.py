@@ -1,22 +1,24 @@
 """Look after a cache directory: list, remove, copy.
 
-In: a cache directory. Out: facts about its artifacts, or fewer or more of them. Only what the store recognises as its
-own is touched; the directory may hold other files. A concurrent process that loses an artifact builds it again.
+In: a cache directory. Out: facts about its artifacts, or fewer or more of them. Only what is diffkern's is touched
+(:mod:`~diffkern.cache.entries`); the directory may hold other files. A concurrent process that loses an artifact builds
+it again.
 """
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from diffkern.cache import entries
+from diffkern.cache.entries import Contents, contents, sweep
 from diffkern.cache.manifest import InvalidEntryError, parse
-from diffkern.cache.store import LOCK_PREFIX, MANIFEST_FILE, WORK_PREFIX, Store, entries, remove_entry
+from diffkern.cache.store import Store
 
-__all__ = ["Artifact", "artifacts", "copy_artifacts", "find", "prune", "publish", "remove", "sweep"]
+__all__ = ["Artifact", "artifacts", "artifacts_of", "copy_artifacts", "find", "prune", "remove"]
 
 _LEFTOVER_AGE_S = 3600.0
 
@@ -56,27 +58,32 @@ class Artifact:
 
 
 def artifacts(directory: Path) -> list[Artifact]:
-    """Return the artifacts of a cache directory, by title; those whose manifest cannot be read are called damaged."""
-    found = []
-    for place in entries(directory):
-        try:
-            status = [file.stat() for file in place.iterdir()]
-            used = (place / MANIFEST_FILE).stat().st_mtime
-            content: Any = _content(place)
-            size = sum(s.st_size for s in status)
-        except OSError:  # removed by another process meanwhile
-            continue
+    """Return the artifacts of a cache directory, by title; those whose manifest cannot be read are called damaged.
+
+    Raises
+    ------
+    UnsafeError
+        If others can write to the directory.
+    """
+    return artifacts_of(contents(directory))
+
+
+def artifacts_of(found: Contents) -> list[Artifact]:
+    """Return the artifacts of a cache directory of which is known what is in it."""
+    made = []
+    for entry in found.entries:
+        content = _content(entry.manifest)
         facts = content.get("program") or content.get("facts", {})
         title = facts.get("title") or facts.get("what") or "damaged"
         target = facts.get("target", "native")
         ingredients, what = content.get("ingredients", {}), facts.get("what", "")
-        found.append(Artifact(place.name, place, size, used, title, target, ingredients, what))
-    return sorted(found, key=lambda a: (a.title, a.target, a.key))
+        made.append(Artifact(entry.key, entry.place, entry.size, entry.used, title, target, ingredients, what))
+    return sorted(made, key=lambda a: (a.title, a.target, a.key))
 
 
-def _content(place: Path) -> dict[str, Any]:
+def _content(manifest: bytes) -> dict[str, Any]:
     try:
-        content = parse((place / MANIFEST_FILE).read_bytes())
+        content = parse(manifest)
     except InvalidEntryError:
         return {}
     dicts = (content.get("program") or {}, content.get("facts"), content.get("ingredients"))
@@ -100,11 +107,16 @@ def find(directory: Path, prefix: str) -> Artifact:
 
 
 def remove(found: Iterable[Artifact]) -> tuple[int, int]:
-    """Remove artifacts; return how many, and their bytes."""
+    """Remove artifacts; return how many, and their bytes.
+
+    Raises
+    ------
+    UnsafeError
+        If others can write to their directory, or a link to it belongs to another user.
+    """
     count = size = 0
     for artifact in found:
-        remove_entry(artifact.place)
-        if not artifact.place.exists():
+        if entries.remove(artifact.place):
             count += 1
             size += artifact.size
     return count, size
@@ -117,6 +129,11 @@ def prune(directory: Path, size: int | None, age: float | None, now: float | Non
     -------
     (int, int)
         How many were removed, and their bytes.
+
+    Raises
+    ------
+    UnsafeError
+        As :func:`remove`.
     """
     now = time.time() if now is None else now
     kept = sorted(artifacts(directory), key=lambda a: a.used)
@@ -130,17 +147,6 @@ def prune(directory: Path, size: int | None, age: float | None, now: float | Non
         total -= artifact.size
     sweep(directory, _LEFTOVER_AGE_S)
     return remove(gone)
-
-
-def sweep(directory: Path, age: float) -> None:
-    """Remove what processes left behind that were killed while they wrote, older than `age` seconds."""
-    for leftover in (*directory.glob(f"??/{WORK_PREFIX}*"), *directory.glob(f"{LOCK_PREFIX}*")):
-        try:
-            old = time.time() - leftover.lstat().st_mtime > age
-        except OSError:
-            continue
-        if old:
-            remove_entry(leftover)
 
 
 def copy_artifacts(source: Path, destination: Store, keys: Iterable[str] | None = None) -> tuple[int, int]:
@@ -162,7 +168,7 @@ def copy_artifacts(source: Path, destination: Store, keys: Iterable[str] | None 
     """
     store = Store(source)
     copied = damaged = 0
-    for key in [place.name for place in entries(source)] if keys is None else keys:
+    for key in [entry.key for entry in contents(source).entries] if keys is None else keys:
         entry = store.get(key)
         if entry is None:
             damaged += 1
@@ -170,14 +176,3 @@ def copy_artifacts(source: Path, destination: Store, keys: Iterable[str] | None 
             destination.put(key, entry)
             copied += 1
     return copied, damaged
-
-
-def publish(directory: Path, is_new: bool) -> None:
-    """Let everybody read the artifacts of a directory, and the directory itself if it was made for them."""
-    if is_new:
-        os.chmod(directory, 0o755)
-    for place in entries(directory):
-        os.chmod(place.parent, 0o755)
-        os.chmod(place, 0o755)
-        for file in place.iterdir():
-            os.chmod(file, 0o644)

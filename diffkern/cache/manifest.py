@@ -9,6 +9,7 @@ files that no artifact has.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,12 +18,15 @@ from diffkern.cache.key import digest
 from diffkern.manifest import Manifest, from_json, to_json
 from diffkern.platforms import FAMILIES, Processor
 
-__all__ = ["FORMAT", "Entry", "InvalidEntryError", "decode", "encode", "parse"]
+__all__ = ["FILES", "FORMAT", "MANIFEST_FILE", "Entry", "InvalidEntryError", "decode", "encode", "names_key", "parse"]
 
 FORMAT = 4
+MANIFEST_FILE = "manifest.json"
 SOURCE_FILE = "source.py"
 _OBJECTS = frozenset(family.platform.object_name for family in FAMILIES)
 _MORE = ("kernel.ptx", "kernel.ltoir")
+FILES = (*sorted(_OBJECTS), *_MORE, SOURCE_FILE, MANIFEST_FILE)
+"""The files that artifacts have, the manifest last."""
 _BEFORE_DIGEST = b',\n "digest": "'
 _AFTER_DIGEST = b'"\n}\n'
 
@@ -110,11 +114,16 @@ def parse(text: bytes) -> dict[str, Any]:
         raise InvalidEntryError("the manifest does not have the digest that it states")
     try:
         content = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidEntryError(f"the manifest is not JSON: {error}") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise InvalidEntryError("the manifest is of another format")
     return content
+
+
+def names_key(text: bytes, key: str) -> bool:
+    """Whether a manifest names a key, although it may be damaged elsewhere or of another version's format."""
+    return re.search(rb'"key"\s*:\s*"%b"' % key.encode(), text) is not None
 
 
 def decode(key: str, text: bytes, read: Callable[[str], bytes]) -> Entry:
@@ -159,5 +168,5 @@ def decode(key: str, text: bytes, read: Callable[[str], bytes]) -> Entry:
             more={name: files[name] for name in more},
             facts=content["facts"],
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise InvalidEntryError(f"the manifest is damaged: {type(error).__name__}: {error}") from error

@@ -1,28 +1,31 @@
-"""Reading artifacts that only this user or root can have put there.
+"""Directories and files that only this user or root can have put there.
 
-In: a directory and the names of directories inside of it. Out: the files of the innermost, and when they were last
-changed. What is checked is what was opened, not what a path meant a moment before: the directory, each one inside of it
-and every file belong to this user or to root, and no group and no other user can write to them. The first directory may
-be a symbolic link, because where the cache is is the user's choice; inside of it no links are followed.
+What is checked is what was opened, not what a path meant a moment before: the directory, each one inside of it and
+every file belong to this user or to root, and no group and no other user can write to them. The first directory may be
+a symbolic link, because where the cache is is the user's choice; inside of it no links are followed. Where something is
+removed or its permissions change, no link of another user may lead to the first directory either.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["Folder", "UnsafeError", "is_private", "opened"]
+__all__ = ["Folder", "UnsafeError", "check_links", "is_private", "opened"]
+
+_MOST_LINKS = 40  # as Linux
 
 
 class UnsafeError(PermissionError):
     """Others can write to a directory or a file, or it is theirs."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__(f"{path} is not used, because others can write to it")
+    def __init__(self, path: str, reason: str = "others can write to it") -> None:
+        super().__init__(f"{path} is not used, because {reason}")
 
 
 def is_private(status: os.stat_result) -> bool:
@@ -69,6 +72,60 @@ class Folder:
         with contextlib.suppress(OSError, NotImplementedError):  # a read-only directory has no record of use
             os.utime(self._path(name), dir_fd=self._descriptor)
 
+    def names(self) -> list[str]:
+        """Return the names of what is in it, sorted."""
+        return sorted(os.listdir(self.path if self._descriptor is None else self._descriptor))
+
+    def status(self, name: str) -> os.stat_result:
+        """Return the status of a file, a directory or a link in it."""
+        return os.stat(self._path(name), dir_fd=self._descriptor, follow_symlinks=False)
+
+    @contextlib.contextmanager
+    def inner(self, name: str) -> Iterator[Folder]:
+        """Open a directory in it.
+
+        Raises
+        ------
+        OSError
+            If there is none, or a link; :class:`UnsafeError` if others can write to it.
+        """
+        if self._descriptor is None:
+            if not stat.S_ISDIR(self.status(name).st_mode):
+                raise NotADirectoryError(f"{self.path}/{name} is no directory")
+            yield Folder(f"{self.path}/{name}", None)
+            return
+        opened = _open(name, os.O_RDONLY | _DIRECTORY | _NO_LINK, self._descriptor)
+        with _closing(_checked(f"{self.path}/{name}", opened)) as descriptor:
+            yield Folder(f"{self.path}/{name}", descriptor)
+
+    def unlink(self, name: str) -> None:
+        """Remove a file or a link, if there is one of that name and it can be removed."""
+        with contextlib.suppress(OSError):
+            os.unlink(self._path(name), dir_fd=self._descriptor)
+
+    def rmdir(self, name: str) -> None:
+        """Remove a directory in it, if it is there and empty."""
+        with contextlib.suppress(OSError):
+            os.rmdir(self._path(name), dir_fd=self._descriptor)
+
+    def rename(self, name: str, to: str) -> None:
+        """Give a directory another name in the same place."""
+        os.rename(self._path(name), self._path(to), src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
+
+    def publish(self, *names: str) -> None:
+        """Let everybody read it, and of these files those that are there under no other name."""
+        self._allow(0o755)
+        for name in names:
+            with contextlib.suppress(OSError):
+                descriptor = _open(self._path(name), os.O_RDONLY | _NO_LINK, self._descriptor)
+                with _closing(descriptor):
+                    status = os.fstat(descriptor)
+                    if stat.S_ISREG(status.st_mode) and status.st_nlink == 1 and is_private(status):
+                        _change_mode(f"{self.path}/{name}", descriptor, 0o644)
+
+    def _allow(self, mode: int) -> None:
+        _change_mode(self.path, self._descriptor, mode)
+
     def _path(self, name: str) -> str:
         return name if self._descriptor is not None else f"{self.path}/{name}"
 
@@ -83,45 +140,88 @@ def _open(path: str, flags: int, within: int | None) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0), dir_fd=within)
 
 
-if sys.platform == "win32":
+def _change_mode(path: str, descriptor: int | None, mode: int) -> None:
+    if descriptor is None or sys.platform == "win32":
+        os.chmod(path, mode)
+    else:
+        os.fchmod(descriptor, mode)
 
-    @contextlib.contextmanager
-    def opened(directory: Path, *names: str) -> Iterator[Folder]:
-        """Open a directory inside of another one."""
-        yield Folder(str(Path(directory, *names)), None)
 
-else:
-
-    @contextlib.contextmanager
-    def opened(directory: Path, *names: str) -> Iterator[Folder]:
-        """Open a directory inside of another one.
-
-        Parameters
-        ----------
-        directory : Path
-            The outermost one that is checked.
-        names : str
-            The directories on the way.
-
-        Raises
-        ------
-        OSError
-            If one is not there or is a link; :class:`UnsafeError` if others can write to one.
-        """
-        path = str(directory)
-        descriptor = _checked(path, _open(path, os.O_RDONLY | _DIRECTORY, None))
-        try:
-            for name in names:
-                path = f"{path}/{name}"
-                inner = _checked(path, _open(name, os.O_RDONLY | _DIRECTORY | _NO_LINK, descriptor))
-                os.close(descriptor)
-                descriptor = inner
-            yield Folder(path, descriptor)
-        finally:
-            os.close(descriptor)
-
-    def _checked(path: str, descriptor: int) -> int:
-        if is_private(os.fstat(descriptor)):
-            return descriptor
+@contextlib.contextmanager
+def _closing(descriptor: int) -> Iterator[int]:
+    try:
+        yield descriptor
+    finally:
         os.close(descriptor)
-        raise UnsafeError(path)
+
+
+def _checked(path: str, descriptor: int) -> int:
+    if is_private(os.fstat(descriptor)):
+        return descriptor
+    os.close(descriptor)
+    raise UnsafeError(path)
+
+
+@contextlib.contextmanager
+def opened(directory: Path, *names: str) -> Iterator[Folder]:
+    """Open a directory inside of another one.
+
+    Parameters
+    ----------
+    directory : Path
+        The outermost one that is checked.
+    names : str
+        The directories on the way.
+
+    Raises
+    ------
+    OSError
+        If one is not there or is a link; :class:`UnsafeError` if others can write to one.
+    """
+    path = str(directory)
+    with contextlib.ExitStack() as stack:
+        if sys.platform == "win32":
+            folder = Folder(path, None)
+        else:
+            outer = _checked(path, _open(path, os.O_RDONLY | _DIRECTORY, None))
+            folder = Folder(path, stack.enter_context(_closing(outer)))
+        for name in names:
+            folder = stack.enter_context(folder.inner(name))
+        yield folder
+
+
+def check_links(directory: Path) -> None:
+    """Raise if a symbolic link on the way to a directory belongs to neither this user nor root.
+
+    Raises
+    ------
+    UnsafeError
+        If one does: its owner decides which directory the path names.
+    """
+    if sys.platform == "win32":
+        return
+    for path, status in _links(str(directory.absolute())):
+        if status.st_uid not in (0, os.geteuid()):
+            raise UnsafeError(str(directory), f"the link {path} belongs to another user")
+
+
+def _links(path: str) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield the symbolic links that a path leads through."""
+    at, ahead, links = "/", path.split("/")[::-1], 0
+    while ahead:
+        name = ahead.pop()
+        if name == "..":
+            at = os.path.dirname(at)
+            continue
+        there = os.path.join(at, name) if name not in ("", ".") else at
+        status = os.lstat(there)
+        if not stat.S_ISLNK(status.st_mode):
+            at = there
+            continue
+        links += 1
+        if links > _MOST_LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+        yield there, status
+        target = os.readlink(there)
+        at = "/" if target.startswith("/") else at
+        ahead += target.split("/")[::-1]

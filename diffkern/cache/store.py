@@ -18,33 +18,26 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from diffkern.cache.entries import LOCK_PREFIX, work_name
 from diffkern.cache.lock import exclusive
-from diffkern.cache.manifest import Entry, InvalidEntryError, decode, encode
+from diffkern.cache.manifest import FILES, MANIFEST_FILE, Entry, InvalidEntryError, decode, encode
 from diffkern.cache.place import UnsafeError, is_private, opened
 from diffkern.callers import warn
 from diffkern.forks import free_in_child
 
 __all__ = [
-    "LOCK_PREFIX",
     "LOCK_TIMEOUT_S",
-    "MANIFEST_FILE",
-    "WORK_PREFIX",
     "NoDirectoryError",
     "Store",
     "absolute",
     "default_directory",
-    "entries",
-    "remove_entry",
 ]
-
-MANIFEST_FILE = "manifest.json"
-WORK_PREFIX = ".new-"
-LOCK_PREFIX = ".lock-"
 
 LOCK_TIMEOUT_S = 300.0
 """How long to wait for another process that builds the same artifact, before building it as well."""
 
 _TOUCH_AFTER_S = 3600.0
+_ATTEMPTS = 10  # of writing an entry, while other processes clear the directory or remove it
 
 
 class NoDirectoryError(FileNotFoundError):
@@ -92,25 +85,6 @@ def absolute(path: str | os.PathLike[str]) -> Path:
         raise NoDirectoryError(f"there is no home directory for {os.fspath(path)}") from error
 
 
-def entries(directory: Path) -> Iterator[Path]:
-    """Yield the directories of the artifacts in a cache directory, sorted by key."""
-    for manifest in sorted(directory.glob(f"??/*/{MANIFEST_FILE}")):
-        if not manifest.parent.name.startswith(WORK_PREFIX):  # another process is about to give it its name
-            yield manifest.parent
-
-
-def remove_entry(place: str | os.PathLike[str]) -> None:
-    """Remove an artifact's directory, a link in its place or a lock, as far as that is possible."""
-    # Not by shutil, whose import takes longer than loading ten kernels.
-    with contextlib.suppress(OSError):
-        if os.path.islink(place) or not os.path.isdir(place):
-            os.unlink(place)
-            return
-        for name in os.listdir(place):
-            os.unlink(os.path.join(place, name))
-        os.rmdir(place)
-
-
 class Store:
     """Artifacts in a directory, and in memory where the directory cannot be used.
 
@@ -130,7 +104,7 @@ class Store:
     def get(self, key: str) -> Entry | None:
         """Return the entry under `key`, or None if there is none that can be trusted."""
         entry = self._memory.get(key)
-        if entry is not None or not self._is_safe():
+        if entry is not None or not self.is_safe():
             return entry
         try:
             with opened(self._root, key[:2], key) as folder:
@@ -149,7 +123,7 @@ class Store:
 
     def put(self, key: str, entry: Entry) -> None:
         """Keep `entry` under `key`, in place of whatever was there."""
-        if not self._is_safe():
+        if not self.is_safe():
             self._memory[key] = entry
             return
         try:
@@ -165,7 +139,7 @@ class Store:
         Where that is not possible, or another holder takes longer than :data:`LOCK_TIMEOUT_S`, the context is entered
         all the same: the artifact is then built twice, which costs time and nothing else.
         """
-        usable = self._is_safe()
+        usable = self.is_safe()
         if usable:
             try:
                 self._make_directory()
@@ -179,7 +153,7 @@ class Store:
 
     def is_writable(self) -> bool:
         """Return whether artifacts can be kept on disk; makes the directory where it is missing."""
-        if not self._is_safe():
+        if not self.is_safe():
             return False
         try:
             self._make_directory()
@@ -193,15 +167,23 @@ class Store:
         return self.directory
 
     def _make_directory(self) -> None:
-        if self._usable:
-            return
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Another process may have made it since it was found missing.
-        if not self._is_safe():
+        # Another process may have made it since it was found missing, or in place of one that was removed.
+        self._usable = None
+        if not self.is_safe():
             raise UnsafeError(str(self.directory))
 
     def _write(self, key: str, entry: Entry) -> None:
-        self._make_directory()
+        for left in reversed(range(_ATTEMPTS)):
+            self._make_directory()
+            try:
+                self._try_to_write(key, entry)
+                return
+            except FileNotFoundError:  # another process has removed the directory, or a part of it, meanwhile
+                if not left:
+                    raise
+
+    def _try_to_write(self, key: str, entry: Entry) -> None:
         parent = f"{self.directory}/{key[:2]}"
         with contextlib.suppress(FileExistsError):
             os.mkdir(parent, 0o700)
@@ -212,18 +194,21 @@ class Store:
                 _write_file(f"{work}/{name}", data)
             try:
                 os.replace(work, place)
+            except FileNotFoundError:
+                raise
             except OSError:
                 # The key is taken. The same entry is as good as this one; anything else makes room.
                 if self.get(key) != entry:
                     aside = f"{work}.old"
-                    os.replace(place, aside)
+                    with contextlib.suppress(FileNotFoundError):
+                        os.replace(place, aside)
                     os.replace(work, place)
-                    remove_entry(aside)
+                    _remove_files(aside)
         finally:
-            remove_entry(work)
+            _remove_files(work)
 
-    def _is_safe(self) -> bool:
-        """Whether the directory is one that only its owner, who is this user or root, can write to."""
+    def is_safe(self) -> bool:
+        """Return whether only this user or root can write to the directory, after a warning if not."""
         if self._usable is None:
             try:
                 status = os.stat(self._root)
@@ -251,10 +236,23 @@ class Store:
 
 
 def _new_directory(parent: str) -> str:
-    """Make a directory with a name that no other process has."""
-    name = f"{parent}/{WORK_PREFIX}{os.urandom(8).hex()}"
+    """Make a directory for an entry while it is written."""
+    name = f"{parent}/{work_name()}"
     os.mkdir(name, 0o700)
     return name
+
+
+def _remove_files(place: str) -> None:
+    """Remove the files that an artifact has, and their directory, unless others are there; or a link in its place."""
+    # Not by shutil, whose import takes longer than loading ten kernels.
+    with contextlib.suppress(OSError):
+        if os.path.islink(place) or not os.path.isdir(place):
+            os.unlink(place)
+            return
+        for name in FILES:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(f"{place}/{name}")
+        os.rmdir(place)
 
 
 def _write_file(path: str, data: bytes) -> None:

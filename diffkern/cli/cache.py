@@ -8,12 +8,15 @@ from __future__ import annotations
 import argparse
 import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from diffkern.build.stores import cache_directory
 from diffkern.cache.compare import differences, nearest, shown
-from diffkern.cache.maintenance import artifacts, copy_artifacts, find, prune, publish, remove, sweep
+from diffkern.cache.entries import contents, publish, sweep
+from diffkern.cache.maintenance import artifacts, artifacts_of, copy_artifacts, find, prune, remove
+from diffkern.cache.place import UnsafeError
 from diffkern.cache.store import NoDirectoryError, Store
 from diffkern.cli.files import UsageError
 
@@ -29,9 +32,9 @@ def add_cache_command(commands: Any) -> None:
     parser = commands.add_parser("cache", help="show, copy or clear the cache of compiled kernels")
     actions = parser.add_subparsers(required=True, metavar="ACTION")
 
-    def action(name: str, text: str, run: Any) -> argparse.ArgumentParser:
+    def action(name: str, text: str, run: Callable[[argparse.Namespace], None]) -> argparse.ArgumentParser:
         added: argparse.ArgumentParser = actions.add_parser(name, help=text, description=text)
-        added.set_defaults(run=run)
+        added.set_defaults(run=lambda options: _refusing(run, options))
         return added
 
     action("info", "show the cache's location and size", _info)
@@ -50,6 +53,13 @@ def add_cache_command(commands: Any) -> None:
     out.add_argument("directory", metavar="DIR", type=Path)
     take = action("import", "copy the artifacts of such a directory into the cache", _import)
     take.add_argument("directory", metavar="DIR", type=Path)
+
+
+def _refusing(run: Callable[[argparse.Namespace], None], options: argparse.Namespace) -> None:
+    try:
+        run(options)
+    except UnsafeError as error:
+        raise UsageError(f"{error}; make it yours (chmod go-w), or name another directory") from error
 
 
 def _directory() -> Path:
@@ -104,9 +114,12 @@ def _kind(title: str) -> str:
 
 def _clear(_: argparse.Namespace) -> None:
     directory = _directory()
-    count, _size = remove(artifacts(directory))
+    there = contents(directory)
+    count, _size = remove(artifacts_of(there))
     sweep(directory, 0.0)
     print(f"removed {_counted(count)} from {directory}")
+    for error in there.refused:
+        print(f"left as it is: {error}")
 
 
 def _prune(options: argparse.Namespace) -> None:

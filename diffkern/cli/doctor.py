@@ -168,14 +168,14 @@ def _cache() -> Iterator[Finding]:
     )
     try:
         directory = cache_directory()
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = artifacts(directory)  # unless others can write to it
         with tempfile.TemporaryFile(dir=directory):
             pass
     except (NoDirectoryError, OSError) as error:
         yield Finding(area, "directory", "warning", str(error), remedy)
         return
     yield Finding(area, "directory", "ok", str(directory))
-    found = artifacts(directory)
     size = sum(artifact.size for artifact in found)
     yield Finding(area, "programs", "ok", f"{len(found)}, {size / _MEGABYTE:.1f} MB")
     free = shutil.disk_usage(directory).free

@@ -14,8 +14,9 @@ import pytest
 
 import diffkern
 from diffkern.build.ship import runnable_targets
+from diffkern.cache.entries import sweep
 from diffkern.cache.lock import exclusive
-from diffkern.cache.maintenance import artifacts, sweep
+from diffkern.cache.maintenance import artifacts
 from diffkern.cache.store import LOCK_PREFIX, Store
 
 PACKAGES = str(Path(diffkern.__file__).parents[1])

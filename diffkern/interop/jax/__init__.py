@@ -146,6 +146,8 @@ def register(directory: str | os.PathLike[str] | None = None) -> int:
     ------
     FileNotFoundError
         If there is no such directory.
+    PermissionError
+        If it belongs to another user than this one or root, or others can write to it.
     """
     _require()
     from diffkern.build.stores import cache_directory

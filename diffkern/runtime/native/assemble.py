@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 
+from diffkern import llvm_modules
 from diffkern.callers import warn
 from diffkern.interrupts import interruptible
 from diffkern.runtime.native.loader import ObjectLoadError, host_cpu, load_object, make_target_machine
@@ -89,14 +90,14 @@ def _compile(text: str, level: int) -> bytes:
     import llvmlite.binding as llvm
 
     machine = make_target_machine(opt=level)
-    module = llvm.parse_assembly(text)
+    module = llvm_modules.parse(text)
     module.triple, module.data_layout = machine.triple, str(machine.target_data)
     module.verify()
     passes = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=level))
     if level:
-        passes.getModulePassManager().run(module, passes)
+        llvm_modules.run_passes(passes.getModulePassManager(), module, passes)
     else:
         registers = llvm.create_new_module_pass_manager()
         registers.add_sroa_pass()
-        registers.run(module, passes)
+        llvm_modules.run_passes(registers, module, passes)
     return bytes(machine.emit_object(module))

@@ -56,6 +56,9 @@ enough; a name must also resolve in the running process."""
 _lock = threading.RLock()
 _forking = threading.local()
 _PATIENCE_S = 60.0  # how long a fork waits for another thread that loads or compiles
+# LLVM keeps 8 kB of each library that a linker has linked, until that is gone. So a linker links a few, and goes with
+# the last of them; to make one takes as long as to link three.
+_LINKED_BY_ONE = 32
 _linker: Any = None
 _names = itertools.count()
 _resolved: dict[str, int] = {}
@@ -147,7 +150,8 @@ def _link(object_bytes: bytes, symbols: Sequence[str], needs: Mapping[str, int])
     """Load an object as a library of its own; `needs` are the addresses of the names it leaves open."""
     global _linker
     llvm = _binding()
-    if _linker is None:
+    number = next(_names)
+    if _linker is None or number % _LINKED_BY_ONE == 0:
         _linker = llvm.create_lljit_compiler(suppress_errors=True)
     library = llvm.JITLibraryBuilder().add_object_img(object_bytes)
     for name in symbols:
@@ -155,9 +159,10 @@ def _link(object_bytes: bytes, symbols: Sequence[str], needs: Mapping[str, int])
     for name, address in needs.items():
         library.import_symbol(name, address)
     try:
-        tracker = library.link(_linker, f"object {next(_names)}")
+        tracker = library.link(_linker, f"object {number}")
     except RuntimeError as error:
         raise ObjectLoadError(f"the object could not be loaded: {error}") from error
+    tracker.linker = _linker  # which is needed until the end of what it has linked
     return Code({name: int(tracker[name]) for name in symbols}, tracker)
 
 

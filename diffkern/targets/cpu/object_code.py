@@ -15,6 +15,7 @@ from typing import Any
 
 from llvmlite import binding as llvm
 
+from diffkern import llvm_modules
 from diffkern.errors import CompileError
 from diffkern.forks import free_in_child
 from diffkern.interrupts import interruptible
@@ -126,7 +127,7 @@ def optimise(text: str, weight: int, t: Machine, questions: float = 0.0) -> Any:
 
     def passed() -> Any:
         with _lock:
-            module = llvm.parse_assembly(text)
+            module = llvm_modules.parse(text)
             module.verify()
             vectorise = weight <= VECTORIZE_LIMIT
             _run_passes(module, t.llvm, vectorise, interleave=vectorise and questions <= MOST_QUESTIONS)
@@ -143,7 +144,7 @@ def _run_passes(module: Any, machine: Any, vectorise: bool, interleave: bool) ->
     options.loop_unrolling = True
     options.slp_vectorization = False
     passes = llvm.create_pass_builder(machine, options)
-    passes.getModulePassManager().run(module, passes)
+    llvm_modules.run_passes(passes.getModulePassManager(), module, passes)
 
 
 def _inline_masked(module: Any, t: Machine) -> None:
@@ -156,7 +157,8 @@ def _inline_masked(module: Any, t: Machine) -> None:
     after = llvm.create_new_module_pass_manager()
     after.add_always_inliner_pass()
     after.add_global_dead_code_eliminate_pass()
-    after.run(module, llvm.create_pass_builder(t.llvm, llvm.create_pipeline_tuning_options(speed_level=3)))
+    builder = llvm.create_pass_builder(t.llvm, llvm.create_pipeline_tuning_options(speed_level=3))
+    llvm_modules.run_passes(after, module, builder)
 
 
 def object_code(module: Any, t: Machine) -> bytes:
@@ -176,7 +178,7 @@ def assembly(text: str, t: Machine) -> str:
         with _lock:
             t.llvm.set_asm_verbosity(True)
             try:
-                return str(t.llvm.emit_assembly(llvm.parse_assembly(text)))
+                return str(t.llvm.emit_assembly(llvm_modules.parse(text)))
             finally:
                 t.llvm.set_asm_verbosity(False)
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from llvmlite import binding as llvm
 
-from diffkern import wheels
+from diffkern import llvm_modules, wheels
 from diffkern.errors import CompileError
 from diffkern.forks import free_in_child
 from diffkern.interrupts import interruptible
@@ -55,9 +55,9 @@ def optimise(text: str, arch: str, library: tuple[str, ...], public: tuple[str, 
     """Parse, verify and optimise a module, with functions of NVIDIA's mathematical library linked in."""
     with _lock:
         target = machine(arch)
-        module = llvm.parse_assembly(text)
+        module = llvm_modules.parse(text)
         if library:
-            module.link_in(llvm.parse_assembly(libdevice.functions(library, TRIPLE, DATA_LAYOUT)))
+            module.link_in(llvm_modules.parse(libdevice.functions(library, TRIPLE, DATA_LAYOUT), beside=module))
         for f in module.functions:
             if not f.is_declaration and f.name not in public:
                 f.linkage = llvm.Linkage.internal
@@ -65,7 +65,7 @@ def optimise(text: str, arch: str, library: tuple[str, ...], public: tuple[str, 
                     f.add_function_attribute("alwaysinline")
         module.verify()
         builder = llvm.create_pass_builder(target, llvm.create_pipeline_tuning_options(speed_level=3))
-        _passes().run(module, builder)
+        llvm_modules.run_passes(_passes(), module, builder)
         return module
 
 

@@ -9,8 +9,9 @@ import time
 import pytest
 
 from diffkern.cache.compare import differences, nearest, shown
+from diffkern.cache.entries import publish, sweep
 from diffkern.cache.key import key
-from diffkern.cache.maintenance import artifacts, copy_artifacts, find, prune, publish, remove, sweep
+from diffkern.cache.maintenance import artifacts, copy_artifacts, find, prune, remove
 from diffkern.cache.manifest import Entry
 from diffkern.cache.store import Store
 from diffkern.manifest import Manifest
@@ -48,8 +49,9 @@ def test_a_list(directory):
 
 def test_a_damaged_manifest_is_listed_and_can_be_removed(directory):
     artifact = artifacts(directory)[0]
-    for content in ("{", "[]", "{}", '{"program": 3, "ingredients": {}}'):
-        (artifact.place / "manifest.json").write_text(content)
+    for content in ("{KEY", "[{KEY}]", "{KEY}", '{KEY, "program": 3, "ingredients": {}}'):
+        text = content.replace("KEY", f'"key": "{artifact.key}"')
+        (artifact.place / "manifest.json").write_text(text)
         assert titles(directory)[0] == "damaged"
     assert remove(artifacts(directory))[0] == 4
     assert titles(directory) == []

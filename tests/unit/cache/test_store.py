@@ -12,9 +12,10 @@ import warnings
 
 import pytest
 
+from diffkern.cache.entries import contents
 from diffkern.cache.key import digest, key
 from diffkern.cache.manifest import Entry, parse
-from diffkern.cache.store import NoDirectoryError, Store, default_directory, entries
+from diffkern.cache.store import NoDirectoryError, Store, default_directory
 from diffkern.manifest import Manifest
 
 ENTRY = Entry(
@@ -33,7 +34,7 @@ def directory(tmp_path):
 def test_what_is_put_is_got_also_by_another_process(directory):
     Store(directory).put(KEY, ENTRY)
     assert Store(directory).get(KEY) == ENTRY
-    assert [place.name for place in entries(directory)] == [KEY]
+    assert [entry.key for entry in contents(directory).entries] == [KEY]
 
 
 def test_nothing_there(directory):

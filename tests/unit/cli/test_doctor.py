@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,15 @@ def test_a_cache_that_cannot_be_written(monkeypatch, tmp_path):
     finding = _found("directory")
     assert finding.state == "warning"
     assert "DIFFKERN_CACHE_DIR" in finding.remedy
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX permissions")
+def test_a_cache_that_others_can_write_to(monkeypatch, tmp_path):
+    tmp_path.chmod(0o777)
+    monkeypatch.setattr(diffkern.config, "cache_dir", tmp_path)
+    finding = _found("directory")
+    assert finding.state == "warning"
+    assert "others can write to it" in finding.text
 
 
 def test_a_misspelt_variable(monkeypatch):
