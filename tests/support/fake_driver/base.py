@@ -70,7 +70,7 @@ class Launched(NamedTuple):
 
 class Function(NamedTuple):
     name: str
-    run: Callable[[bytes], None] | None
+    run: Callable[[Launched], None] | None
 
 
 class Block:
@@ -225,6 +225,13 @@ class FakeBase:
         place = bisect.bisect_right(self._starts, address) - 1
         block = self._blocks[self._starts[place]] if place >= 0 else None
         return block if block is not None and address < block.address + max(block.nbytes, 1) else None
+
+    def _allocation_at(self, address: int) -> tuple[int, int] | None:
+        """Return the start and the size of the memory that a kernel finds at an address."""
+        block = self._block_at(address)
+        if block is None:
+            block = next((b for b in self._pinned.values() if b.address <= address < b.address + b.nbytes), None)
+        return (block.address, block.nbytes) if block is not None and not block.gone else None
 
     def _check_alive(self, what: str, addresses: Iterable[int]) -> None:
         """Raise if one of some addresses lies in memory that is free by now, when work with it runs."""

@@ -10,22 +10,20 @@ performance, and what its compiler does to a kernel, is not seen here.
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import functools
+import itertools
 import re
 import struct
 from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Literal
 
-import numpy as np
-
-from diffkern import abi
 from diffkern.runtime.cuda.devices import use_driver
 from diffkern.runtime.cuda.driver import Attribute, FunctionAttribute
 from diffkern.runtime.cuda.images import nearest
-from diffkern.runtime.native.loader import load_object
 from diffkern.targets.cuda.cubin import architecture
 
 from .base import Function, Launched, call
+from .executed import executor, ptx_executor
 from .memory import FakeMemory
 from .native import FakeEntries
 from .streams import FakeStreams
@@ -38,10 +36,12 @@ PTX_SINCE = {
     (9, 5): 13050,
 }  # fmt: skip
 """The CUDA that each version of PTX came with."""
-_PARTIALS = 4096
 _OTHERS = 8
 """Contexts that libraries other than diffkern may have made; no device's memory or streams belong to them."""
-_KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+_PTX_TARGET, _PTX_VERSION = "sm_90", 13050
+
+Run = Literal["cpu", "ptx"]
+"""What a launch runs: the CPU's program, or the PTX that the driver was given."""
 
 
 class FakeDriver(FakeStreams, FakeMemory, FakeEntries):
@@ -62,6 +62,9 @@ class FakeDriver(FakeStreams, FakeMemory, FakeEntries):
         Whether native code may call it.
     version : int, optional
         The CUDA that it supports, 13000 for 13.0: it takes no newer machine code and PTX.
+    run : {"cpu", "ptx"}, optional
+        With ``"ptx"`` the devices are of `target`, ``sm_90`` by default; the driver takes PTX alone, and launches
+        interpret it (:mod:`support.ptx`).
 
     Attributes
     ----------
@@ -81,9 +84,14 @@ class FakeDriver(FakeStreams, FakeMemory, FakeEntries):
         seed: int | None = None,
         native: bool = True,
         version: int = 13000,
+        run: Run = "cpu",
     ) -> None:
+        if run == "ptx":
+            target, version = _PTX_TARGET if target == "native" else target, max(version, _PTX_VERSION)
         super().__init__(devices, target, conditional, seed, version)
         FakeEntries.__init__(self, native)
+        self._interprets = run == "ptx"
+        self._launch_seeds = itertools.count(seed or 0)
 
     # -- devices and contexts ----------------------------------------------------------------------------------------
 
@@ -168,8 +176,10 @@ class FakeDriver(FakeStreams, FakeMemory, FakeEntries):
 
     def _check_image(self, image: bytes) -> None:
         """Raise unless an image is for the devices and this driver, by the rules that NVIDIA states."""
-        if image == b"\x7fELF":
+        if image == b"\x7fELF" and not self._interprets:
             return  # a test made it up
+        if image[:4] == b"\x7fELF" and self._interprets:
+            raise self._failure("load_module", 209)
         if image[:4] == b"\x7fELF":
             number = int(architecture(image).removeprefix("sm_"))
             fits = number // 10 == self._arch // 10 and number <= self._arch
@@ -193,9 +203,16 @@ class FakeDriver(FakeStreams, FakeMemory, FakeEntries):
 
     @call
     def function(self, module: int, name: str) -> int:
-        run = None
-        if self._target == "native":
-            run = _executor(self._modules[module], name)
+        run: Callable[[Launched], None] | None = None
+        if self._interprets:
+            seed = partial(next, self._launch_seeds)
+            run = ptx_executor(self._modules[module], name, self._allocation_at, seed)
+        elif self._target == "native":
+            execute = executor(self._modules[module], name)
+
+            def run(launched: Launched) -> None:
+                execute(launched.block)
+
         handle = self._handle()
         self._functions[handle] = Function(name, run)
         return handle
@@ -230,39 +247,9 @@ class FakeDriver(FakeStreams, FakeMemory, FakeEntries):
             self._check_alive(found.name, words)
             self.launches.append(launched)
             if found.run is not None:
-                found.run(launched.block)
+                found.run(launched)
 
         self._enqueue("launch", stream, "kernel", run, launched)
-
-
-@functools.cache
-def _executor(image: bytes, name: str) -> Callable[[bytes], None]:
-    """Return what runs all threads of a launch on an argument block, one after the other."""
-    try:
-        found = load_object(image, [name, f"{name}_finish"])
-    except Exception:
-        found = load_object(image, [name])
-    kernel = _KERNEL(found[name])
-    finish = _KERNEL(found[f"{name}_finish"]) if f"{name}_finish" in found else None
-
-    def run(block: bytes) -> None:
-        fields = list(struct.unpack_from(abi.HEADER_FORMAT, block))
-        if fields[6]:
-            raise AssertionError("the header of a GPU's argument block has no partial sums")
-        if fields[5]:
-            # A program that works in blocks: it counts those, and the last extent is their size.
-            threads = int(np.prod([int(extent) for extent in fields[1:4]], dtype=object)) // fields[5]
-        else:
-            threads = int(np.prod([int(extent) for extent in fields[1:5]], dtype=object))
-        partials = np.zeros(_PARTIALS, np.int64)
-        fields[5], fields[6] = threads, partials.ctypes.data
-        copy = ctypes.create_string_buffer(struct.pack(abi.HEADER_FORMAT, *fields) + block[abi.HEADER_SIZE :])
-        address = ctypes.addressof(copy)
-        kernel(address, 0, threads)
-        if finish is not None:
-            finish(address, 0, 1)
-
-    return run
 
 
 @contextlib.contextmanager
@@ -273,9 +260,10 @@ def fake_cuda(
     seed: int | None = None,
     native: bool = True,
     version: int = 13000,
+    run: Run = "cpu",
 ) -> Iterator[FakeDriver]:
     """Run the block with a fake driver; the one before is back afterwards."""
-    driver = FakeDriver(devices, target, conditional, seed, native, version)
+    driver = FakeDriver(devices, target, conditional, seed, native, version, run)
     before = use_driver(driver)
     try:
         yield driver

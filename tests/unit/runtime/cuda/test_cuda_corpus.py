@@ -28,6 +28,6 @@ def test_gradcheck_on_a_device(driver, monkeypatch):
     # A GPU that does nothing: the kernel's results are missing there.
     dk.get_device("cuda:0")._functions.clear()
     square.forget_programs()
-    monkeypatch.setattr(fake_cuda, "_executor", lambda image, name: lambda block: None)
+    monkeypatch.setattr(fake_cuda, "executor", lambda image, name: lambda block: None)
     with pytest.raises(GradientError, match=r"array 'y' on cuda:0 differs from the CPU's"):
         gradcheck(square, 9, [x, y, 2.0], device="cuda:0")

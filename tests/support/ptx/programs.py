@@ -1,0 +1,129 @@
+"""Functions of the IR as executed PTX, beside :mod:`diffkern.testing.programs`: no driver, no assembler, no GPU."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import struct
+from collections.abc import Sequence
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from diffkern import abi
+from diffkern.analysis.blocks import is_simt
+from diffkern.ir.nodes import Function
+from diffkern.targets import target_named
+from diffkern.targets.cuda import toolchain
+from diffkern.targets.target import Settings
+from diffkern.testing.programs import _pack
+
+from .grid import Launch, launch
+from .image import Image, load_image
+from .memory import Allocations
+
+__all__ = ["PtxProgram", "allocations_of", "ptx_of"]
+
+_seeds = itertools.count()
+
+
+class _AssembledError(Exception):
+    """Carries the PTX that the assembler would have been given."""
+
+
+def ptx_of(fn: Function, compiler: str = "llvm", arch: str = "sm_90", **settings: Any) -> tuple[str, int]:
+    """Compile a function to PTX, which is not assembled.
+
+    Returns
+    -------
+    str
+        The PTX; the kernel's name is ``kernel``.
+    int
+        Bytes of shared memory for which a launch has to ask.
+    """
+    target, given = target_named(arch, compiler), Settings(**{"may_alias": False, **settings})
+
+    def assemble(text: str, *args: Any, **kwargs: Any) -> bytes:
+        raise _AssembledError(text)
+
+    with patch.object(toolchain, "assemble", assemble):
+        try:
+            target.compile(fn, "kernel", given)
+        except _AssembledError as made:
+            (text,) = made.args
+    return text, target.emit(fn, "kernel", given).dynamic_shared_bytes  # type: ignore[attr-defined]
+
+
+@functools.lru_cache(maxsize=256)
+def _image(text: str) -> Image:
+    return load_image(text)
+
+
+class PtxProgram:
+    """A function of the IR, compiled for a GPU and interpreted.
+
+    Parameters
+    ----------
+    fn
+        The function; it is not changed. The modes of an adjoint's accumulations must be final for a GPU.
+    compiler
+        ``"llvm"`` or ``"numba"``.
+    arch
+        The architecture it is compiled for.
+    block_dim
+        Threads of a block.
+    blocks
+        The grid; by default as many blocks as the launch needs.
+    seed
+        What decides on the order of warps; by default each run has another one.
+    settings
+        Of the program, as of :class:`diffkern.targets.target.Settings`. Arrays are taken not to overlap.
+    """
+
+    def __init__(
+        self,
+        fn: Function,
+        compiler: str = "llvm",
+        arch: str = "sm_90",
+        block_dim: int = 64,
+        blocks: int | None = None,
+        seed: int | None = None,
+        **settings: Any,
+    ) -> None:
+        self.types = tuple(p.type for p in fn.params)
+        self.block_dim, self.blocks, self.seed = block_dim, blocks, seed
+        self._together, self._tiled = is_simt(fn), fn.tiled
+        self.text, self._shared_bytes = ptx_of(fn, compiler, arch, **settings)
+        self.steps = 0
+
+    def run(self, dim: Sequence[int], args: Sequence[Any], chunk: int | None = None) -> None:
+        """Run all threads; arrays among `args` are changed in place."""
+        count = math.prod(dim)
+        if count == 0:
+            return
+        dims = (*map(int, dim), 1, 1, 1)[:4]
+        needed = count if self._tiled else -(-count // self.block_dim)
+        header = struct.pack(abi.HEADER_FORMAT, 0, *dims, 0, 0)
+        block = header + b"".join(_pack(t, a) for t, a in zip(self.types, args, strict=True))
+        seed = next(_seeds) if self.seed is None else self.seed
+        asked = Launch(self.blocks or needed, self.block_dim, block, self._shared_bytes, seed)
+        arrays = [a for a in args if isinstance(a, np.ndarray)]
+        self.steps += launch(_image(self.text), "kernel", asked, allocations_of(arrays))
+
+
+def allocations_of(arrays: Sequence[np.ndarray[Any, Any]]) -> Allocations:
+    """Let the memory of arrays, and no more, be what a program may touch."""
+    places = sorted(np.lib.array_utils.byte_bounds(a) for a in arrays if a.nbytes)
+    joined: list[tuple[int, int]] = []
+    for low, high in places:
+        if joined and low < joined[-1][1]:
+            joined[-1] = joined[-1][0], max(high, joined[-1][1])
+        else:
+            joined.append((low, high))
+
+    def find(address: int) -> tuple[int, int] | None:
+        return next(((low, high - low) for low, high in joined if low <= address < high), None)
+
+    return Allocations(find)
