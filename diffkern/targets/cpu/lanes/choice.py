@@ -78,7 +78,15 @@ _WITH_LANES = frozenset(
 
 
 def refusal(fn: Function, lanes: int) -> str | None:
-    """Return why a function cannot run in so many lanes, None if it can."""
+    """Return why a function cannot run in so many lanes, None if it can.
+
+    Elements of tiles lie one behind the other, so that their loops are of vectors already; those of neighbouring blocks
+    do not, and would be loaded and stored lane by lane.
+    """
+    if fn.tiled:
+        return "each is a block that works on tiles"
+    if fn.blocks:
+        return "each is a whole block of threads"
     if fn.tid_arity == 0:
         return "its threads have no index"
     for op in walk(fn.body):
