@@ -47,6 +47,6 @@ def lower_tiles(fn: Function) -> Function:
     region = Region()
     with low.b.into(region):
         low.region_ops(fn.body)
-    region.ops[:0] = low.allocations.ops
+    region.ops[:0] = [*low.tables.values(), *low.allocations.ops]
     fn.body = region
     return fn
