@@ -121,7 +121,10 @@ class Function:
     unfused
         Whether a product and a sum must not become one operation.
     tiled
-        Whether what is launched are blocks that work on tiles, already dealt out to the threads of each.
+        Whether what is launched are blocks that work on tiles of several elements. On a target with blocks of threads
+        the tiles are dealt out to these already; elsewhere each block is one thread.
+    blocks
+        Whether a thread is a whole block of those that the kernel is written for.
     dynamic_shared
         Whether the launch has to ask for the shared memory.
     updates
@@ -137,6 +140,7 @@ class Function:
     threads: int = 0
     unfused: bool = False
     tiled: bool = False
+    blocks: bool = False
     dynamic_shared: bool = False
     updates: tuple[Update, ...] = ()
 

@@ -113,7 +113,7 @@ def _family(name: str) -> frozenset[str]:
 STAGED_MARKS = frozenset({"guarded", "replay", "ahead", "reassoc", "rolled"})
 """Attributes by which one pass tells a later one something, and which no earlier stage has."""
 
-STAGED_FACTS = frozenset({"updates", "threads", "unfused", "tiled", "dynamic_shared"})
+STAGED_FACTS = frozenset({"updates", "threads", "unfused", "tiled", "blocks", "dynamic_shared"})
 """Fields of a function by which passes tell later ones something."""
 
 _TILES, _COMPOSITES, _STACKS, _RULES = map(_family, ("tile", "composite", "stack", "rule"))
@@ -167,11 +167,13 @@ LOOPS = PROGRAM.then(
     types=(Buffer,),
     without=(Tile,),
     marks=("reassoc", "rolled"),
+    facts=("tiled",),
 )
 SERIAL = LOOPS.then(
     "serial",
     "a thread is a whole block where its threads worked together: no barrier is left",
     gone=_WORK_OF_BLOCKS,
+    facts=("blocks",),
 )
 CPU = SERIAL.then(
     "cpu",

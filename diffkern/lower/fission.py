@@ -47,7 +47,7 @@ _SHORT = 8
 def to_blocks(fn: Function) -> Function:
     """Make blocks the threads of a function whose threads work together, in place; return the function."""
     if blockwise_op(fn) is not None:
-        fn.body, fn.tid_arity = _Blocks(fn).body(), 0
+        fn.body, fn.tid_arity, fn.blocks = _Blocks(fn).body(), 0, True
     return fn
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import diffkern as dk
+from diffkern.targets.cpu import object_code
 from diffkern.targets.cpu.lanes import choice
 
 F64 = dk.float64
@@ -452,6 +453,34 @@ def test_rows_shorter_than_a_register_and_empty_launches():
         dk.launch(kernel, (5, columns), [_array(given[0]), y])
         assert not y.numpy()[:, columns:].any()
         assert y.numpy()[:, :columns].all()
+
+
+def along_rows(
+    x: dk.array(dtype=F64), at: dk.array(dtype=int), n: int, y: dk.array2d(dtype=F64), s: dk.array(dtype=F64)
+):
+    i, j = dk.tid()
+    v = F64(0.0)
+    for k in range(n):
+        v = 0.5 * v + x[at[3 * i + j] + k]
+    y[i, j] += v
+    dk.atomic_add(s, 0, v)
+
+
+@pytest.mark.parametrize("dim", [(7, 1), (1, 1), (0, 1), (5, 2), (1, 21)])
+def test_rows_of_one_thread_run_without_lanes(dim):
+    """Each lane would do for itself what only one of them is there for."""
+    at = (np.arange(COUNT) * 7 % 11).astype(np.int32)
+    found = []
+    for lanes in (True, False):
+        kernel = dk.kernel(along_rows, lanes=lanes)
+        arrays = _array(X), dk.array(at), 3, _array(np.zeros((7, COUNT))), _array(np.zeros(1))
+        if lanes and object_code.machine("native").isa.vector_bytes >= 32:
+            assert ", and rows of one thread without: lanes=True" in _said(kernel, *arrays)
+        dk.launch(kernel, dim, arrays)
+        found.append((arrays[3].numpy(), arrays[4].numpy()))
+    assert np.count_nonzero(found[0][0]) == np.prod(dim[:2])
+    np.testing.assert_array_equal(found[0][0], found[1][0])
+    np.testing.assert_allclose(found[0][1], found[1][1])
 
 
 def test_every_lane_that_is_on_reaches_a_branch_of_stores():

@@ -29,7 +29,8 @@ def narrow(fn: Any, settings: Any, isa: Any) -> Any:
     if found.lanes == 1 or full.lanes == 1:
         return found
     registers = min(found.registers, full.registers, 2)
-    return dataclasses.replace(found, registers=registers, masked=full.masked, always=full.always)
+    forms = {name: getattr(full, name) for name in ("masked", "always", "by_itself")}
+    return dataclasses.replace(found, registers=registers, **forms)
 
 
 def force() -> None:

@@ -70,7 +70,7 @@ def lower_tiles_for_blocks(
     with low.b.into(region):
         low.threads()
         low.region_ops(fn.body)
-    region.ops[:0] = low.allocations.ops
+    region.ops[:0] = [*low.tables.values(), *low.allocations.ops]
     fn.body, fn.threads, fn.tiled = region, threads, not threads
     fn.dynamic_shared = _share(fn, low.allocations.ops, limit) > SHARED_BYTES
     return fn

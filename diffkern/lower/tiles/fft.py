@@ -4,18 +4,23 @@ In: the lowering (:mod:`lowering`) and an op. Out: loops in the current region, 
 
 The length is factorised, 4 as often as it goes. A stage for each factor r makes, of transforms of length
 n that are interleaved s-fold, r times as many of length n / r (Stockham's arrangement: stages go to and fro between two
-buffers, and the result is in order). An element is a sum over r others times roots of unity, which are looked up in a
-table. So a length with large prime factors costs more, as that of a plain sum does.
+buffers, and the result is in order). An element is a sum over r others times roots of unity, which the program holds as
+a table in the elements' type. So a length with large prime factors costs more, as that of a plain sum does.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial, reduce
 from typing import Final
 
+import numpy as np
+
+from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Op, Value
-from diffkern.ir.types import FLOAT64, INT32, INT64, Vec
+from diffkern.ir.types import INT64, Array, Buffer, Scalar, Vec
 from diffkern.lower.tiles.lowering import Lowering
 from diffkern.lower.tiles.source import elements
 
@@ -23,6 +28,9 @@ __all__ = ["OPS", "factors"]
 
 _UNROLLED: Final = 8
 """Up to this factor the sum is written out."""
+
+Complex = Sequence[Value]
+"""Real and imaginary part."""
 
 
 def factors(n: int) -> Iterator[int]:
@@ -40,69 +48,164 @@ def factors(n: int) -> Iterator[int]:
 def _fft(low: Lowering, op: Op) -> None:
     source, borrowed = low.stored(op.operands[0])
     target, n = low.fresh(op.result), source.shape[-1]
-    table = _roots(low, source.dtype, n, op.attrs["inverse"])
+    sign = 1.0 if op.attrs["inverse"] else -1.0
+    table = _roots(low, source.dtype, n)
     steps = list(factors(n)) or [1]
     spare = low.allocate(source.dtype, elements(source.shape)) if len(steps) > 1 else target.buffer
     held, left = source.buffer, n
     for k, r in enumerate(steps):
         place = target.buffer if (len(steps) - k) % 2 else spare
-        _stage(low, (held, place, table), elements(source.shape[:-1]), n, left, r)
+        _stage(low, (held, place, table), elements(source.shape[:-1]), n, left, r, sign)
         held, left = place, left // r
-    for buffer in {table, spare} - {target.buffer}:
-        low.release(buffer)
+    if spare is not target.buffer:
+        low.release(spare)
     low.give_back(borrowed)
 
 
-def _roots(low: Lowering, dtype: object, n: int, inverse: bool) -> Value:
-    """A buffer of the powers of the n-th root of unity."""
+def _roots(low: Lowering, dtype: object, n: int) -> Value:
+    """The powers of the n-th root of unity, as an array of cosines and sines."""
     assert isinstance(dtype, Vec)
-    b, table = low.b, low.allocate(dtype, n)
-    turn = 2.0 * math.pi / n * (1.0 if inverse else -1.0)
-
-    def put(k: Value) -> None:
-        angle = b.mul(b.cast(b.cast(k, INT32), FLOAT64), b.const(turn, FLOAT64))
-        parts = [b.cast(b.one(name, angle), dtype.dtype) for name in ("cos", "sin")]
-        b.op("buffer_set", table, k, b.construct(dtype, parts))
-
-    low.m.cells(n, put, ungrouped=True)
-    return table
+    numbers = np.array([_on_circle(k, n) for k in range(n)], dtype.dtype.name)
+    return low.table(dtype.dtype, numbers, "roots")
 
 
-def _stage(low: Lowering, buffers: tuple[Value, Value, Value], rows: int, n: int, length: int, r: int) -> None:
+def _on_circle(k: int, n: int) -> tuple[float, float]:
+    """Cosine and sine of k n-ths of a turn, from an angle of at most an eighth of it: exact at quarters."""
+    quarter, rest = divmod(4 * k, n)
+    near, far = (math.pi / 2.0 * part / n for part in (rest, n - rest))
+    x, y = (math.cos(near), math.sin(near)) if 2 * rest <= n else (math.sin(far), math.cos(far))
+    return ((x, y), (-y, x), (-x, -y), (y, -x))[quarter]
+
+
+def _stage(
+    low: Lowering, buffers: tuple[Value, Value, Value], rows: int, n: int, length: int, r: int, sign: float
+) -> None:
     """Of transforms of a length, r times as many that are shorter."""
-    (held, place, table), m, b = buffers, low.m, low.b
-    several, groups = n // length, length // r
+    form = _Stage(low, *buffers, rows, n, n // length, length // r, r, sign)
+    if r <= _UNROLLED:
+        low.m.grid((rows, form.groups, form.several), form.butterfly, ungrouped=True)
+    else:
+        low.m.grid((rows, form.groups, r, form.several), form.element, ungrouped=True)
 
-    def at(index: list[Value]) -> None:
+
+@dataclass(frozen=True)
+class _Stage:
+    """A stage for a factor r, of `several` interleaved transforms; each reads r elements `groups` apart."""
+
+    low: Lowering
+    held: Value
+    place: Value
+    table: Value
+    rows: int
+    n: int
+    several: int
+    groups: int
+    r: int
+    sign: float
+
+    def butterfly(self, index: list[Value]) -> None:
+        """All r elements that are made of the same r ones."""
+        row, group, lane = index
+        m, b = self.low.m, self.low.b
+        start = self.start(row, group, lane)
+        taken = [self.read(start, m.i64(j * self.groups * self.several)) for j in range(self.r)]
+        for k, made in enumerate(_transformed(b, taken, self.sign)):
+            turned = made
+            if k and self.groups > 1:
+                turned = _product(b, made, self.root(b.mul(group, m.i64(k * self.several))))
+            self.write([row, group, m.i64(k), lane], turned)
+
+    def element(self, index: list[Value]) -> None:
+        """One element, as a sum over r others."""
         row, group, k, lane = index
-        start = b.add(b.mul(row, m.i64(n)), b.add(b.mul(group, m.i64(several)), lane))
-        first = b.mul(b.mul(k, group), m.i64(several))  # below n
+        m, b = self.low.m, self.low.b
+        start, first = self.start(row, group, lane), b.mul(b.mul(k, group), m.i64(self.several))  # below n
 
-        def term(j: Value | int, so_far: list[Value]) -> Sequence[Value]:
-            total, turns = so_far
-            step = m.i64(j * groups * several) if isinstance(j, int) else b.mul(j, m.i64(groups * several))
-            x = b.components(b.one("buffer_get", held, b.add(start, step)))
-            w = b.components(b.one("buffer_get", table, _modulo(low, b.add(first, b.mul(turns, m.i64(n // r))), n)))
-            real = b.sub(b.mul(x[0], w[0]), b.mul(x[1], w[1]))
-            imaginary = b.add(b.mul(x[0], w[1]), b.mul(x[1], w[0]))
-            return b.add(total, b.construct(total.type, [real, imaginary])), _modulo(low, b.add(turns, k), r)
+        def term(j: Value, so_far: list[Value]) -> Sequence[Value]:
+            *total, turns = so_far
+            x = self.read(start, b.mul(j, m.i64(self.groups * self.several)))
+            w = self.root(self.modulo(b.add(first, b.mul(turns, m.i64(self.n // self.r))), self.n))
+            return *_sum(b, total, _product(b, x, w)), self.modulo(b.add(turns, k), self.r)
 
-        zero = b.zero(held.type.dtype)  # type: ignore[union-attr]
-        found: Sequence[Value] = (zero, b.const(0, INT64))
-        if r <= _UNROLLED:
-            for j in range(r):
-                found = term(j, list(found))
-        else:
-            found = m.loop(0, r, term, found)
-        b.op("buffer_set", place, m.flat(index, (rows, groups, r, several)), found[0])
+        zero = b.zero(self.number)
+        *found, _ = m.loop(0, self.r, term, (zero, zero, b.const(0, INT64)))
+        self.write(index, found)
 
-    m.grid((rows, groups, r, several), at, ungrouped=True)
+    @property
+    def number(self) -> Scalar:
+        """The type of a real number."""
+        t = self.table.type
+        assert isinstance(t, Array)
+        assert isinstance(t.dtype, Scalar)
+        return t.dtype
+
+    def start(self, row: Value, group: Value, lane: Value) -> Value:
+        """Where the first element stands that a group reads."""
+        m, b = self.low.m, self.low.b
+        return b.add(b.mul(row, m.i64(self.n)), b.add(b.mul(group, m.i64(self.several)), lane))
+
+    def read(self, start: Value, step: Value) -> Complex:
+        b = self.low.b
+        return b.components(b.one("buffer_get", self.held, b.add(start, step)))
+
+    def write(self, index: list[Value], x: Complex) -> None:
+        low, t = self.low, self.place.type
+        assert isinstance(t, Buffer)
+        place = low.m.flat(index, (self.rows, self.groups, self.r, self.several))
+        low.b.op("buffer_set", self.place, place, low.b.construct(t.dtype, x))
+
+    def root(self, k: Value) -> Complex:
+        m, b = self.low.m, self.low.b
+        cosine, sine = (b.one("load", self.table, k, m.i64(part), wrap=(False, False)) for part in (0, 1))
+        return [cosine, sine if self.sign > 0.0 else b.neg(sine)]
+
+    def modulo(self, v: Value, n: int) -> Value:
+        """A number below 2n modulo n."""
+        b, limit = self.low.b, self.low.m.i64(n)
+        return b.select(b.one("ge", v, limit), b.sub(v, limit), v)
 
 
-def _modulo(low: Lowering, v: Value, n: int) -> Value:
-    """A number below 2n modulo n."""
-    limit = low.m.i64(n)
-    return low.b.select(low.b.one("ge", v, limit), low.b.sub(v, limit), v)
+def _transformed(b: Builder, x: Sequence[Complex], sign: float) -> list[Complex]:
+    """The transform of a few numbers, written out."""
+    r = len(x)
+    if r == 1:
+        return [x[0]]
+    if r % 2 == 0:
+        halves = (_transformed(b, x[0::2], sign), _transformed(b, x[1::2], sign))
+        turned = [_times(b, y, k, r, sign) for k, y in enumerate(halves[1])]
+        pairs = list(zip(halves[0], turned, strict=True))
+        return [_sum(b, x, y) for x, y in pairs] + [[b.sub(*p) for p in zip(x, y, strict=True)] for x, y in pairs]
+    return [reduce(partial(_sum, b), [_times(b, y, j * k % r, r, sign) for j, y in enumerate(x)]) for k in range(r)]
+
+
+def _times(b: Builder, x: Complex, k: int, n: int, sign: float) -> Complex:
+    """A number turned by k n-ths of a turn, where k < n."""
+    if 4 * k % n:
+        cosine, sine = _on_circle(k, n)
+        w = [b.const(float(part), x[0].type) for part in (cosine, sign * sine)]
+        return _product(b, x, w)
+    real, imaginary = x
+    quarters = 4 * k // n if sign > 0.0 else -4 * k // n % 4
+    match quarters:
+        case 0:
+            return [real, imaginary]
+        case 1:
+            return [b.neg(imaginary), real]
+        case 2:
+            return [b.neg(real), b.neg(imaginary)]
+        case _:
+            return [imaginary, b.neg(real)]
+
+
+def _product(b: Builder, x: Complex, y: Complex) -> Complex:
+    return [
+        b.sub(b.mul(x[0], y[0]), b.mul(x[1], y[1])),
+        b.add(b.mul(x[0], y[1]), b.mul(x[1], y[0])),
+    ]
+
+
+def _sum(b: Builder, x: Complex, y: Complex) -> Complex:
+    return [b.add(*pair) for pair in zip(x, y, strict=True)]
 
 
 OPS: Final[Mapping[str, Callable[[Lowering, Op], None]]] = {"tile_fft": _fft}

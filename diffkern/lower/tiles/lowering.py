@@ -14,11 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy.typing as npt
+
 from diffkern.analysis.tile_products import TileProduct
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner
 from diffkern.ir.nodes import Op, Region, Value
-from diffkern.ir.types import Buffer, Element, Stack, Tile, Type
+from diffkern.ir.types import Array, Buffer, Element, Scalar, Stack, Tile, Type
 from diffkern.ir.views import For, If, Slot, While, is_loop, loop
 from diffkern.lower.tiles.source import Leaf, Maker, Source, Stored, elements
 from diffkern.lower.tiles.uses import Uses
@@ -54,6 +56,7 @@ class Lowering(Cloner):
         self.free: list[Value] = []
         self.owned: dict[Value, Value] = {}
         self.allocations = Region()
+        self.tables: dict[tuple[Scalar, tuple[int, ...], bytes], Op] = {}
         self.stacks: dict[Value, dict[int, Value]] = {}
         self.here: Region = Region()
         self.position = 0
@@ -77,6 +80,15 @@ class Lowering(Cloner):
             return best
         with self.b.into(self.allocations):
             return self.b.one("buffer_new", type=Buffer(dtype, size), hint=name)
+
+    def table(self, dtype: Scalar, numbers: npt.NDArray[Any], name: str) -> Value:
+        """An array of constants, which the program has once."""
+        key = dtype, numbers.shape, numbers.tobytes()
+        if key not in self.tables:
+            made = Value(Array(dtype, numbers.ndim, "C"), name)
+            attrs = {"type": made.type, "shape": numbers.shape, "data": key[2]}
+            self.tables[key] = Op("constant_array", (), (made,), attrs, (), self.b.loc)
+        return self.tables[key].result
 
     def release(self, buffer: Value) -> None:
         self.free.append(buffer)

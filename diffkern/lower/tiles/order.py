@@ -1,7 +1,8 @@
 """Reductions, scans and sorts of tiles as loops.
 
 In: the lowering (:mod:`lowering`) and an op. Out: loops in the current region, and where the result's elements are.
-Sums have no promised order, so that a target may keep several partial sums. A sort counts for each of a few keys how
+Sums have no promised order, so that a target may keep several partial sums. Extrema have one, for NaN and ties, so many
+of them are kept in memory, side by side. A sort counts for each of a few keys how
 many come before it, and merges sorted runs of more: equal keys keep their order, and keys that are not a number come
 last.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from diffkern.ir.builder import Builder
@@ -24,6 +26,8 @@ _COUNTED: Final = 32
 """Up to so many keys each finds its place by counting."""
 _RUN: Final = 32
 """Keys of a run that is sorted by counting."""
+_SIDE_BY_SIDE: Final = 16
+"""Extrema that are kept side by side, which is one vector of 512 bits: more would be a loop, and not in registers."""
 
 
 def combine(low: Lowering, kind: str, a: Value, b: Value) -> Value:
@@ -60,6 +64,8 @@ def _reduce(low: Lowering, op: Op) -> None:
 
 def _whole(low: Lowering, source: Source, kind: str) -> Value:
     m = low.m
+    if kind != "add" and source.is_flat and _in_parts(source.dtype, elements(source.shape)):
+        return _extremum(low, kind, source.dtype, elements(source.shape), lambda i: source.element_at(m, i))
     start = _start(low, source, kind, [m.i64(0)] * len(source.shape))
     if source.is_flat:
         size = elements(source.shape)
@@ -75,6 +81,40 @@ def _whole(low: Lowering, source: Source, kind: str) -> Value:
     return m.nest(source.shape, at, (start,))[0]
 
 
+def _in_parts(dtype: Element, size: int) -> bool:
+    """Whether an extremum of so many elements is found from several side by side."""
+    return isinstance(dtype, Scalar) and size >= 2 * _SIDE_BY_SIDE
+
+
+def _extremum(low: Lowering, kind: str, dtype: Element, size: int, read: Callable[[Value], Value]) -> Value:
+    """The extremum of many elements: one after the other they would each wait for a comparison."""
+    m, b, count = low.m, low.b, _SIDE_BY_SIDE
+    parts = low.allocate(value_type(dtype), count)
+    least = neutral(b, kind, dtype)
+
+    def combined(first: Value) -> Callable[[Value], None]:
+        def one(k: Value) -> None:
+            found = b.one(kind, b.one("buffer_get", parts, k), read(b.add(first, k)))
+            b.op("buffer_set", parts, k, found)
+
+        return one
+
+    def whole(i: Value, _: list[Value]) -> Sequence[Value]:
+        m.cells(count, combined(b.mul(i, m.i64(count))))
+        return ()
+
+    def last(k: Value, so_far: list[Value]) -> Sequence[Value]:
+        return (b.one(kind, so_far[0], b.one("buffer_get", parts, k)),)
+
+    m.cells(count, lambda k: void(b.op("buffer_set", parts, k, least)))
+    m.loop(0, size // count, whole)
+    if size % count:
+        m.cells(size % count, combined(m.i64(size // count * count)))
+    found = m.loop(0, count, last, (least,))[0]
+    low.release(parts)
+    return found
+
+
 def _start(low: Lowering, source: Source, kind: str, index: list[Value]) -> Value:
     """Where a reduction begins: 0, or an element itself, which changes neither a minimum nor a maximum."""
     return low.b.zero(value_type(source.dtype)) if kind == "add" else source.element(low.m, index)
@@ -83,14 +123,18 @@ def _start(low: Lowering, source: Source, kind: str, index: list[Value]) -> Valu
 def _last_axis(low: Lowering, source: Source, target: Stored, kind: str) -> None:
     m, outer = low.m, source.shape[:-1]
 
-    def row(index: list[Value], _: list[Value]) -> Sequence[Value]:
+    def total(index: list[Value]) -> Value:
+        if kind != "add" and _in_parts(source.dtype, source.shape[-1]):
+            return _extremum(low, kind, source.dtype, source.shape[-1], lambda i: source.element(m, [*index, i]))
         start = _start(low, source, kind, [*index, m.i64(0)])
 
         def one(i: Value, so_far: list[Value]) -> Sequence[Value]:
             return (combine(low, kind, so_far[0], source.element(m, [*index, i])),)
 
-        (total,) = m.loop(0, source.shape[-1], one, (start,))
-        low.b.op("buffer_set", target.buffer, m.flat(index, outer), total)
+        return m.loop(0, source.shape[-1], one, (start,))[0]
+
+    def row(index: list[Value], _: list[Value]) -> Sequence[Value]:
+        low.b.op("buffer_set", target.buffer, m.flat(index, outer), total(index))
         return ()
 
     m.nest(outer, row)
@@ -139,8 +183,9 @@ def _argreduce(low: Lowering, op: Op) -> None:
     if axis is None:
         whole, borrowed = low.stored(op.operands[0])
         size = elements(whole.shape)
+        method = partial(_position, low, kind, whole.dtype) if _in_parts(whole.dtype, size) else search
         m.alone(
-            lambda: void(b.op("buffer_set", target.buffer, m.i64(0), search(lambda i: whole.element_at(m, i), size)))
+            lambda: void(b.op("buffer_set", target.buffer, m.i64(0), method(lambda i: whole.element_at(m, i), size)))
         )
         low.give_back(borrowed)
         return
@@ -152,6 +197,21 @@ def _argreduce(low: Lowering, op: Op) -> None:
         return ()
 
     m.alone(lambda: void(m.nest(rest, at)))
+
+
+def _position(low: Lowering, kind: str, dtype: Element, read: Callable[[Value], Value], size: int) -> Value:
+    """The first position of the extremum of many elements, which is found before; one that is NaN equals any NaN."""
+    b = low.b
+    best, nowhere = _extremum(low, kind, dtype, size, read), b.const(2**31 - 1, INT32)
+
+    def one(i: Value, so_far: list[Value]) -> Sequence[Value]:
+        value = read(i)
+        here = b.one("eq", value, best)
+        if isinstance(value.type, Scalar) and value.type.is_float:
+            here = b.one("or", here, b.one("isnan", value))
+        return (b.one("min", so_far[0], b.select(here, b.cast(i, INT32), nowhere)),)
+
+    return low.m.loop(0, size, one, (nowhere,))[0]
 
 
 def void(_: object) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from diffkern.ir.nodes import Function, Region, walk
+from diffkern.ir.nodes import Function, Op, Region, walk
+from diffkern.ir.types import Tile
 from diffkern.lower.tiles import arrays as tile_arrays
 from diffkern.lower.tiles import fft as tile_fft
 from diffkern.lower.tiles import linear as tile_linear
@@ -11,6 +12,7 @@ from diffkern.lower.tiles import shapes as tile_shapes
 from diffkern.lower.tiles.lowering import Lowering
 from diffkern.lower.tiles.ordering import read_first
 from diffkern.lower.tiles.uses import uses
+from diffkern.ops.tile import of_block
 
 __all__ = ["OPS", "has_tiles", "lower_tiles"]
 
@@ -23,14 +25,28 @@ def has_tiles(fn: Function) -> bool:
     return any(op.name.startswith("tile_") for op in walk(fn.body))
 
 
+def _works_on_tiles(fn: Function) -> bool:
+    """Whether a thread works on all elements of a block's tiles: what remains of their operations does not say so.
+
+    Arrays of a thread are none of these, nor are tiles with one element for each thread of a block, which is one here.
+    """
+    return any(of_block(op) and _elements(op) > 1 for op in walk(fn.body))
+
+
+def _elements(op: Op) -> int:
+    """The elements of the largest tile that an op takes or makes."""
+    return max((v.type.size for v in (*op.operands, *op.results) if isinstance(v.type, Tile)), default=1)
+
+
 def lower_tiles(fn: Function) -> Function:
     """Make buffers of a function's tiles, in place; return the function."""
     if not has_tiles(fn):
         return fn
+    fn.tiled = _works_on_tiles(fn)
     low = Lowering(uses(read_first(fn)), OPS)
     region = Region()
     with low.b.into(region):
         low.region_ops(fn.body)
-    region.ops[:0] = low.allocations.ops
+    region.ops[:0] = [*low.tables.values(), *low.allocations.ops]
     fn.body = region
     return fn

@@ -228,7 +228,7 @@ class Chunk(_Frame, KernelFrame):
         self.placement = placement
         self.functions = [module.globals[symbol]]
         self.room = Room(self.builder)
-        known = chosen.uniformity
+        known, self.row_by_itself = chosen.uniformity, chosen.by_itself
         self.lanes = [] if known is None else [Lanes(self, form, flags, known) for form in chosen.forms]
 
     def stacks(self) -> dict[int, Any]:
@@ -238,7 +238,7 @@ class Chunk(_Frame, KernelFrame):
     @property
     def runs_in_lanes(self) -> bool:
         """Whether no thread is left for the code of a single one."""
-        return any(lanes.form.masked for lanes in self.lanes)
+        return any(lanes.form.masked for lanes in self.lanes) and not self.row_by_itself
 
     def goes_on(self, i: Any, hi: Any) -> Any:
         """Whether a loop makes another trip; no thread begins after an error."""
@@ -309,10 +309,17 @@ class Chunk(_Frame, KernelFrame):
                 else:
                     yield from self.rows(body, lo, hi, dims[:arity], repeat, r)
 
-    def neighbours(self, body: BodyEmitter, leading: Sequence[Any], lo: Any, hi: Any) -> Iterator[Any]:
-        """The threads of a row that are left when lanes have run, one by one; stops once, or never if none is left."""
+    def neighbours(
+        self, body: BodyEmitter, leading: Sequence[Any], lo: Any, hi: Any, length: Any = None
+    ) -> Iterator[Any]:
+        """The threads of a row that are left when lanes have run, one by one; stops once, or never if none is left.
+
+        Where a row of one thread runs by itself, `length` is that of the row.
+        """
+        b = self.builder
+        end = b.select(b.icmp_signed(">", length, i64(1)), hi, lo) if self.row_by_itself else hi
         for lanes in self.lanes:
-            lo = lanes.run(body, leading, lo, hi)
+            lo = lanes.run(body, leading, lo, end)
         if self.runs_in_lanes:
             return
         with self.loop(lo, hi, scalar=bool(self.lanes)) as i:
@@ -370,7 +377,7 @@ class Chunk(_Frame, KernelFrame):
             hi = b.select(b.icmp_signed("<", hi, length), hi, length)
             body.tid = tuple(reversed(leading))
             self.ahead(body, self.placement.row)
-            for i in self.neighbours(body, body.tid, b.trunc(lo, I32), b.trunc(hi, I32)):
+            for i in self.neighbours(body, body.tid, b.trunc(lo, I32), b.trunc(hi, I32), length):
                 self.note_component(i, start, repeat, r)
                 body.tid = (*reversed(leading), i)
                 yield

@@ -95,6 +95,47 @@ def test_one_register_where_a_thread_holds_many_numbers_and_there_is_but_one():
     assert chosen(fn, Settings(lanes=True), isa).registers == 1
 
 
+def looping_along_rows(x, n, y):
+    i, j = dk.tid()
+    s = x[i]
+    for _k in range(n):
+        s = s * s + x[i]
+    y[i, j] = s
+
+
+def gathering_along_rows(x, n, y):
+    i, j = dk.tid()
+    s = x[i]
+    for k in range(n):
+        s = s * s + x[j * j + k]
+    y[i, j] = s
+
+
+def adding_along_rows(x, n, y):
+    i, j = dk.tid()
+    for k in range(n):
+        y[i, j] += x[k]
+
+
+@pytest.mark.parametrize(
+    ("function", "vector_bytes", "by_itself"),
+    [
+        (looping, 32, False),
+        (looping_along_rows, 32, False),
+        (gathering_along_rows, 32, True),
+        (adding_along_rows, 32, True),
+        (gathering_along_rows, 16, False),
+    ],
+)
+def test_a_row_of_one_thread_runs_by_itself_where_a_mask_costs_time(function, vector_bytes, by_itself):
+    """Without masks, one thread does so in any case."""
+    fn = lowered(function, F32, INT32, F32 if function is looping else F32_2)
+    isa = Isa("x86_64-unknown-linux-gnu", "e", None, True, vector_bytes=vector_bytes, vector_registers=32)
+    found = chosen(fn, Settings(lanes=True), isa)
+    assert found.by_itself == by_itself
+    assert (", and rows of one thread without:" in str(found)) == by_itself
+
+
 def some_shifted(x, y, n):
     i = dk.tid()
     for k in range(n):

@@ -78,7 +78,15 @@ _WITH_LANES = frozenset(
 
 
 def refusal(fn: Function, lanes: int) -> str | None:
-    """Return why a function cannot run in so many lanes, None if it can."""
+    """Return why a function cannot run in so many lanes, None if it can.
+
+    Elements of tiles lie one behind the other, so that their loops are of vectors already; those of neighbouring blocks
+    do not, and would be loaded and stored lane by lane.
+    """
+    if fn.tiled:
+        return "each is a block that works on tiles"
+    if fn.blocks:
+        return "each is a whole block of threads"
     if fn.tid_arity == 0:
         return "its threads have no index"
     for op in walk(fn.body):
@@ -173,6 +181,8 @@ class Choice:
         Whether threads that do not fill a register run in lanes; else they run one by one.
     always : bool
         Whether all threads do so under the mask that this takes, in one form.
+    by_itself : bool
+        Whether a row of one thread runs without lanes.
     uniformity : Uniformity, optional
         What differs between lanes, where threads run in these.
     """
@@ -183,6 +193,7 @@ class Choice:
     registers: int = 1
     masked: bool = False
     always: bool = False
+    by_itself: bool = False
     uniformity: Uniformity | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -205,9 +216,9 @@ class Choice:
     def __str__(self) -> str:
         if self.lanes == 1:
             return f"threads run one by one: {self.why}"
-        if self.registers > 1:
-            return f"{self.lanes * self.registers} threads run in {self.registers} vector registers: {self.why}"
-        return f"{self.lanes} threads run in a vector register: {self.why}"
+        where = f"{self.registers} vector registers" if self.registers > 1 else "a vector register"
+        rows = ", and rows of one thread without" if self.by_itself else ""
+        return f"{self.lanes * self.registers} threads run in {where}{rows}: {self.why}"
 
 
 def chosen(fn: Function, settings: Settings, isa: Isa) -> Choice:
@@ -232,7 +243,17 @@ def chosen(fn: Function, settings: Settings, isa: Isa) -> Choice:
         return Choice(1, 1.0, f"{len(ops)} operations would take long to compile")
     registers, masked = _side_by_side(work, ops, isa), isa.vector_bytes >= _MASKED_BYTES
     always = masked and _in_one_form(work, ops, registers, isa)
-    return Choice(lanes, max(1.0, gain), why, registers, masked, always, work.uniformity)
+    by_itself = masked and fn.tid_arity > 1 and _one_costs_more(work, ops, always=always and registers > 1)
+    return Choice(lanes, max(1.0, gain), why, registers, masked, always, by_itself, work.uniformity)
+
+
+def _one_costs_more(work: _Work, ops: Sequence[Op], *, always: bool) -> bool:
+    """Whether one thread of several lanes takes longer than by itself.
+
+    Under a mask it goes through what each lane does, waits for what it has written before it loads it again, and fills
+    as many registers as others.
+    """
+    return always or any(map(work.pieces, ops)) or any(map(work.writes_run, _innermost(work.fn.body)))
 
 
 def _in_one_form(work: _Work, ops: Sequence[Op], registers: int, isa: Isa) -> bool:
