@@ -12,18 +12,21 @@ from typing import Any
 from diffkern.callers import place_of
 from diffkern.errors import LaunchError
 from diffkern.runtime.adjoint import AdjointLaunch, check_aliases
-from diffkern.runtime.array import array, new
+from diffkern.runtime.array import array
 from diffkern.runtime.cotangents import Cotangents
 from diffkern.runtime.history import AddStep, ByHandStep, CopyStep, LaunchStep, OverwriteStep, Work
+from diffkern.runtime.kept import Contents, KeptCopies
 from diffkern.runtime.launchable import Launchable
 from diffkern.runtime.memory import Memory
 from diffkern.runtime.needs import Need, Needs
-from diffkern.runtime.operation import Copy, Operation, perform
+from diffkern.runtime.operation import Operation, perform
 from diffkern.runtime.packed import PackedLaunch
 from diffkern.runtime.pointed import check_constant, held_in
 from diffkern.runtime.pointed_step import PointedStep
+from diffkern.runtime.regions import Region, meet
 from diffkern.runtime.rollout_step import RolloutStep
 from diffkern.runtime.second_order import AdjointStep, inputs_of
+from diffkern.runtime.state import current
 from diffkern.runtime.tape_memory import TapeMemory
 
 __all__ = ["TapeRecording"]
@@ -42,7 +45,7 @@ class TapeRecording(TapeMemory):
 
     def _clear(self) -> None:
         super()._clear()
-        self._snapshots: dict[tuple[Memory, int, bytes], array] = {}
+        self._kept_copies = KeptCopies()
         self._written: set[Memory] = set()
         # Memory whose contents come from others that have a gradient; memory with a gradient of which something may be
         # left that it held at first; the kernel that was launched last.
@@ -67,6 +70,8 @@ class TapeRecording(TapeMemory):
             if held is not None:
                 look_at(held, name)
         pointed: list[array] = []
+        written: list[tuple[array, Region]] | None = None
+        live: Sequence[Need] = ()
         if executable.by_id and executable.manifest.pointing:
             pointed = self._look_inside(launch)
         step: LaunchStep | None = None
@@ -84,13 +89,13 @@ class TapeRecording(TapeMemory):
             else:
                 step = LaunchStep(launch, self._launches, active, self.keeps_inputs)
             launch = step.keep_log()
+            written = self._written_by(launch)
             if executable.is_in_place or launch.merged:
-                for index in step.saves():
-                    if (held := arrays[index]) is not None:
-                        step.saved[index] = self._snapshot(held)
-        written = [held for index in executable.writes if (held := arrays[index]) is not None]
+                live = self._save(step, written)
+        if written is None:
+            written = self._written_by(launch)
         if executable.writes_elements:
-            written += held_in(executable, arrays, executable.writes)
+            written += [(held, None) for held in held_in(executable, arrays, executable.writes)]
         if pointed and isinstance(step, PointedStep):
             step.keep("before")
         self._write(launch, written)
@@ -105,9 +110,60 @@ class TapeRecording(TapeMemory):
         for index in executable.uses:
             held = arrays[index]
             if held is not None:
-                need(step, index, held)
+                need(Need(step, index, held))
                 if index in active:
                     varied.add(held._memory)
+        for each in live:
+            need(each)
+
+    def _save(self, step: LaunchStep, written: Sequence[tuple[array, Region]]) -> list[Need]:
+        """Keep what an adjoint reads as it is before a launch: copies of what that overwrites, else the array itself.
+
+        Returns what is needed of these arrays from now on.
+        """
+        launch = step.launch
+        needs: list[Need] = []
+        for index in step.saves():
+            if (held := launch.arrays[index]) is None:
+                continue
+            region = step.read_before(index)
+            if region is not None and self._may_rest(launch, step.rests_on(), held):
+                if not any(meet(held, region, other, part) for other, part in written):
+                    step.saved[index] = held
+                    needs.append(Need(step, index, held, region, is_known=True, before=True))
+                    continue
+            else:
+                region = None
+            step.saved[index] = self._copy(held, region, launch)
+        return needs
+
+    def _written_by(self, launch: PackedLaunch) -> list[tuple[array, Region]]:
+        """Return the arrays that a launch writes, and which part of each."""
+        executable, found = launch.executable, []
+        for index in executable.writes:
+            held = launch.arrays[index]
+            if held is not None:
+                region = executable.regions.written(launch, index)
+                if region is not None and not self._may_rest(launch, executable.regions.arguments, held):
+                    region = None
+                found.append((held, region))
+        return found
+
+    def _may_rest(self, launch: PackedLaunch, arguments: frozenset[int], held: array) -> bool:
+        """Whether what is kept may depend on some integer arguments of a launch.
+
+        In a sequence they can be set until copies of the array have become many; from then on they cannot.
+        """
+        recorder = current.recorder
+        if recorder is None or not arguments:
+            return True
+        if self.keeps_inputs or not self._kept_copies.are_many(held):
+            return False
+        settle = getattr(recorder, "settle", None)
+        if settle is None:
+            return False
+        settle(launch, arguments)
+        return True
 
     def _look_inside(self, launch: PackedLaunch) -> list[array]:
         """Register the arrays in elements that a launch may use, and return them."""
@@ -128,14 +184,15 @@ class TapeRecording(TapeMemory):
             return list(held_in(executable, launch.arrays, [index]))
         return [held]
 
-    def _write(self, operation: Operation, written: Sequence[array]) -> None:
-        """Perform what writes to some arrays."""
+    def _write(self, operation: Operation, written: Sequence[tuple[array, Region]]) -> None:
+        """Perform what writes to parts of some arrays."""
         needs = self._needs
-        for held in written:
+        launch = operation if isinstance(operation, PackedLaunch) else None
+        for held, region in written:
             if held._memory in needs:
-                self._before_overwrite(held)
+                self._before_overwrite(held, region, launch)
         self._perform(operation)
-        for held in written:
+        for held, _ in written:
             self._note(held)
             self._written.add(held._memory)
 
@@ -143,11 +200,12 @@ class TapeRecording(TapeMemory):
         """Perform an operation, which nothing else records."""
         perform(operation)
 
-    def _need(self, step: LaunchStep | AdjointStep | RolloutStep, index: int, held: array) -> None:
+    def _need(self, need: Need) -> None:
         """Note that a step may read what an array holds."""
+        if need.region == ():
+            return
+        held = need.held
         memory = held._memory
-        low, high = held._range
-        need = Need(step, index, low, high)
         needs = self._needs.get(memory)
         if needs is None:
             self._needs[memory] = Needs(memory.nbytes, need)
@@ -172,17 +230,21 @@ class TapeRecording(TapeMemory):
         varied = [k for k, held in inputs.items() if held._smooth and self._carries(held)]
         written = [*{id(ct): ct for ct in own.values()}.values()]
         if not varied and not any(self._carries(ct) for ct in written):
-            self._write(adjoint, written)
+            self._write(adjoint, [(ct, None) for ct in written])
             self._unfinished = None
             return
         step = AdjointStep(adjoint, self._launches, inputs, varied)
         if varied:
-            step.before = {k: self._snapshot(ct) for k, ct in own.items() if k in adjoint.launch.executable.writes}
+            step.before = {
+                k: self._kept_copies.whole(ct, self._perform)
+                for k, ct in own.items()
+                if k in adjoint.launch.executable.writes
+            }
         is_fed = any(self._is_fed(held) for held in (*inputs.values(), *written))
-        self._write(adjoint, written)
+        self._write(adjoint, [(ct, None) for ct in written])
         self._steps.append(step)
         for index, held in inputs.items():
-            self._need(step, index, held)
+            self._need(Need(step, index, held))
         self._varied.update(ct._memory for ct in written)
         self._fed.update(ct._memory for ct in written if is_fed)
         self._unfinished = None
@@ -251,7 +313,7 @@ class TapeRecording(TapeMemory):
             return
         for ct in adjoint.cotangents.values():
             for need in self._needs.pop(ct._memory, ()):
-                need.step.lost.add(need.index)
+                need.lose()
             self._note(ct)
 
     def _is_recorded(self, adjoint: AdjointLaunch) -> bool:
@@ -312,7 +374,7 @@ class TapeRecording(TapeMemory):
         self._unfinished = None
         self._steps.append(step)
         for index, held in enumerate(step.launch.arrays):
-            self._need(step, index, held)
+            self._need(Need(step, index, held))
 
     def inside(self) -> TapeRecording:
         """Return a new tape for a step of a roll-out on this one."""
@@ -418,22 +480,25 @@ class TapeRecording(TapeMemory):
         active += outputs
         return frozenset([merged.get(index, index) for index in active] if merged else active)
 
-    def _before_overwrite(self, held: array) -> None:
+    def _before_overwrite(self, held: array, region: Region = None, launch: PackedLaunch | None = None) -> None:
         """Copy what earlier adjoints need of the elements that are about to change."""
         needs = self._needs.get(held._memory)
         if needs is None:
             return
-        for need in needs.take(*held._range):
-            needed = need.step.launch.arrays[need.index]
-            if needed is not None and need.index not in need.step.lost and need.step.needs_after(need.index):
-                need.step.contents[need.index] = self._snapshot(needed)
+        for need in needs.take(held, region):
+            step, index = need.step, need.index
+            if index in (step.lost_before if need.before else step.lost) or not need.is_wanted:
+                continue
+            read = need.region
+            if not need.is_known:
+                read = step.read_after(index)
+                if read is not None and not self._may_rest(step.launch, step.rests_on(), need.held):
+                    read = None
+                if not meet(held, region, need.held, read):
+                    self._need(Need(step, index, need.held, read, is_known=True))
+                    continue
+            step.keep(index, self._copy(need.held, read, launch), before=need.before)
 
-    def _snapshot(self, held: array) -> array:
-        """Return a copy of the present contents, one for all who ask."""
-        key = (held._memory, held._memory.now, held._packed)
-        copy = self._snapshots.get(key)
-        if copy is None:
-            copy = new(held.shape, held._element, False, held._memory.device)
-            self._perform(Copy(copy, held))
-            self._snapshots[key] = copy
-        return copy
+    def _copy(self, held: array, region: Region, launch: PackedLaunch | None) -> Contents:
+        """Return a copy of a part of the present contents, which a launch overwrites; one for all who ask."""
+        return self._kept_copies.copy(held, region, self._perform)
