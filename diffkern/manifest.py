@@ -104,15 +104,12 @@ class Box:
         The integers in the forms.
     exact
         Forms of what was computed with 32 bits and then widened: nothing is known if one of them has more.
-    once
-        Whether a thread makes it at most once.
     """
 
     index: tuple[Form | None, ...]
     wrap: tuple[bool, ...]
     spans: tuple[Span, ...] = ()
     exact: tuple[Form, ...] = ()
-    once: bool = False
 
 
 @dataclass(frozen=True)
@@ -145,6 +142,8 @@ class Parameter:
         Of a cotangent, how threads race in it.
     read, written
         Which elements the program reads and writes, of a parameter and of a copy of one; None if it may be any.
+    stores
+        How many elements of it a thread writes at most; None if that is not known.
     """
 
     name: str
@@ -160,6 +159,7 @@ class Parameter:
     conflict: Conflict | None = None
     read: tuple[Box, ...] | None = None
     written: tuple[Box, ...] | None = None
+    stores: int | None = None
 
 
 @dataclass(frozen=True)

@@ -96,6 +96,7 @@ def forward_manifest(
                 shape_read=p in read,
                 read=boxes.read.get(k),
                 written=boxes.written.get(k),
+                stores=boxes.stores.get(k),
             )
             if k < own
             else Parameter(p.name, str(p.type), "log", k, outside)

@@ -31,10 +31,14 @@ _MOST = 16
 
 @dataclass(frozen=True, slots=True)
 class Boxes:
-    """The boxes of the parameters of a function, by position; a parameter that has none may be touched anywhere."""
+    """The boxes of the parameters of a function, by position; a parameter that has none may be touched anywhere.
+
+    ``stores``: how many elements of a parameter a thread writes at most, where it does not write in a loop.
+    """
 
     read: Mapping[int, tuple[manifest.Box, ...]]
     written: Mapping[int, tuple[manifest.Box, ...]]
+    stores: Mapping[int, int]
 
 
 def boxes_of(fn: Function, of: Mapping[int, int] | None = None) -> Boxes:
@@ -48,12 +52,14 @@ def boxes_of(fn: Function, of: Mapping[int, int] | None = None) -> Boxes:
         For parameters that stand beside others, of the same shape, which these are.
     """
     if {"block", "tile"} & {lookup(op.name).family for op in walk(fn.body)}:
-        return Boxes({}, {})
+        return Boxes({}, {}, {})
     accesses = _plain_accesses(fn)
     finder = _Finder(fn, of or {})
     read = {k: finder.boxes([op for op in ops if op.name in _READS]) for k, ops in accesses.items()}
     written = {k: finder.boxes([op for op in ops if op.name in _WRITES]) for k, ops in accesses.items()}
-    return Boxes(_known(read), _known(written))
+    stores = {k: [op for op in ops if op.name in _WRITES] for k, ops in accesses.items()}
+    counts = {k: len(ops) for k, ops in stores.items() if ops and not any(finder.loops[op] for op in ops)}
+    return Boxes(_known(read), _known(written), counts)
 
 
 def _known(found: Mapping[int, tuple[manifest.Box, ...] | None]) -> dict[int, tuple[manifest.Box, ...]]:
@@ -124,7 +130,6 @@ class _Box:
 
     def __init__(self, finder: _Finder, op: Op) -> None:
         self.op, self.forms, self.of = op, finder.forms, finder.of
-        self.is_once = not finder.loops[op]
         self.numbers: dict[Key, int] = {}
         self.spans: list[manifest.Span] = []
 
@@ -135,7 +140,7 @@ class _Box:
         known = tuple(dict.fromkeys(form for form in exact if form is not None))
         if None in exact:
             index = (None,) * len(index)
-        return manifest.Box(index, access.wrap, tuple(self.spans), known, self.is_once)
+        return manifest.Box(index, access.wrap, tuple(self.spans), known)
 
     def form(self, linear: Linear) -> manifest.Form | None:
         """A form with the numbers of its integers; None where one of them has no bounds."""

@@ -111,7 +111,7 @@ class LaunchStep:
         found = program.regions.read_before(launch, index) if index in program.derivative.before else ()
         return joined(found, launch.executable.regions.read(launch, index)) if self.keeps_inputs else found
 
-    def keep(self, index: int, copy: Contents, *, before: bool) -> None:
+    def take_copy(self, index: int, copy: Contents, *, before: bool) -> None:
         """Take a copy of what the adjoint reads of a parameter."""
         (self.saved if before else self.contents)[index] = copy
 

@@ -10,15 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from diffkern.callers import place_of, warn
 from diffkern.runtime.array import array, new
 from diffkern.runtime.memory import Memory
 from diffkern.runtime.operation import Copy, Operation
+from diffkern.runtime.packed import PackedLaunch
 from diffkern.runtime.regions import Extent, Region, part_of, size_of
 
 __all__ = ["Contents", "KeptCopies", "Parts", "Rooms"]
 
 _MANY, _FEW_BYTES = 16, 1 << 20
 """Copies of an array that a sequence keeps as a whole, so that all numbers can be set, are many from so many on."""
+_EXCESS_TIMES, _EXCESS_BYTES = 32, 1 << 24
+"""How many times an array, and bytes, the copies of it are worth a warning, beyond what launches overwrite."""
 
 
 class Parts:
@@ -78,7 +82,7 @@ class Rooms:
         rooms, k = self._made.setdefault(like, []), taken.get(like, 0)
         taken[like] = k + 1
         if k == len(rooms):
-            rooms.append(new(held.shape, held._element, False, held._memory.device))
+            rooms.append(new(held.shape, held._element, True, held._memory.device))
         return rooms[k]
 
 
@@ -93,6 +97,8 @@ class KeptCopies:
 
     def __init__(self) -> None:
         self.nbytes = 0
+        self._excess: dict[Memory, int] = {}
+        self._has_warned = False
         self._of: dict[Memory, int] = {}
         self._made: dict[tuple[Memory, int, bytes, Extent | None], array] = {}
 
@@ -104,11 +110,50 @@ class KeptCopies:
         """Return the bytes of the copies of a block."""
         return self._of.get(memory, 0)
 
-    def copy(self, held: array, region: Region, act: Callable[[Operation], object]) -> Contents:
-        """Return a copy of a part of the present contents of an array; `act` does what is to be done for it."""
+    def copy(
+        self, held: array, region: Region, act: Callable[[Operation], object], launch: PackedLaunch | None = None
+    ) -> Contents:
+        """Return a copy of a part of the present contents of an array.
+
+        Parameters
+        ----------
+        held : array
+            The array.
+        region : Region
+            The part.
+        act : callable
+            Does what is to be done for it.
+        launch : PackedLaunch, optional
+            What overwrites some of that part.
+        """
+        before = self.nbytes
         if region is None or size_of(region) >= held.size:
-            return self.whole(held, act)
-        return Parts(held, [(extent, self._one(held, extent, act)) for extent in region])
+            made: Contents = self.whole(held, act)
+        else:
+            made = Parts(held, [(extent, self._one(held, extent, act)) for extent in region])
+        if launch is not None and self.nbytes > before:
+            self._weigh(held._memory, self.nbytes - before, launch)
+        return made
+
+    def _weigh(self, memory: Memory, copied: int, launch: PackedLaunch) -> None:
+        """Warn once if copies have come to many times what the launches overwrite and the array has."""
+        written = bytes_written(launch, memory)
+        if self._has_warned or written is None:
+            return
+        excess = self._excess[memory] = self._excess.get(memory, 0) + max(copied - written, 0)
+        if excess < max(_EXCESS_TIMES * memory.nbytes, _EXCESS_BYTES):
+            return
+        self._has_warned = True
+        executable, kernel = launch.executable, launch.kernel
+        at = (k for k in executable.writes if (a := launch.arrays[k]) is not None and a._memory is memory)
+        loc = place_of(kernel.func)
+        where = "" if loc is None else f" ({loc.file}:{loc.line})"
+        warn(
+            f"the tape keeps {self.of(memory) >> 20} MB so far of copies of {executable.name_of(next(at))!r}, an array "
+            f"of {memory.nbytes / 2**20:.3g} MB: launches of kernel {kernel.name!r}{where} write to parts of it, and "
+            "which parts gradients need is not known before they run; pass rows as arguments of their own (x[n]), or "
+            "use dk.checkpoint"
+        )
 
     def whole(self, held: array, act: Callable[[Operation], object]) -> array:
         """Return a copy of all of an array."""
@@ -124,3 +169,19 @@ class KeptCopies:
             self.nbytes += copy._data.nbytes
             self._of[held._memory] = self.of(held._memory) + copy._data.nbytes
         return copy
+
+
+def bytes_written(launch: PackedLaunch, memory: Memory) -> int | None:
+    """Return how many bytes of a block a launch overwrites at most; None if that may be all of it."""
+    total, executable = 0, launch.executable
+    for index in executable.writes:
+        held = launch.arrays[index]
+        if held is None or held._memory is not memory:
+            continue
+        region, stores = executable.regions.written(launch, index), executable.manifest.params[index].stores
+        most = [size_of(region)] if region is not None else []
+        most += [] if stores is None else [stores * launch.grid.n]
+        if not most:
+            return None
+        total += min(most) * (held._data.nbytes // max(held.size, 1))
+    return total

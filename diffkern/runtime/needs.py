@@ -57,7 +57,7 @@ class Need:
         self.step, self.index, self.held, self.region = step, index, held, region
         self.is_known, self.before, self.alive = is_known, before, True
         self.low, self.high = held._range
-        if region is not None:
+        if region:
             ranges = ranges_of(held, region)
             self.low, self.high = min(low for low, _ in ranges), max(high for _, high in ranges)
 

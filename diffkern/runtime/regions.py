@@ -77,15 +77,6 @@ class Regions:
         """Return what the program writes of a parameter."""
         return self._of(launch, "written", index)
 
-    def knows(self, what: str, index: int) -> bool:
-        """Whether anything is known of a parameter."""
-        return (what, index) in self._boxes
-
-    def written_at_most(self, index: int, threads: int) -> int | None:
-        """Return how many elements a launch of so many threads writes at most; None if that is not known."""
-        boxes = self._boxes.get(("written", index))
-        return len(boxes) * threads if boxes is not None and all(box.once for box in boxes) else None
-
     def _of(self, launch: PackedLaunch, what: str, index: int) -> Region:
         boxes, held = self._boxes.get((what, index)), launch.arrays[index]
         if boxes is None or held is None:
@@ -250,7 +241,7 @@ def meet(held: array, region: Region, other: array, others: Region) -> bool:
 
 
 def _overlap(a: Extent, b: Extent) -> bool:
-    return not any([low >= end or start >= high for (low, high), (start, end) in zip(a, b, strict=True)])
+    return all(low < end and start < high for (low, high), (start, end) in zip(a, b, strict=True))
 
 
 def _is_injective(held: array) -> bool:

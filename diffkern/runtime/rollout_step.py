@@ -78,14 +78,10 @@ class RolloutStep:
         """Return that going back may read all of an array."""
         return None
 
-    def keep(self, index: int, copy: Contents, *, before: bool) -> None:
+    def take_copy(self, index: int, copy: Contents, *, before: bool) -> None:
         """Take a copy of an array."""
         assert isinstance(copy, array)
         self.contents[index] = copy
-
-    def rests_on(self) -> frozenset[int]:
-        """Return that this depends on no argument."""
-        return frozenset()
 
     def needs_after(self, index: int) -> bool:
         """Whether going back reads what an array held after the roll-out."""

@@ -235,7 +235,7 @@ class AdjointStep:
         launch = self.adjoint.launch
         return launch.executable.regions.read(launch, index)
 
-    def keep(self, index: int, copy: Contents, *, before: bool) -> None:
+    def take_copy(self, index: int, copy: Contents, *, before: bool) -> None:
         """Take a copy of what the derivative reads of an input."""
         self.contents[index] = copy
 

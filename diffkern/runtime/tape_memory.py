@@ -174,8 +174,10 @@ class TapeMemory:
         """Note that memory was changed outside the tape since it last looked."""
         for memory, version in self._versions.items():
             if memory.now != version:
-                for need in self._needs.get(memory, ()):
-                    need.lose()
+                for low, high in memory.changes_since(version):
+                    for need in self._needs.get(memory, ()):
+                        if need.low < high and low < need.high:
+                            need.lose()
 
     def _lose(self, memory: Memory, changed: set[Place]) -> None:
         """Note that others changed what launches left or read in these places."""

@@ -15,37 +15,31 @@ from diffkern.runtime.adjoint import AdjointLaunch, check_aliases
 from diffkern.runtime.array import array
 from diffkern.runtime.cotangents import Cotangents
 from diffkern.runtime.history import AddStep, ByHandStep, CopyStep, LaunchStep, OverwriteStep, Work
-from diffkern.runtime.kept import Contents, KeptCopies
 from diffkern.runtime.launchable import Launchable
 from diffkern.runtime.memory import Memory
-from diffkern.runtime.needs import Need, Needs
-from diffkern.runtime.operation import Operation, perform
+from diffkern.runtime.needs import Need
+from diffkern.runtime.operation import Operation
 from diffkern.runtime.packed import PackedLaunch
 from diffkern.runtime.pointed import check_constant, held_in
 from diffkern.runtime.pointed_step import PointedStep
-from diffkern.runtime.regions import Region, meet
+from diffkern.runtime.regions import Region, ranges_of
 from diffkern.runtime.rollout_step import RolloutStep
 from diffkern.runtime.second_order import AdjointStep, inputs_of
-from diffkern.runtime.state import current
-from diffkern.runtime.tape_memory import TapeMemory
+from diffkern.runtime.tape_needs import TapeNeeds
 
 __all__ = ["TapeRecording"]
 
 _NONE: frozenset[int] = frozenset()
 
 
-class TapeRecording(TapeMemory):
+class TapeRecording(TapeNeeds):
     """What was recorded."""
-
-    keeps_inputs = False
-    """Whether the adjoints of launches are differentiated themselves, so that all that was read is needed."""
 
     follows_elements = False
     """Whether launches may use what has a gradient through elements of arrays."""
 
     def _clear(self) -> None:
         super()._clear()
-        self._kept_copies = KeptCopies()
         self._written: set[Memory] = set()
         # Memory whose contents come from others that have a gradient; memory with a gradient of which something may be
         # left that it held at first; the kernel that was launched last.
@@ -116,55 +110,6 @@ class TapeRecording(TapeMemory):
         for each in live:
             need(each)
 
-    def _save(self, step: LaunchStep, written: Sequence[tuple[array, Region]]) -> list[Need]:
-        """Keep what an adjoint reads as it is before a launch: copies of what that overwrites, else the array itself.
-
-        Returns what is needed of these arrays from now on.
-        """
-        launch = step.launch
-        needs: list[Need] = []
-        for index in step.saves():
-            if (held := launch.arrays[index]) is None:
-                continue
-            region = step.read_before(index)
-            if region is not None and self._may_rest(launch, step.rests_on(), held):
-                if not any(meet(held, region, other, part) for other, part in written):
-                    step.saved[index] = held
-                    needs.append(Need(step, index, held, region, is_known=True, before=True))
-                    continue
-            else:
-                region = None
-            step.saved[index] = self._copy(held, region, launch)
-        return needs
-
-    def _written_by(self, launch: PackedLaunch) -> list[tuple[array, Region]]:
-        """Return the arrays that a launch writes, and which part of each."""
-        executable, found = launch.executable, []
-        for index in executable.writes:
-            held = launch.arrays[index]
-            if held is not None:
-                region = executable.regions.written(launch, index)
-                if region is not None and not self._may_rest(launch, executable.regions.arguments, held):
-                    region = None
-                found.append((held, region))
-        return found
-
-    def _may_rest(self, launch: PackedLaunch, arguments: frozenset[int], held: array) -> bool:
-        """Whether what is kept may depend on some integer arguments of a launch.
-
-        In a sequence they can be set until copies of the array have become many; from then on they cannot.
-        """
-        recorder = current.recorder
-        if recorder is None or not arguments:
-            return True
-        if self.keeps_inputs or not self._kept_copies.are_many(held):
-            return False
-        settle = getattr(recorder, "settle", None)
-        if settle is None:
-            return False
-        settle(launch, arguments)
-        return True
-
     def _look_inside(self, launch: PackedLaunch) -> list[array]:
         """Register the arrays in elements that a launch may use, and return them."""
         executable, arrays = launch.executable, launch.arrays
@@ -191,28 +136,14 @@ class TapeRecording(TapeMemory):
         for held, region in written:
             if held._memory in needs:
                 self._before_overwrite(held, region, launch)
+        before = {held._memory: held._memory.now for held, _ in written}
         self._perform(operation)
+        for memory, version in before.items():
+            ranges = [one for held, region in written if held._memory is memory for one in ranges_of(held, region)]
+            memory.note_changes(version, ranges, self)
         for held, _ in written:
             self._note(held)
             self._written.add(held._memory)
-
-    def _perform(self, operation: Operation) -> None:
-        """Perform an operation, which nothing else records."""
-        perform(operation)
-
-    def _need(self, need: Need) -> None:
-        """Note that a step may read what an array holds."""
-        if need.region == ():
-            return
-        held = need.held
-        memory = held._memory
-        needs = self._needs.get(memory)
-        if needs is None:
-            self._needs[memory] = Needs(memory.nbytes, need)
-        else:
-            needs.add(need)
-        if memory.exposed or memory.lent:
-            self._exposures.note(held)
 
     def record_adjoint(self, adjoint: AdjointLaunch) -> None:
         """Run an adjoint, of a launch on a tape inside of this one, and keep what its own derivative will need."""
@@ -479,26 +410,3 @@ class TapeRecording(TapeMemory):
         merged = launch.merged
         active += outputs
         return frozenset([merged.get(index, index) for index in active] if merged else active)
-
-    def _before_overwrite(self, held: array, region: Region = None, launch: PackedLaunch | None = None) -> None:
-        """Copy what earlier adjoints need of the elements that are about to change."""
-        needs = self._needs.get(held._memory)
-        if needs is None:
-            return
-        for need in needs.take(held, region):
-            step, index = need.step, need.index
-            if index in (step.lost_before if need.before else step.lost) or not need.is_wanted:
-                continue
-            read = need.region
-            if not need.is_known:
-                read = step.read_after(index)
-                if read is not None and not self._may_rest(step.launch, step.rests_on(), need.held):
-                    read = None
-                if not meet(held, region, need.held, read):
-                    self._need(Need(step, index, need.held, read, is_known=True))
-                    continue
-            step.keep(index, self._copy(need.held, read, launch), before=need.before)
-
-    def _copy(self, held: array, region: Region, launch: PackedLaunch | None) -> Contents:
-        """Return a copy of a part of the present contents, which a launch overwrites; one for all who ask."""
-        return self._kept_copies.copy(held, region, self._perform)
