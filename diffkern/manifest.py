@@ -16,31 +16,9 @@ from diffkern.errors import Loc
 from diffkern.forks import computed_once
 
 __all__ = [
-    "DEFAULT_BLOCK_DIM",
-    "Access",
-    "Checks",
-    "Conflict",
-    "Destination",
-    "Form",
-    "Gather",
-    "GpuResources",
-    "Linear",
-    "Log",
-    "Manifest",
-    "Monomial",
-    "Order",
-    "Output",
-    "Parameter",
-    "RaceCheck",
-    "Shared",
-    "Site",
-    "SortedSum",
-    "Stamp",
-    "Step",
-    "Touch",
-    "Turn",
-    "from_json",
-    "to_json",
+    "DEFAULT_BLOCK_DIM", "Access", "Box", "Checks", "Conflict", "Destination", "Form", "Gather", "GpuResources",
+    "Linear", "Log", "Manifest", "Monomial", "Order", "Output", "Parameter", "RaceCheck", "Shared", "Site",
+    "SortedSum", "Span", "Stamp", "Step", "Touch", "Turn", "from_json", "to_json",
 ]  # fmt: skip
 
 DEFAULT_BLOCK_DIM = 256
@@ -64,6 +42,74 @@ class Conflict:
     kind: Literal["none", "bounded", "reduce", "general"]
     reach: tuple[tuple[int, int], ...] = ()
     private: bool = True
+
+
+@dataclass(frozen=True)
+class Monomial:
+    """A product of numbers that a launch knows.
+
+    Attributes
+    ----------
+    factor
+        A number that is known before.
+    of
+        Parameter and axis of an extent; parameter and -1 of an integer argument.
+    """
+
+    factor: int
+    of: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Form:
+    """A linear form in integers of a thread, with sums of products as constant and coefficients."""
+
+    const: tuple[Monomial, ...]
+    terms: tuple[tuple[int, tuple[Monomial, ...]], ...] = ()
+
+
+@dataclass(frozen=True)
+class Span:
+    """An integer of a thread, and what it is between.
+
+    Attributes
+    ----------
+    kind
+        A component of the thread index; a number of a loop, from `low` to `high`, which is divided by `divisor` and
+        rounded down; the quotient or the remainder of `high` and `divisor`.
+    axis
+        The component of the thread index.
+    low, high, divisor
+        Forms in earlier integers, and a number that the launch knows.
+    """
+
+    kind: Literal["thread", "loop", "quotient", "remainder"]
+    axis: int = 0
+    low: Form | None = None
+    high: Form | None = None
+    divisor: tuple[Monomial, ...] = ()
+
+
+@dataclass(frozen=True)
+class Box:
+    """Where the elements lie that an access touches.
+
+    Attributes
+    ----------
+    index
+        The index along each axis, None where it may be any.
+    wrap
+        For each axis, whether a negative index counts from the end.
+    spans
+        The integers in the forms.
+    exact
+        Forms of what was computed with 32 bits and then widened: nothing is known if one of them has more.
+    """
+
+    index: tuple[Form | None, ...]
+    wrap: tuple[bool, ...]
+    spans: tuple[Span, ...] = ()
+    exact: tuple[Form, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -94,6 +140,10 @@ class Parameter:
         Whether the kernel reads its shape.
     conflict
         Of a cotangent, how threads race in it.
+    read, written
+        Which elements the program reads and writes, of a parameter and of a copy of one; None if it may be any.
+    stores
+        How many elements of it a thread writes at most; None if that is not known.
     """
 
     name: str
@@ -107,6 +157,9 @@ class Parameter:
     taken: int | None = None
     shape_read: bool = False
     conflict: Conflict | None = None
+    read: tuple[Box, ...] | None = None
+    written: tuple[Box, ...] | None = None
+    stores: int | None = None
 
 
 @dataclass(frozen=True)
@@ -169,30 +222,6 @@ class Access:
     trips: tuple[Linear, ...]
     shapes: tuple[tuple[int, int], ...]
     steps: tuple[Step, ...] = ()
-
-
-@dataclass(frozen=True)
-class Monomial:
-    """A product of numbers that a launch knows.
-
-    Attributes
-    ----------
-    factor
-        A number that is known before.
-    of
-        Parameter and axis of an extent; parameter and -1 of an integer argument.
-    """
-
-    factor: int
-    of: tuple[tuple[int, int], ...] = ()
-
-
-@dataclass(frozen=True)
-class Form:
-    """A linear form in integers of a thread, with sums of products as constant and coefficients."""
-
-    const: tuple[Monomial, ...]
-    terms: tuple[tuple[int, tuple[Monomial, ...]], ...] = ()
 
 
 @dataclass(frozen=True)

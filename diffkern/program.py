@@ -12,6 +12,7 @@ from typing import Any, Literal
 from diffkern import abi
 from diffkern.ad.adjoint import Adjoint
 from diffkern.analysis.blocks import is_simt
+from diffkern.analysis.boxes import boxes_of
 from diffkern.analysis.cost import thread_cost
 from diffkern.analysis.coverage import added_once, overwritten_whole, taken_once
 from diffkern.analysis.extents import certain_extents, update_by_all
@@ -80,12 +81,23 @@ def forward_manifest(
     """
     common = update_by_all(forward)
     arguments, whole, read = _arguments(types), overwritten_whole(fn), _shapes_read(fn)
-    own, outside = len(arguments), len(types)
+    own, outside, boxes = len(arguments), len(types), boxes_of(forward)
     return Manifest(
         tid_arity=fn.tid_arity,
         cost=float(thread_cost(fn)),
         params=tuple(
-            Parameter(p.name, str(p.type), "param", k, arguments[k], whole=whole.get(k), shape_read=p in read)
+            Parameter(
+                p.name,
+                str(p.type),
+                "param",
+                k,
+                arguments[k],
+                whole=whole.get(k),
+                shape_read=p in read,
+                read=boxes.read.get(k),
+                written=boxes.written.get(k),
+                stores=boxes.stores.get(k),
+            )
             if k < own
             else Parameter(p.name, str(p.type), "log", k, outside)
             for k, p in enumerate(fn.params)
@@ -108,7 +120,7 @@ def adjoint_manifest(
     conflicts: Sequence[Conflict],
     log: Log | None,
 ) -> Manifest:
-    """The facts of an adjoint program; there is a conflict for each cotangent."""
+    """The facts of an adjoint program; there is a conflict for each cotangent, and `adjoint` has values as such."""
     arguments, own, steers = _arguments(types), len(primal.params), steering(primal)
     logged = range(own, len(fn.params) - len(adjoint.saved) - len(adjoint.cotangents))
     arguments += [len(types)] * len(logged)
@@ -120,6 +132,7 @@ def adjoint_manifest(
         *(("saved", k, None) for k in adjoint.saved),
         *(("cotangent", k, conflict) for k, conflict in zip(adjoint.cotangents, conflicts, strict=True)),
     ]
+    read = boxes_of(adjoint.fn, {k: of for k, (_, of, _) in enumerate(roles)}).read
     return Manifest(
         tid_arity=fn.tid_arity,
         cost=float(thread_cost(fn)),
@@ -134,6 +147,7 @@ def adjoint_manifest(
                 once=once.get(k) if role == "cotangent" else None,
                 taken=taken.get(k) if role == "cotangent" else None,
                 conflict=conflict,
+                read=read.get(k) if role in ("param", "saved") else None,
             )
             for k, (p, (role, of, conflict)) in enumerate(zip(fn.params, roles, strict=True))
         ),

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from diffkern.ir.types import UINT8
 from diffkern.runtime.array import _make, array, new
 from diffkern.runtime.beside import Beside
+from diffkern.runtime.kept import Rooms
 from diffkern.runtime.memory import Memory
 from diffkern.runtime.operation import Assign, Copy, Operation, perform
 from diffkern.runtime.state import current
@@ -37,12 +38,15 @@ class Cotangents:
     ----------
     live : set of Memory
         Memory whose cotangent may differ from zero.
+    rooms : Rooms
+        Where adjoints find copies of parts of arrays.
     """
 
     def __init__(
         self, owners: Mapping[Memory, array], gradient: Callable[[array], array | None], views: Beside | None = None
     ) -> None:
         self.live: set[Memory] = set()
+        self.rooms = Rooms()
         self._owners, self._gradient, self._views = owners, gradient, views
         self._temporary: dict[Memory, array] = {}
         # The parts of them that stand beside arrays, which are kept so that their ids stay theirs.
@@ -67,7 +71,7 @@ class Cotangents:
     def inside(self, live: Iterable[Memory]) -> Cotangents:
         """Return the same cotangents for a sweep inside this one, in which other memory is live."""
         made = Cotangents(dict(self._owners), self._gradient, self._views)
-        made._temporary = self._temporary
+        made._temporary, made.rooms = self._temporary, self.rooms
         made.live.update(live)
         return made
 

@@ -15,10 +15,12 @@ from diffkern.ir.types import UINT64
 from diffkern.runtime.adjoint import AdjointLaunch
 from diffkern.runtime.array import array, new
 from diffkern.runtime.cotangents import Cotangents
+from diffkern.runtime.kept import Contents
 from diffkern.runtime.memory import Memory
 from diffkern.runtime.operation import Add, Assign, Copy, Operation, perform
 from diffkern.runtime.packed import PackedLaunch
 from diffkern.runtime.program import Executable
+from diffkern.runtime.regions import Region, joined
 from diffkern.runtime.resources import Use, used
 
 __all__ = [
@@ -45,11 +47,13 @@ class LaunchStep:
     Attributes
     ----------
     saved
-        Copies of what parameters held before the launch.
+        What parameters held before the launch: copies, or the arrays themselves as long as nothing overwrites what the
+        adjoint reads of them.
     contents
         Copies of what parameters held after it, where a later step overwrote them.
-    lost
-        Parameters whose contents after the launch were changed where the tape could not see it.
+    lost, lost_before
+        Parameters whose contents were changed where the tape could not see it: those after the launch, and those before
+        it that the arrays still held.
     objects
         What it looked at by ids.
     keeps_inputs
@@ -57,7 +61,8 @@ class LaunchStep:
     """
 
     __slots__ = (
-        "_error", "_program", "active", "contents", "keeps_inputs", "launch", "lost", "number", "objects", "saved",
+        "_error", "_program", "active", "contents", "keeps_inputs", "launch", "lost", "lost_before", "number",
+        "objects", "saved",
     )  # fmt: skip
 
     def __init__(self, launch: PackedLaunch, number: int, active: frozenset[int], keeps_inputs: bool) -> None:
@@ -65,9 +70,10 @@ class LaunchStep:
         self.keeps_inputs = keeps_inputs
         self.number = number
         self.active = active
-        self.saved: dict[int, array] = {}
-        self.contents: dict[int, array] = {}
+        self.saved: dict[int, Contents] = {}
+        self.contents: dict[int, Contents] = {}
         self.lost: set[int] = set()
+        self.lost_before: set[int] = set()
         self.objects = _objects(launch) if launch.executable.by_id else ()
         self._program: Executable | None = None
         self._error: KernelError | None = None
@@ -90,6 +96,30 @@ class LaunchStep:
         """Whether it is asked for what a parameter held before the launch, which only reads that."""
         executable = self.launch.executable
         return self.keeps_inputs and index in executable.reads and index not in executable.writes
+
+    def read_after(self, index: int) -> Region:
+        """Return what the adjoint reads of a parameter as it is after the launch, of one that it does read."""
+        program, launch = self.program(), self.launch
+        assert program is not None
+        found = program.regions.read(launch, index) if index in program.derivative.after else ()
+        return joined(found, launch.executable.regions.read(launch, index)) if self._is_input(index) else found
+
+    def read_before(self, index: int) -> Region:
+        """Return what the adjoint reads of a parameter as it was before the launch, one of :meth:`saves`."""
+        program, launch = self.program(), self.launch
+        assert program is not None
+        found = program.regions.read_before(launch, index) if index in program.derivative.before else ()
+        return joined(found, launch.executable.regions.read(launch, index)) if self.keeps_inputs else found
+
+    def take_copy(self, index: int, copy: Contents, *, before: bool) -> None:
+        """Take a copy of what the adjoint reads of a parameter."""
+        (self.saved if before else self.contents)[index] = copy
+
+    def rests_on(self) -> frozenset[int]:
+        """Return the integer arguments on which it depends what the launch writes, and its adjoint reads."""
+        program = self.program()
+        own = self.launch.executable.regions.arguments
+        return own if program is None else own | program.regions.arguments
 
     def keep_log(self) -> PackedLaunch:
         """Return the launch that is to run: one with a log, if the adjoint reads one."""
@@ -116,8 +146,13 @@ class LaunchStep:
         if self._program is None:
             return []
         wanted = [i for i in self._program.derivative.after if i not in self.contents]
+        wanted += [i for i in self._program.derivative.before if self.is_saved_in_place(i)]
         found = [held._memory for i in wanted if (held := self.launch.arrays[i]) is not None]
         return [*found, *(memory for use in self.objects for memory in use.memories)]
+
+    def is_saved_in_place(self, index: int) -> bool:
+        """Whether the array itself holds what the adjoint reads of a parameter as it was before the launch."""
+        return self.saved.get(index) is self.launch.arrays[index]
 
     def prepare(self, cotangents: Cotangents) -> list[Operation]:
         launch, live = self.launch, cotangents.live
@@ -136,13 +171,14 @@ class LaunchStep:
         if program is None:
             assert self._error is not None
             raise self._error
-        if self.lost:
+        if self.lost or self.lost_before:
             self.check_lost()
         of, given = cotangents.of, {}
         for index, a in arrays.items():
             given[index] = of(a)
         live.update(memories)
-        work: list[Operation] = [AdjointLaunch(launch, given, self.saved, self.contents, program)]
+        (saved, contents), work = cotangents.rooms.filled(self.saved, self.contents)
+        work.append(AdjointLaunch(launch, given, saved, contents, program))
         for use in self.objects:
             before, after = use.around(f"launch {self.number} on the tape (kernel {launch.kernel.name!r})")
             work = [*before, *work, *after]
@@ -152,7 +188,8 @@ class LaunchStep:
         """Refuse a gradient for which something is gone."""
         launch = self.launch
         for index in launch.executable.uses:
-            if index in self.lost and index not in self.contents and self.needs_after(index):
+            is_gone = index in self.lost and index not in self.contents and self.needs_after(index)
+            if is_gone or (index in self.lost_before and self.is_saved_in_place(index)):
                 raise LaunchError(
                     f"array {launch.executable.name_of(index)!r} of launch {self.number} on the tape (kernel "
                     f"{launch.kernel.name!r}) was changed outside the tape, and its gradient needs what it held",

@@ -14,7 +14,7 @@ import itertools
 import struct
 import weakref
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -37,9 +37,20 @@ _ALIGNMENT = 64  # a cache line, and the widest vector register
 _BYTES_PER_CHUNK = 1 << 18
 # Where blocks of at least so many bytes begin in a page of 4096: at one of so many places, so many bytes apart.
 _LARGE, _PLACES, _APART = 1 << 16, 16, 256
+_CHANGES, _RANGES = 8, 8
+"""How many entries a journal has at most, and how many ranges each of them."""
 _births = itertools.count()
 _allocations = itertools.count()
 _SUMS = {FLOAT32: "dk_add_f32", FLOAT64: "dk_add_f64"}
+
+
+class Changes(NamedTuple):
+    """Changes from one version to another, where they lie, and the id of who made them."""
+
+    before: int
+    after: int
+    ranges: list[tuple[int, int]]
+    by: int
 
 
 class Memory(ABC):
@@ -67,6 +78,8 @@ class Memory(ABC):
         The arrays to which elements point, by the bytes that stand for them; None if none ever did.
     born
         Greater than that of any block that was there before.
+    journal
+        The last changes of which it is known where they lie, one behind the other.
     """
 
     device: Device
@@ -78,8 +91,8 @@ class Memory(ABC):
     """Whether the version also counts what its owner, another library, writes."""
 
     __slots__ = (
-        "__weakref__", "_counter", "_shared", "_where", "address", "born", "exposed", "foreign", "lent", "nbytes",
-        "pointed", "version", "zero_version",
+        "__weakref__", "_counter", "_shared", "_where", "address", "born", "exposed", "foreign", "journal", "lent",
+        "nbytes", "pointed", "version", "zero_version",
     )  # fmt: skip
 
     def __init__(self, address: int, nbytes: int, zero: bool = False, foreign: bool = False) -> None:
@@ -91,6 +104,7 @@ class Memory(ABC):
         self.exposed = self.foreign = foreign
         self.lent: set[int] | None = None
         self.pointed: dict[bytes, array] | None = None
+        self.journal: list[Changes] = []
         self._counter: ctypes.c_int64 | None = None
         # Where native code counts changes of this and of other memory at once; there is a counter as well then.
         self._shared: tuple[ctypes.c_int64, ...] = ()
@@ -112,6 +126,26 @@ class Memory(ABC):
             self._counter = ctypes.c_int64(0)
             self._where = ctypes.addressof(self._counter)
         return self._counter
+
+    def note_changes(self, before: int, ranges: list[tuple[int, int]], by: object) -> None:
+        """Note where all changes lie that somebody has made since a version."""
+        now, journal = self.now, self.journal
+        if journal and journal[-1].after == now:
+            return  # a tape inside of another one has noted them
+        last = journal[-1] if journal and journal[-1].after == before else None
+        if last is not None and last.by == id(by):
+            journal[-1] = Changes(last.before, now, _joined([*last.ranges, *ranges]), id(by))
+            return
+        self.journal = [*(journal[1 - _CHANGES :] if last else ()), Changes(before, now, _joined(ranges), id(by))]
+
+    def changes_since(self, version: int) -> list[tuple[int, int]]:
+        """Return ranges of addresses that contain all changes since a version."""
+        if self.now == version:
+            return []
+        journal = self.journal
+        if journal and journal[0].before <= version and journal[-1].after == self.now:
+            return [one for changes in journal if changes.after > version for one in changes.ranges]
+        return [(self.address, self.address + self.nbytes)]
 
     def count_with(self, shared: ctypes.c_int64) -> None:
         """Count what a counter of several blocks counts from now on as changes of this one."""
@@ -175,6 +209,17 @@ class Memory(ABC):
     @abstractmethod
     def add_steps(self, goal: array, source: array) -> Steps | None:
         """Return the sum of two arrays, of structs as well, in the same way."""
+
+
+def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Ranges in order, those that touch each other as one; if they are many, one around all."""
+    found: list[tuple[int, int]] = []
+    for low, high in sorted(ranges):
+        if found and low <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], high)
+        else:
+            found.append((low, high))
+    return found if len(found) <= _RANGES else [(found[0][0], found[-1][1])]
 
 
 def births() -> int:

@@ -1,15 +1,19 @@
-"""Which recorded launches still rely on the present contents of which bytes of a block of memory.
+"""Which recorded launches still rely on the present contents of which parts of a block of memory.
 
-In: needs, each a launch, a parameter and a range of addresses. Out: the needs that a write to a range ends. A
-trajectory kept as the rows of one array gives thousands of needs in one block, so they are found by where they lie.
+In: needs, each a launch, a parameter and the part of it that matters. Out: the needs that a write to another part ends.
+A trajectory kept in one array gives thousands of needs in one block, so they are found by where they lie: by addresses,
+or, where the addresses of a part are those of the whole array (a column), by its indices along an axis.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from diffkern.runtime.regions import Region, meet, ranges_of
+
 if TYPE_CHECKING:
+    from diffkern.runtime.array import array
     from diffkern.runtime.history import LaunchStep
     from diffkern.runtime.rollout_step import RolloutStep
     from diffkern.runtime.second_order import AdjointStep
@@ -22,20 +26,53 @@ _WIDE = 8
 
 
 class Need:
-    """That the adjoint of a launch, or of a roll-out, may read what a parameter holds."""
+    """That the adjoint of a launch, or of a roll-out, may read what a parameter holds.
 
-    __slots__ = ("alive", "high", "index", "low", "step")
+    Attributes
+    ----------
+    step, index
+        Whose adjoint, and the parameter.
+    held, region
+        The array, and the part of it.
+    is_known
+        Whether it is known that the adjoint reads that part; else it is found out when something overwrites it.
+    before
+        Whether it stands for what the array held before the launch.
+    alive
+        Whether nothing has ended it.
+    """
 
-    def __init__(self, step: LaunchStep | AdjointStep | RolloutStep, index: int, low: int, high: int) -> None:
-        self.step = step
-        self.index = index
-        self.low = low
-        self.high = high
-        self.alive = True
+    __slots__ = ("alive", "before", "held", "high", "index", "is_known", "low", "region", "step")
+
+    def __init__(
+        self,
+        step: LaunchStep | AdjointStep | RolloutStep,
+        index: int,
+        held: array,
+        region: Region = None,
+        *,
+        is_known: bool = False,
+        before: bool = False,
+    ) -> None:
+        self.step, self.index, self.held, self.region = step, index, held, region
+        self.is_known, self.before, self.alive = is_known, before, True
+        self.low, self.high = held._range
+        if region:
+            ranges = ranges_of(held, region)
+            self.low, self.high = min(low for low, _ in ranges), max(high for _, high in ranges)
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether the adjoint reads it."""
+        return self.is_known or self.step.needs_after(self.index)
+
+    def lose(self) -> None:
+        """Note that what is needed was changed where the tape could not see it."""
+        (self.step.lost_before if self.before else self.step.lost).add(self.index)
 
 
 class Needs:
-    """The needs on one block of memory, in buckets by address.
+    """The needs on one block of memory.
 
     Parameters
     ----------
@@ -45,10 +82,13 @@ class Needs:
         The first of them.
     """
 
-    __slots__ = ("_buckets", "_nbytes", "_wide", "_width")
+    __slots__ = ("_buckets", "_lines", "_nbytes", "_wide", "_width")
 
     _buckets: dict[int, list[Need]]
-    """There from the moment when they have a width."""
+    """By address; there from the moment when they have a width."""
+
+    _lines: dict[tuple[bytes, int], dict[int, list[Need]]]
+    """For each array, by its descriptor, and axis: by index. There from the same moment."""
 
     def __init__(self, nbytes: int, first: Need | None = None) -> None:
         self._nbytes = nbytes
@@ -62,41 +102,58 @@ class Needs:
             self._wide.append(need)
             if len(self._wide) > _FEW:
                 self._width = max(64, self._nbytes // _BUCKETS)
-                self._buckets = {}
+                self._buckets, self._lines = {}, {}
                 few, self._wide = self._wide, []
                 for each in few:
                     self.add(each)
             return
-        if need.high - need.low >= self._nbytes:  # the next write ends it
-            self._wide.append(need)
+        if need.high - need.low < self._nbytes:
+            first, last = self._span(need.low, need.high)
+            if last - first < _WIDE:
+                for k in range(first, last + 1):
+                    self._buckets.setdefault(k, []).append(need)
+                return
+        axis, between = _narrowest(need.region)
+        if len(between) > _WIDE:
+            self._wide.append(need)  # a write to all ends it
             return
-        first, last = self._span(need.low, need.high)
-        if last - first >= _WIDE:
-            self._wide.append(need)
-            return
-        for k in range(first, last + 1):
-            self._buckets.setdefault(k, []).append(need)
+        line = self._lines.setdefault((need.held._packed, axis), {})
+        for k in between:
+            line.setdefault(k, []).append(need)
 
-    def take(self, low: int, high: int) -> list[Need]:
-        """Return the needs that overlap a range, and forget them."""
-        taken = [need for need in self._wide if need.low < high and low < need.high]
-        if taken:
-            self._wide = [need for need in self._wide if need.low >= high or low >= need.high]
-        if not self._width:
-            return taken
-        first, last = self._span(low, high)
-        touched = range(first, last + 1) if last - first < len(self._buckets) else list(self._buckets)
-        for k in touched:
+    def take(self, held: array, region: Region) -> list[Need]:
+        """Return the needs that a write to a part of an array ends, and forget them."""
+        taken: list[Need] = []
+
+        def left(needs: Iterable[Need]) -> list[Need]:
+            """Those that stay; one may stand in several lists."""
             kept = []
-            for need in self._buckets.get(k, ()):
-                if need.alive and need.low < high and low < need.high:
-                    # It may stand in a neighbouring bucket as well.
+            for need in needs:
+                if not need.alive:
+                    continue
+                if need.low < high and low < need.high and meet(held, region, need.held, need.region):
                     need.alive = False
                     taken.append(need)
-                elif need.alive:
+                else:
                     kept.append(need)
-            if k in self._buckets:
-                self._buckets[k] = kept
+            return kept
+
+        ranges = ranges_of(held, region)
+        if not ranges:
+            return taken
+        low, high = min(low for low, _ in ranges), max(high for _, high in ranges)
+        if self._wide:
+            self._wide = left(self._wide)
+        if not self._width:
+            return taken
+        for start, end in ranges:
+            _look_through(self._buckets, range(self._span(start, end)[0], self._span(start, end)[1] + 1), left)
+        for (packed, axis), line in self._lines.items():
+            if region is not None and packed == held._packed:
+                for extent in region:
+                    _look_through(line, range(*extent[axis]), left)
+            else:
+                _look_through(line, line.keys(), left)
         return taken
 
     def __iter__(self) -> Iterator[Need]:
@@ -104,8 +161,33 @@ class Needs:
         yield from self._wide
         if not self._width:
             return
-        for bucket in list(self._buckets.values()):
-            yield from (need for need in bucket if need.alive)
+        for where in (self._buckets, *self._lines.values()):
+            for needs in list(where.values()):
+                yield from (need for need in needs if need.alive)
 
     def _span(self, low: int, high: int) -> tuple[int, int]:
         return low // self._width, max(low, high - 1) // self._width
+
+
+def _look_through(
+    where: dict[int, list[Need]], keys: Collection[int], left: Callable[[Iterable[Need]], list[Need]]
+) -> None:
+    """Leave in some lists what stays."""
+    for k in list(keys if len(keys) < len(where) else where):
+        if k in where and k in keys:
+            kept = left(where[k])
+            if kept:
+                where[k] = kept
+            else:
+                del where[k]
+
+
+def _narrowest(region: Region) -> tuple[int, range]:
+    """The axis along which boxes have the fewest indices, and these."""
+    if not region:
+        return 0, range(_WIDE + 1)
+    around: Sequence[range] = [
+        range(min(extent[axis][0] for extent in region), max(extent[axis][1] for extent in region))
+        for axis in range(len(region[0]))
+    ]
+    return min(enumerate(around), key=lambda one: len(one[1]))

@@ -15,6 +15,7 @@ from diffkern.runtime.history import LaunchStep
 from diffkern.runtime.operation import Copy, Operation, perform
 from diffkern.runtime.packed import PackedLaunch
 from diffkern.runtime.pointed import Table, _overlap
+from diffkern.runtime.regions import Region
 
 __all__ = ["PointedStep"]
 
@@ -74,6 +75,12 @@ class PointedStep(LaunchStep):
         self._kept.append(held)
         return held
 
+    def read_after(self, index: int) -> Region:
+        """Return that anything may be read: elements of other launches may point to it."""
+        return None
+
+    read_before = read_after
+
     def saves(self) -> tuple[int, ...]:
         """Return the parameters whose contents before the launch the adjoint needs, without those in elements."""
         return tuple(k for k in super().saves() if k not in self.tables)
@@ -102,7 +109,7 @@ class PointedStep(LaunchStep):
             given[k] = table.mapped(cotangent)
             cotangents.live.update(held._memory for held in table.arrays)
         cotangents.live.update(a._memory for a in direct.values())
-        return [_Adjoint(launch, given, self, inner)]
+        return [_Adjoint(launch, given, self, inner, cotangents)]
 
 
 class _Adjoint(AdjointLaunch):
@@ -110,9 +117,17 @@ class _Adjoint(AdjointLaunch):
 
     in_elements = True
 
-    def __init__(self, launch: PackedLaunch, given: dict[int, array], step: PointedStep, inner: list[array]) -> None:
+    def __init__(
+        self,
+        launch: PackedLaunch,
+        given: dict[int, array],
+        step: PointedStep,
+        inner: list[array],
+        cotangents: Cotangents,
+    ) -> None:
         self._inner = inner
-        super().__init__(launch, given, step.saved, step.contents, step.program())
+        (saved, contents), _ = cotangents.rooms.filled(step.saved, step.contents)  # copies of whole arrays
+        super().__init__(launch, given, saved, contents, step.program())
 
     def reads(self) -> list[array]:
         """Return the arrays that are read."""

@@ -91,6 +91,7 @@ class Prepared:
         self.stream = None if stream is None or (stream.is_default and stream.device.is_cpu) else stream
         self.record_tape = record_tape
         self.fixed = fixed
+        self.settled: frozenset[int] = frozenset()
         self.released = False
         # Copies of values by reference, so that what a struct points to stays alive.
         self.kept: dict[int, Any] = {}
@@ -184,7 +185,7 @@ class Prepared:
     def _slot(self, index: int, leaf: int) -> Slot | None:
         launch = self._form.launch
         start, size = self._form.offsets.get(leaf, -1), len(launch.parts[leaf])
-        if start < 0 or self._races_with(leaf) is not None or self._gathers_with(leaf):
+        if start < 0 or leaf in self.settled or self._races_with(leaf) is not None or self._gathers_with(leaf):
             return None
         if launch.arrays[leaf] is None:
             return Slot(leaf, start, launch.kernel.parameters[index].value_key, size)
@@ -221,6 +222,22 @@ class Prepared:
         races, launch = self._races_with(leaf), self.launch
         if races is not None:
             races.check(launch.kernel.name, launch.dims, lambda k: packed if k == leaf else launch.parts[k])
+
+    def settle(self, leaves: frozenset[int]) -> None:
+        """Refuse other values for some leaves from now on."""
+        self.settled |= leaves
+        self._forget_slots()
+
+    def _check_settled(self, leaf: int, packed: bytes) -> None:
+        """Raise if a value would be changed on which it depends what a gradient keeps of arrays."""
+        launch = self.launch
+        if leaf in self.settled and packed != launch.parts[leaf]:
+            raise LaunchError(
+                f"kernel {launch.kernel.name!r}: which elements it overwrites, and a gradient keeps, depends on "
+                f"{launch.leaves[leaf].name!r}, which cannot be set where a gradient was built for it",
+                loc=place_of(launch.kernel.func),
+                remedy="set it in the forward sequence and build its adjoint again, or record anew",
+            )
 
     def _counter_of(self, leaf: int) -> int | None:
         """Return the place of an array's counter among those of the plan, None if the kernel does not write to it."""
@@ -439,6 +456,8 @@ class Prepared:
         key, packed, held = self.launch.kernel.parameters[index].convert_leaves(value)
         if self.fixed and not self._same_arrays(index, held):
             raise _fixed()
+        for leaf, part in enumerate(packed, self.launch.span(index).start):
+            self._check_settled(leaf, part)
         self.launch.changed({index: (key, packed, held)})
 
     def _same_arrays(self, index: int, held: Sequence[array | None]) -> bool:
@@ -457,7 +476,9 @@ class Prepared:
             self.change({index: (key, packed, held)}, {})
             return
         span = launch.span(index)
-        for leaf, part in zip(range(span.start, span.stop), packed, strict=True):
+        for leaf, part in enumerate(packed, span.start):
+            self._check_settled(leaf, part)
+        for leaf, part in enumerate(packed, span.start):
             if launch.arrays[leaf] is None:
                 self._write(leaf, part)
         if held[0] is None:
@@ -469,6 +490,7 @@ class Prepared:
         places: list[Any] = [leaf]
         members = self.family or (self,)
         for member in members:
+            member._check_settled(leaf, packed)
             member.check_races(leaf, packed)
         for member in members:
             member.scatter(leaf, packed)

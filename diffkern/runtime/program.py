@@ -25,6 +25,7 @@ from diffkern.runtime.grid_checks import Extents, check_alone, check_axes
 from diffkern.runtime.native import pool
 from diffkern.runtime.native.replay import Step, Steps, copied
 from diffkern.runtime.race_checks import Races
+from diffkern.runtime.regions import Regions
 from diffkern.runtime.schedule import USUAL, Blocks, Cut, cut, cut_blocks, cut_groups, normalize_dim
 
 if TYPE_CHECKING:
@@ -90,6 +91,8 @@ class Executable:
         The grids of launches that say nothing of their blocks, by their dimensions: an integer, or a tuple of them.
     extents : Extents or None
         What the shapes of a launch are held against, None where nothing is.
+    regions : Regions
+        Which elements of its arrays a launch touches.
     races : Races or None
         Of an adjoint: what the numbers of a launch are held against, None where nothing is.
     gathering : Gathering or None
@@ -102,8 +105,8 @@ class Executable:
 
     __slots__ = (
         "__weakref__", "_added", "_block_offset", "_derivative", "_grouped", "_sizes", "address", "block_dim",
-        "blockwise", "by_id", "code", "contiguous_cotangents", "cost", "device", "extents", "finish",
-        "gathering", "grids", "is_in_place", "layout", "manifest", "races", "reads", "sites", "sorts", "sweeps",
+        "blockwise", "by_id", "code", "contiguous_cotangents", "cost", "device", "extents", "finish", "gathering",
+        "grids", "is_in_place", "layout", "manifest", "races", "reads", "regions", "sites", "sorts", "sweeps",
         "together", "updates", "uses", "whole", "writes", "writes_elements",
     )  # fmt: skip
 
@@ -140,6 +143,7 @@ class Executable:
         self._derivative: DerivativePlan | None = None
         self.sweeps: dict[Any, Sweep] = {}
         self.extents = Extents(manifest, self.layout) if manifest.accesses else None
+        self.regions = Regions(manifest)
         self.races = Races(manifest) if manifest.races else None
         self.gathering = Gathering(manifest) if manifest.gather is not None else None
         self.sorts = bool(manifest.sums)

@@ -68,9 +68,12 @@ class Item:
             recorder = current.recorder
             if isinstance(recorder, Recorder) and self.prepared is not None and self.prepared.fixed:
                 recorder.fix(made)
+                recorder.settle(made, self.prepared.settled)
             return
         if isinstance(operation, AdjointLaunch):
             launch = copies.setdefault(operation.launch, operation.launch.copy())
+            if isinstance(current.recorder, Recorder) and self.prepared is not None:
+                current.recorder.settle(launch, self.prepared.settled)
             perform(AdjointLaunch(launch, operation.cotangents, operation.saved, operation.contents))
             return
         record(operation)
@@ -99,6 +102,8 @@ class Recorder(Scope):
         self.runs = runs
         self.items: list[Item] = []
         self._prepared: dict[int, list[Prepared]] = {}
+        # Launches some of whose integer arguments are settled, and these; also those that are yet to be taken.
+        self._settled: dict[int, tuple[PackedLaunch, frozenset[int]]] = {}
 
     def add(self, operation: Operation, stream: Stream | None) -> None:
         """Take one operation."""
@@ -109,6 +114,17 @@ class Recorder(Scope):
             family = self._prepared.setdefault(id(item.prepared.launch), [])
             family.append(item.prepared)
             item.prepared.join(family)
+            if (settled := self._settled.get(id(item.prepared.launch))) is not None:
+                item.prepared.settle(settled[1])
+
+    def settle(self, launch: PackedLaunch, leaves: frozenset[int]) -> None:
+        """Refuse other numbers for some leaves of a launch: copies were made, or left out, for these."""
+        if not leaves:
+            return
+        _, known = self._settled.get(id(launch), (launch, frozenset()))
+        self._settled[id(launch)] = launch, known | leaves
+        for prepared in self._prepared.get(id(launch), ()):
+            prepared.settle(leaves)
 
     def fix(self, launch: PackedLaunch) -> None:
         """Refuse other arrays and dimensions for a launch that was taken: a gradient was built for them."""

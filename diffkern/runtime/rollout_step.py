@@ -13,7 +13,9 @@ from diffkern.errors import LaunchError, described
 from diffkern.runtime.array import array
 from diffkern.runtime.cotangents import Cotangents
 from diffkern.runtime.history import FuncStep, Work
+from diffkern.runtime.kept import Contents
 from diffkern.runtime.memory import Memory
+from diffkern.runtime.regions import Region
 
 __all__ = ["RolloutStep", "Steps"]
 
@@ -69,7 +71,17 @@ class RolloutStep:
         self.launch = Inputs(arrays)
         self.contents: dict[int, array] = {}
         self.lost: set[int] = set()
+        self.lost_before: set[int] = set()
         self.steps = steps
+
+    def read_after(self, index: int) -> Region:
+        """Return that going back may read all of an array."""
+        return None
+
+    def take_copy(self, index: int, copy: Contents, *, before: bool) -> None:
+        """Take a copy of an array."""
+        assert isinstance(copy, array)
+        self.contents[index] = copy
 
     def needs_after(self, index: int) -> bool:
         """Whether going back reads what an array held after the roll-out."""

@@ -21,9 +21,11 @@ from diffkern.runtime.adjoint import AdjointLaunch
 from diffkern.runtime.array import array, new
 from diffkern.runtime.beside import launch_along
 from diffkern.runtime.cotangents import Cotangents
+from diffkern.runtime.kept import Contents
 from diffkern.runtime.memory import Memory
 from diffkern.runtime.operation import Add, Assign, Copy, Operation, perform
 from diffkern.runtime.packed import PackedLaunch
+from diffkern.runtime.regions import Region
 from diffkern.runtime.state import current
 
 __all__ = ["AdjointStep", "Again", "check_repeatable", "inputs_of", "on_copies", "record"]
@@ -209,7 +211,7 @@ class AdjointStep:
         Those of them through which gradients go.
     before
         Copies of the cotangents of what was written, as they were before the adjoint, where they are needed.
-    contents, lost
+    contents, lost, lost_before
         As of a step that is a launch.
     """
 
@@ -220,12 +222,26 @@ class AdjointStep:
         for index, held in inputs.items():
             self.launch.arrays[index] = held
         self.before: dict[int, array] = {}
-        self.contents: dict[int, array] = {}
+        self.contents: dict[int, Contents] = {}
         self.lost: set[int] = set()
+        self.lost_before: set[int] = set()
 
     def needs_after(self, index: int) -> bool:
         """Whether the derivative reads what a parameter holds."""
         return index in self.inputs
+
+    def read_after(self, index: int) -> Region:
+        """Return what the derivative reads of an input: what the launch does."""
+        launch = self.adjoint.launch
+        return launch.executable.regions.read(launch, index)
+
+    def take_copy(self, index: int, copy: Contents, *, before: bool) -> None:
+        """Take a copy of what the derivative reads of an input."""
+        self.contents[index] = copy
+
+    def rests_on(self) -> frozenset[int]:
+        """Return the integer arguments on which it depends what the launch reads."""
+        return self.adjoint.launch.executable.regions.arguments
 
     def reads_still(self) -> list[Memory]:
         """Return the memory of the arrays themselves, not of copies, that the derivative reads."""
@@ -244,11 +260,12 @@ class AdjointStep:
                     loc=place_of(self.launch.kernel.func),
                     remedy="make the change inside the function that is differentiated",
                 )
-        inputs = {index: self.contents.get(index, held) for index, held in self.inputs.items()}
+        found, fill = cotangents.rooms.filled({i: self.contents.get(i, held) for i, held in self.inputs.items()})
+        inputs = found[0]
         again = Again(self.adjoint.launch, inputs, own)
         given = {index: cotangents.of(ct) for index, ct in own.items()}
         written = [index for index in self.adjoint.launch.executable.writes if index in own]
-        work = again.begin(given)
+        work = [*fill, *again.begin(given)]
         if self.varied:
             work += self._towards_inputs(again, cotangents, written)
             cotangents.live.update(self.inputs[index]._memory for index in self.varied)

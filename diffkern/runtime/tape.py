@@ -179,7 +179,7 @@ class Tape(TapeRecording, Scope, Uncopied):
             memory = held._memory
             if self._versions.get(memory, memory.now) != memory.now:
                 for need in self._needs.pop(memory, ()):
-                    need.step.lost.add(need.index)
+                    need.lose()
             self._versions[memory] = memory.now
             self._look_at(held, "a function")
             self._varied.add(memory)
@@ -270,7 +270,7 @@ class Tape(TapeRecording, Scope, Uncopied):
         """Return the bytes that the tape holds: copies of overwritten arrays, logs of launches, states of roll-outs."""
         states = sum(step.steps.nbytes for step in self._steps if isinstance(step, RolloutStep))
         logs = (a for step in self._steps if isinstance(step, LaunchStep) for a in step.launch.log or ())
-        return states + sum(a._data.nbytes for a in (*self._snapshots.values(), *logs))
+        return states + self._kept_copies.nbytes + sum(a._data.nbytes for a in logs)
 
     # -- the reverse sweep -------------------------------------------------------------------------------------------
 

@@ -90,7 +90,7 @@ class TapeMemory:
                     self._exposed.append(held)
             else:
                 for need in self._needs.pop(memory, ()):
-                    need.step.lost.add(need.index)
+                    need.lose()
                 self._steps.append(ChangeStep(memory, f"launch {self._launches} of the tape ({what})"))
             self._versions[memory] = now
         elif changed:
@@ -152,19 +152,18 @@ class TapeMemory:
 
     def _used(self, memory: Memory) -> list[array]:
         """Return the arrays of a block whose contents have a part in gradients."""
-        found = [need.step.launch.arrays[need.index] for need in self._needs.get(memory, ())]
+        found = [need.held for need in self._needs.get(memory, ())]
         for step in self._steps:
             if isinstance(step, CopyStep):
                 found += [a for a in (step.goal, step.source) if a._memory is memory]
-        return [held for held in found if held is not None]
+        return found
 
     def _verify(self) -> bool:
         """Look whether others changed what gradients need, and return whether they did."""
         found = False
         if self._exposures.seen and current.recorder is None:
             for memory in list(self._exposures.seen):
-                needed = [n for n in self._needs.get(memory, ()) if n.step.needs_after(n.index)]
-                places = {place_of(a) for n in needed if (a := n.step.launch.arrays[n.index]) is not None}
+                places = {place_of(need.held) for need in self._needs.get(memory, ()) if need.is_wanted}
                 changed = self._exposures.verify(memory, places)
                 if changed:
                     self._lose(memory, changed)
@@ -175,15 +174,16 @@ class TapeMemory:
         """Note that memory was changed outside the tape since it last looked."""
         for memory, version in self._versions.items():
             if memory.now != version:
-                for need in self._needs.get(memory, ()):
-                    need.step.lost.add(need.index)
+                for low, high in memory.changes_since(version):
+                    for need in self._needs.get(memory, ()):
+                        if need.low < high and low < need.high:
+                            need.lose()
 
     def _lose(self, memory: Memory, changed: set[Place]) -> None:
         """Note that others changed what launches left or read in these places."""
         for need in self._needs.get(memory, ()):
-            held = need.step.launch.arrays[need.index]
-            if held is not None and place_of(held) in changed:
-                need.step.lost.add(need.index)
+            if place_of(need.held) in changed:
+                need.lose()
 
     def _check_overlap(self, memory: Memory) -> None:
         """Refuse memory that lies in other memory on the tape without a common owner: overwrites would go unnoticed."""

@@ -12,37 +12,34 @@ from typing import Any
 from diffkern.callers import place_of
 from diffkern.errors import LaunchError
 from diffkern.runtime.adjoint import AdjointLaunch, check_aliases
-from diffkern.runtime.array import array, new
+from diffkern.runtime.array import array
 from diffkern.runtime.cotangents import Cotangents
 from diffkern.runtime.history import AddStep, ByHandStep, CopyStep, LaunchStep, OverwriteStep, Work
 from diffkern.runtime.launchable import Launchable
 from diffkern.runtime.memory import Memory
-from diffkern.runtime.needs import Need, Needs
-from diffkern.runtime.operation import Copy, Operation, perform
+from diffkern.runtime.needs import Need
+from diffkern.runtime.operation import Operation
 from diffkern.runtime.packed import PackedLaunch
 from diffkern.runtime.pointed import check_constant, held_in
 from diffkern.runtime.pointed_step import PointedStep
+from diffkern.runtime.regions import Region, ranges_of
 from diffkern.runtime.rollout_step import RolloutStep
 from diffkern.runtime.second_order import AdjointStep, inputs_of
-from diffkern.runtime.tape_memory import TapeMemory
+from diffkern.runtime.tape_needs import TapeNeeds
 
 __all__ = ["TapeRecording"]
 
 _NONE: frozenset[int] = frozenset()
 
 
-class TapeRecording(TapeMemory):
+class TapeRecording(TapeNeeds):
     """What was recorded."""
-
-    keeps_inputs = False
-    """Whether the adjoints of launches are differentiated themselves, so that all that was read is needed."""
 
     follows_elements = False
     """Whether launches may use what has a gradient through elements of arrays."""
 
     def _clear(self) -> None:
         super()._clear()
-        self._snapshots: dict[tuple[Memory, int, bytes], array] = {}
         self._written: set[Memory] = set()
         # Memory whose contents come from others that have a gradient; memory with a gradient of which something may be
         # left that it held at first; the kernel that was launched last.
@@ -67,6 +64,8 @@ class TapeRecording(TapeMemory):
             if held is not None:
                 look_at(held, name)
         pointed: list[array] = []
+        written: list[tuple[array, Region]] | None = None
+        live: Sequence[Need] = ()
         if executable.by_id and executable.manifest.pointing:
             pointed = self._look_inside(launch)
         step: LaunchStep | None = None
@@ -84,13 +83,13 @@ class TapeRecording(TapeMemory):
             else:
                 step = LaunchStep(launch, self._launches, active, self.keeps_inputs)
             launch = step.keep_log()
+            written = self._written_by(launch)
             if executable.is_in_place or launch.merged:
-                for index in step.saves():
-                    if (held := arrays[index]) is not None:
-                        step.saved[index] = self._snapshot(held)
-        written = [held for index in executable.writes if (held := arrays[index]) is not None]
+                live = self._save(step, written)
+        if written is None:
+            written = self._written_by(launch)
         if executable.writes_elements:
-            written += held_in(executable, arrays, executable.writes)
+            written += [(held, None) for held in held_in(executable, arrays, executable.writes)]
         if pointed and isinstance(step, PointedStep):
             step.keep("before")
         self._write(launch, written)
@@ -105,9 +104,11 @@ class TapeRecording(TapeMemory):
         for index in executable.uses:
             held = arrays[index]
             if held is not None:
-                need(step, index, held)
+                need(Need(step, index, held))
                 if index in active:
                     varied.add(held._memory)
+        for each in live:
+            need(each)
 
     def _look_inside(self, launch: PackedLaunch) -> list[array]:
         """Register the arrays in elements that a launch may use, and return them."""
@@ -128,33 +129,21 @@ class TapeRecording(TapeMemory):
             return list(held_in(executable, launch.arrays, [index]))
         return [held]
 
-    def _write(self, operation: Operation, written: Sequence[array]) -> None:
-        """Perform what writes to some arrays."""
+    def _write(self, operation: Operation, written: Sequence[tuple[array, Region]]) -> None:
+        """Perform what writes to parts of some arrays."""
         needs = self._needs
-        for held in written:
+        launch = operation if isinstance(operation, PackedLaunch) else None
+        for held, region in written:
             if held._memory in needs:
-                self._before_overwrite(held)
+                self._before_overwrite(held, region, launch)
+        before = {held._memory: held._memory.now for held, _ in written}
         self._perform(operation)
-        for held in written:
+        for memory, version in before.items():
+            ranges = [one for held, region in written if held._memory is memory for one in ranges_of(held, region)]
+            memory.note_changes(version, ranges, self)
+        for held, _ in written:
             self._note(held)
             self._written.add(held._memory)
-
-    def _perform(self, operation: Operation) -> None:
-        """Perform an operation, which nothing else records."""
-        perform(operation)
-
-    def _need(self, step: LaunchStep | AdjointStep | RolloutStep, index: int, held: array) -> None:
-        """Note that a step may read what an array holds."""
-        memory = held._memory
-        low, high = held._range
-        need = Need(step, index, low, high)
-        needs = self._needs.get(memory)
-        if needs is None:
-            self._needs[memory] = Needs(memory.nbytes, need)
-        else:
-            needs.add(need)
-        if memory.exposed or memory.lent:
-            self._exposures.note(held)
 
     def record_adjoint(self, adjoint: AdjointLaunch) -> None:
         """Run an adjoint, of a launch on a tape inside of this one, and keep what its own derivative will need."""
@@ -172,17 +161,21 @@ class TapeRecording(TapeMemory):
         varied = [k for k, held in inputs.items() if held._smooth and self._carries(held)]
         written = [*{id(ct): ct for ct in own.values()}.values()]
         if not varied and not any(self._carries(ct) for ct in written):
-            self._write(adjoint, written)
+            self._write(adjoint, [(ct, None) for ct in written])
             self._unfinished = None
             return
         step = AdjointStep(adjoint, self._launches, inputs, varied)
         if varied:
-            step.before = {k: self._snapshot(ct) for k, ct in own.items() if k in adjoint.launch.executable.writes}
+            step.before = {
+                k: self._kept_copies.whole(ct, self._perform)
+                for k, ct in own.items()
+                if k in adjoint.launch.executable.writes
+            }
         is_fed = any(self._is_fed(held) for held in (*inputs.values(), *written))
-        self._write(adjoint, written)
+        self._write(adjoint, [(ct, None) for ct in written])
         self._steps.append(step)
         for index, held in inputs.items():
-            self._need(step, index, held)
+            self._need(Need(step, index, held))
         self._varied.update(ct._memory for ct in written)
         self._fed.update(ct._memory for ct in written if is_fed)
         self._unfinished = None
@@ -251,7 +244,7 @@ class TapeRecording(TapeMemory):
             return
         for ct in adjoint.cotangents.values():
             for need in self._needs.pop(ct._memory, ()):
-                need.step.lost.add(need.index)
+                need.lose()
             self._note(ct)
 
     def _is_recorded(self, adjoint: AdjointLaunch) -> bool:
@@ -312,7 +305,7 @@ class TapeRecording(TapeMemory):
         self._unfinished = None
         self._steps.append(step)
         for index, held in enumerate(step.launch.arrays):
-            self._need(step, index, held)
+            self._need(Need(step, index, held))
 
     def inside(self) -> TapeRecording:
         """Return a new tape for a step of a roll-out on this one."""
@@ -417,23 +410,3 @@ class TapeRecording(TapeMemory):
         merged = launch.merged
         active += outputs
         return frozenset([merged.get(index, index) for index in active] if merged else active)
-
-    def _before_overwrite(self, held: array) -> None:
-        """Copy what earlier adjoints need of the elements that are about to change."""
-        needs = self._needs.get(held._memory)
-        if needs is None:
-            return
-        for need in needs.take(*held._range):
-            needed = need.step.launch.arrays[need.index]
-            if needed is not None and need.index not in need.step.lost and need.step.needs_after(need.index):
-                need.step.contents[need.index] = self._snapshot(needed)
-
-    def _snapshot(self, held: array) -> array:
-        """Return a copy of the present contents, one for all who ask."""
-        key = (held._memory, held._memory.now, held._packed)
-        copy = self._snapshots.get(key)
-        if copy is None:
-            copy = new(held.shape, held._element, False, held._memory.device)
-            self._perform(Copy(copy, held))
-            self._snapshots[key] = copy
-        return copy

@@ -1,0 +1,187 @@
+"""Copies that a tape keeps of parts of an array, and the arrays in which an adjoint finds them.
+
+In: an array and boxes of its elements. Out: a :class:`Parts`, a copy of each box. An adjoint indexes an array of the
+launch's shape, so before it runs the copies are put into one, in which all else is anything: it reads nothing else.
+Such arrays are made once for a reverse sweep, not for every step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from diffkern.callers import place_of, warn
+from diffkern.runtime.array import array, new
+from diffkern.runtime.memory import Memory
+from diffkern.runtime.operation import Copy, Operation
+from diffkern.runtime.packed import PackedLaunch
+from diffkern.runtime.regions import Extent, Region, part_of, size_of
+
+__all__ = ["Contents", "KeptCopies", "Parts", "Rooms"]
+
+_MANY, _FEW_BYTES = 16, 1 << 20
+"""Copies of an array that a sequence keeps as a whole, so that all numbers can be set, are many from so many on."""
+_EXCESS_TIMES, _EXCESS_BYTES = 32, 1 << 24
+"""How many times an array, and bytes, the copies of it are worth a warning, beyond what launches overwrite."""
+
+
+class Parts:
+    """Copies of boxes of an array.
+
+    Parameters
+    ----------
+    held : array
+        The array.
+    copies : sequence of (box, array)
+        The copies.
+    """
+
+    __slots__ = ("copies", "held")
+
+    def __init__(self, held: array, copies: Sequence[tuple[Extent, array]]) -> None:
+        self.held, self.copies = held, copies
+
+    def put(self, room: array) -> list[Operation]:
+        """Return what puts the copies to their places in an array like the one they are from."""
+        return [Copy(part_of(room, extent), copy) for extent, copy in self.copies]
+
+
+Contents: TypeAlias = "array | Parts"
+"""What a step finds of an array: an array of the same shape, or copies of what it reads."""
+
+
+class Rooms:
+    """The arrays of one reverse sweep in which adjoints find copies of parts."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[Any, ...], list[array]] = {}
+
+    def filled(self, *kept: Mapping[int, Contents]) -> tuple[list[dict[int, array]], list[Operation]]:
+        """Return what stands for each parameter of one step, and what is to be done before.
+
+        Parameters
+        ----------
+        *kept : mapping of int to array or Parts
+            What the step has of its parameters, none of which may be in one array with another.
+        """
+        found: list[dict[int, array]] = []
+        work: list[Operation] = []
+        taken: dict[tuple[Any, ...], int] = {}
+        for contents in kept:
+            found.append({})
+            for index, one in contents.items():
+                if isinstance(one, Parts):
+                    room = self._room(one.held, taken)
+                    work += one.put(room)
+                    one = room
+                found[-1][index] = one
+        return found, work
+
+    def _room(self, held: array, taken: dict[tuple[Any, ...], int]) -> array:
+        like = held.shape, held._element, held._memory.device
+        rooms, k = self._made.setdefault(like, []), taken.get(like, 0)
+        taken[like] = k + 1
+        if k == len(rooms):
+            rooms.append(new(held.shape, held._element, True, held._memory.device))
+        return rooms[k]
+
+
+class KeptCopies:
+    """The copies that one tape keeps; there is one for all steps that need the same.
+
+    Attributes
+    ----------
+    nbytes
+        Their bytes.
+    """
+
+    def __init__(self) -> None:
+        self.nbytes = 0
+        self._excess: dict[Memory, int] = {}
+        self._has_warned = False
+        self._of: dict[Memory, int] = {}
+        self._made: dict[tuple[Memory, int, bytes, Extent | None], array] = {}
+
+    def are_many(self, held: array) -> bool:
+        """Whether copies of the memory of an array have come to many times its size."""
+        return self._of.get(held._memory, 0) >= max(_MANY * held._memory.nbytes, _FEW_BYTES)
+
+    def of(self, memory: Memory) -> int:
+        """Return the bytes of the copies of a block."""
+        return self._of.get(memory, 0)
+
+    def copy(
+        self, held: array, region: Region, act: Callable[[Operation], object], launch: PackedLaunch | None = None
+    ) -> Contents:
+        """Return a copy of a part of the present contents of an array.
+
+        Parameters
+        ----------
+        held : array
+            The array.
+        region : Region
+            The part.
+        act : callable
+            Does what is to be done for it.
+        launch : PackedLaunch, optional
+            What overwrites some of that part.
+        """
+        before = self.nbytes
+        if region is None or size_of(region) >= held.size:
+            made: Contents = self.whole(held, act)
+        else:
+            made = Parts(held, [(extent, self._one(held, extent, act)) for extent in region])
+        if launch is not None and self.nbytes > before:
+            self._weigh(held._memory, self.nbytes - before, launch)
+        return made
+
+    def _weigh(self, memory: Memory, copied: int, launch: PackedLaunch) -> None:
+        """Warn once if copies have come to many times what the launches overwrite and the array has."""
+        written = bytes_written(launch, memory)
+        if self._has_warned or written is None:
+            return
+        excess = self._excess[memory] = self._excess.get(memory, 0) + max(copied - written, 0)
+        if excess < max(_EXCESS_TIMES * memory.nbytes, _EXCESS_BYTES):
+            return
+        self._has_warned = True
+        executable, kernel = launch.executable, launch.kernel
+        at = (k for k in executable.writes if (a := launch.arrays[k]) is not None and a._memory is memory)
+        loc = place_of(kernel.func)
+        where = "" if loc is None else f" ({loc.file}:{loc.line})"
+        warn(
+            f"the tape keeps {self.of(memory) >> 20} MB so far of copies of {executable.name_of(next(at))!r}, an array "
+            f"of {memory.nbytes / 2**20:.3g} MB: launches of kernel {kernel.name!r}{where} write to parts of it, and "
+            "which parts gradients need is not known before they run; pass rows as arguments of their own (x[n]), or "
+            "use dk.checkpoint"
+        )
+
+    def whole(self, held: array, act: Callable[[Operation], object]) -> array:
+        """Return a copy of all of an array."""
+        return self._one(held, None, act)
+
+    def _one(self, held: array, extent: Extent | None, act: Callable[[Operation], object]) -> array:
+        key = (held._memory, held._memory.now, held._packed, extent)
+        copy = self._made.get(key)
+        if copy is None:
+            source = held if extent is None else part_of(held, extent)
+            copy = self._made[key] = new(source.shape, held._element, False, held._memory.device)
+            act(Copy(copy, source))
+            self.nbytes += copy._data.nbytes
+            self._of[held._memory] = self.of(held._memory) + copy._data.nbytes
+        return copy
+
+
+def bytes_written(launch: PackedLaunch, memory: Memory) -> int | None:
+    """Return how many bytes of a block a launch overwrites at most; None if that may be all of it."""
+    total, executable = 0, launch.executable
+    for index in executable.writes:
+        held = launch.arrays[index]
+        if held is None or held._memory is not memory:
+            continue
+        region, stores = executable.regions.written(launch, index), executable.manifest.params[index].stores
+        most = [size_of(region)] if region is not None else []
+        most += [] if stores is None else [stores * launch.grid.n]
+        if not most:
+            return None
+        total += min(most) * (held._data.nbytes // max(held.size, 1))
+    return total

@@ -1,0 +1,123 @@
+"""What a tape keeps of arrays for its adjoints: nothing, as long as what they read is still there.
+
+In: launches and what else changes arrays, before they run. Out: needs, each the part of an array that an adjoint reads;
+copies of such a part, made when a launch overwrites elements of it, and only then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from diffkern.runtime.array import array
+from diffkern.runtime.history import LaunchStep
+from diffkern.runtime.kept import Contents, KeptCopies
+from diffkern.runtime.needs import Need, Needs
+from diffkern.runtime.operation import Operation, perform
+from diffkern.runtime.packed import PackedLaunch
+from diffkern.runtime.regions import Region, meet
+from diffkern.runtime.rollout_step import RolloutStep
+from diffkern.runtime.state import current
+from diffkern.runtime.tape_memory import TapeMemory
+
+__all__ = ["TapeNeeds"]
+
+
+class TapeNeeds(TapeMemory):
+    """What adjoints need."""
+
+    keeps_inputs = False
+    """Whether the adjoints of launches are differentiated themselves, so that all that was read is needed."""
+
+    def _clear(self) -> None:
+        super()._clear()
+        self._kept_copies = KeptCopies()
+
+    def _perform(self, operation: Operation) -> None:
+        """Perform an operation, which nothing else records."""
+        perform(operation)
+
+    def _need(self, need: Need) -> None:
+        """Note that a step may read what an array holds."""
+        if need.region == ():
+            return
+        held = need.held
+        memory = held._memory
+        needs = self._needs.get(memory)
+        if needs is None:
+            self._needs[memory] = Needs(memory.nbytes, need)
+        else:
+            needs.add(need)
+        if memory.exposed or memory.lent:
+            self._exposures.note(held)
+
+    def _save(self, step: LaunchStep, written: Sequence[tuple[array, Region]]) -> list[Need]:
+        """Keep what an adjoint reads as it is before a launch: copies of what that overwrites, else the array itself.
+
+        Returns what is needed of these arrays from now on.
+        """
+        launch = step.launch
+        needs: list[Need] = []
+        for index in step.saves():
+            if (held := launch.arrays[index]) is None:
+                continue
+            region = step.read_before(index)
+            if region is not None and self._may_rest(launch, step.rests_on(), held):
+                if not any(meet(held, region, other, part) for other, part in written):
+                    step.saved[index] = held
+                    needs.append(Need(step, index, held, region, is_known=True, before=True))
+                    continue
+            else:
+                region = None
+            step.saved[index] = self._copy(held, region, launch)
+        return needs
+
+    def _written_by(self, launch: PackedLaunch) -> list[tuple[array, Region]]:
+        """Return the arrays that a launch writes, and which part of each."""
+        executable, found = launch.executable, []
+        for index in executable.writes:
+            held = launch.arrays[index]
+            if held is not None:
+                region = executable.regions.written(launch, index)
+                if region is not None and not self._may_rest(launch, executable.regions.arguments, held):
+                    region = None
+                found.append((held, region))
+        return found
+
+    def _may_rest(self, launch: PackedLaunch, arguments: frozenset[int], held: array) -> bool:
+        """Whether what is kept may depend on some integer arguments of a launch.
+
+        In a sequence they can be set until copies of the array have become many; from then on they cannot.
+        """
+        recorder = current.recorder
+        if recorder is None or not arguments:
+            return True
+        if self.keeps_inputs or not self._kept_copies.are_many(held):
+            return False
+        settle = getattr(recorder, "settle", None)
+        if settle is None:
+            return False
+        settle(launch, arguments)
+        return True
+
+    def _before_overwrite(self, held: array, region: Region = None, launch: PackedLaunch | None = None) -> None:
+        """Copy what earlier adjoints need of the elements that are about to change."""
+        needs = self._needs.get(held._memory)
+        if needs is None:
+            return
+        for need in needs.take(held, region):
+            step, index = need.step, need.index
+            if index in (step.lost_before if need.before else step.lost) or not need.is_wanted:
+                continue
+            read = need.region
+            if not need.is_known:
+                read = step.read_after(index)
+                if read is not None and not isinstance(step, RolloutStep):
+                    read = read if self._may_rest(step.launch, step.rests_on(), need.held) else None
+                if not meet(held, region, need.held, read):
+                    self._need(Need(step, index, need.held, read, is_known=True))
+                    continue
+            step.take_copy(index, self._copy(need.held, read, launch), before=need.before)
+
+    def _copy(self, held: array, region: Region, launch: PackedLaunch | None) -> Contents:
+        """Return a copy of a part of the present contents, which a launch overwrites; one for all who ask."""
+        return self._kept_copies.copy(held, region, self._perform, launch)
