@@ -94,3 +94,19 @@ def test_sums_of_narrow_integers_wrap_in_an_index_too(dtype, mode):
     gradient = np.zeros(length)
     np.add.at(gradient, index, 6.0 * np.arange(n) * inner[index])
     np.testing.assert_allclose(x.grad.numpy(), gradient)
+
+
+@dk.kernel
+def counted_to_a_literal(x: dk.array(dtype=dk.float64), y: dk.array(dtype=dk.float64)):
+    i = dk.tid()
+    for k in range(dk.int8(0), dk.int8(100)):
+        y[i] += dk.float64(k) * x[k + dk.int8(100)]
+
+
+def test_a_launch_is_judged_by_the_index_that_has_wrapped():
+    x, y = np.arange(150.0), dk.zeros(1, dtype=dk.float64)
+    counted_to_a_literal[1](x, y)
+    index = (np.arange(100) + 100).astype(np.int8)
+    assert y.numpy() == np.sum(np.arange(100) * x[index])
+    with pytest.raises(dk.KernelRuntimeError, match="index 127 is out of bounds"):
+        dk.kernel(mode="debug")(counted_to_a_literal.func)[1](x[:127], y)

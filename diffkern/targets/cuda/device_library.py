@@ -337,7 +337,7 @@ else:
 
     overload(irange, target="cuda", prefer_literal=True)(lambda start, stop, step=1: range_of(start, stop, step))
 
-    @cuda.jit(device=True)
+    @device
     def trip_count(start: Any, stop: Any, step: Any) -> Any:
         """How many values a range of 64 bits has, without overflow; none for a step of 0."""
         count = np.uint64(0)
