@@ -28,6 +28,7 @@ from diffkern.ir.types import (
     INT32,
     INT64,
     Array,
+    Kind,
     Mat,
     Scalar,
     Vec,
@@ -59,6 +60,7 @@ _RESERVED = frozenset(n for n in vars(prims) if not n.startswith("_")) | {
     "carry_3",
     "carry_4",
     "dim",
+    "trip_count",
     "index",
 }
 
@@ -399,15 +401,16 @@ class CudaWriter(CudaMemoryWriter):
     # -- control flow ------------------------------------------------------------------------------------------------
 
     def loop_for(self, op: Op, region: Region, position: int) -> None:
-        if not op.attrs.get("ahead") or self.exprs[For(op).step].literal is not None:
+        loop = For(op)
+        # numba would divide, to know beforehand how many trips there are.
+        ahead = bool(op.attrs.get("ahead")) and self.exprs[loop.step].literal is None
+        if not ahead and self.numba_counts(loop):
             super().loop_for(op, region, position)
             return
-        # numba would divide, to know beforehand how many trips there are.
-        loop = For(op)
         t = loop.start.type
         assert isinstance(t, Scalar)
         slots = self.loop_slots(op, region, position, loop.init, [loop.body])
-        end, step = (self.steady(self.exprs[v], slots) for v in (loop.stop, loop.step))
+        end, step = (self.steady(self.exprs[v] if ahead else self.typed(v), slots) for v in (loop.stop, loop.step))
         mark = self.names.taken()
         index = self.names.fresh(loop.index.name or "k")
         self.emit(f"{index} = {self.prim(t.name)}({self.exprs[loop.start].text})", op)
@@ -415,12 +418,25 @@ class CudaWriter(CudaMemoryWriter):
         for p, name in zip(loop.carried, slots, strict=True):
             self.bind(p, name)
         self.plan.last_use[loop.index, id(loop.body)] = len(loop.body.ops) + 1  # the loop goes on from it
-        self.emit(f"while {index} < {end}:", op)
+        if ahead:
+            self.emit(f"while {index} < {end}:", op)
+        else:
+            self.emit(f"for _ in range({self.prim('trip_count')}({index}, {end}, {step})):", op)
         self.nested(loop.body, slots)
         self.emit(f"    {index} = {self.prim(t.name)}({index} + {step})")
         self.names.release(mark)
         for r, name in zip(op.results, slots, strict=True):
             self.bind(r, name)
+
+    def numba_counts(self, loop: For) -> bool:
+        """Whether numba's range makes the right number of trips: it subtracts in 64 bits, signed."""
+        t = loop.start.type
+        assert isinstance(t, Scalar)
+        if t.bits < 64:
+            return True
+        start, stop, step = (self.exprs[v].text if self.exprs[v].literal is not None else "" for v in loop.bounds)
+        signed = t.kind is Kind.INT
+        return (start == "0" and (signed or step == "1")) or (signed and stop.strip("()") == "-1")
 
     def steady(self, e: Expr, slots: Sequence[str]) -> str:
         """A number that a loop asks for at each trip, and does not change."""

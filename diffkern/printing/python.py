@@ -33,7 +33,7 @@ MAX_FOLDED = 72
 _PRIMITIVES = frozenset(n for n in vars(prims) if not n.startswith("_")) | tiles.PRIMITIVES
 
 
-_TAKEN = frozenset({"block_sum", "cuda", "lane_left", "np", "range", "tid"})
+_TAKEN = frozenset({"block_sum", "cuda", "lane_left", "np", "range", "tid", "trip_count"})
 """What the module of a kernel has beside primitives."""
 
 

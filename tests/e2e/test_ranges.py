@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 from support.range_cases import FORMS, TYPES, Group, chosen_groups, expected, groups
 from support.range_kernels import kernel_of, literal_kernel
+from support.range_source import SourceRun
 
 import diffkern as dk
+from diffkern.testing.programs import Interpreted
 
 CHOSEN = chosen_groups()
 MOST_AT_ONCE = [g for g in groups() if g not in CHOSEN]
@@ -83,6 +85,66 @@ def test_some_ranges(group: Group, tmp_path: Path) -> None:
 @pytest.mark.parametrize("group", MOST_AT_ONCE, ids=lambda g: g.name)
 def test_all_other_ranges(group: Group, tmp_path: Path) -> None:
     check(group, tmp_path)
+
+
+@pytest.mark.parametrize(("type_", "form"), list(zip(TYPES, (*FORMS[::-1], *FORMS), strict=False)))
+def test_readable_source(type_: str, form: str) -> None:
+    for what, found, wanted in SourceRun(type_, form).compared(Interpreted):
+        np.testing.assert_allclose(found, wanted, rtol=1e-9, err_msg=f"{what} of {form} over {type_}")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("type_", TYPES)
+def test_all_readable_source(type_: str, form: str) -> None:
+    test_readable_source(type_, form)
+
+
+@dk.kernel
+def left_early(hi: dk.int8, by: dk.int8, n: dk.array(dtype=int)):
+    for _ in range(dk.int8(0), hi, 2):
+        n[0] += 1
+        if n[0] > 500:
+            break
+    for _ in range(dk.int8(0), hi, by):
+        n[1] += 1
+        if n[1] > 500:
+            return
+
+
+def test_a_last_step_that_leaves_the_type() -> None:
+    n = dk.zeros(2, dtype=int)
+    dk.launch(left_early, 1, [127, 2, n])
+    assert n.numpy().tolist() == [64, 64]
+
+
+@dk.kernel
+def backwards(hi: dk.int8, lo: dk.int8, n: dk.array(dtype=int)):
+    for _ in reversed(range(hi)):
+        n[0] += 1
+    for _ in reversed(range(lo, hi)):
+        n[1] += 1
+
+
+def test_reversed_at_the_least_number() -> None:
+    for lo, hi in ((-128, -128), (-128, 127), (5, -128), (-128, -120)):
+        n = dk.zeros(2, dtype=int)
+        dk.launch(backwards, 1, [hi, lo, n])
+        assert n.numpy().tolist() == [len(range(hi)), len(range(lo, hi))]
+
+
+@dk.kernel
+def paired(first: dk.int64, second: dk.int64, x: dk.array(dtype=float), n: dk.array(dtype=int)):
+    for a, _ in zip(range(first), x):  # noqa: B905
+        n[0] += 1 + dk.int32(a) * 100
+    for _a, _b in zip(range(first), range(second)):  # noqa: B905
+        n[1] += 1
+
+
+def test_the_shortest_of_ranges_beyond_32_bits() -> None:
+    n = dk.zeros(2, dtype=int)
+    dk.launch(paired, 1, [2**40, 4, dk.zeros(3), n])
+    assert n.numpy().tolist() == [303, 4]
 
 
 def test_the_table_is_large_enough() -> None:

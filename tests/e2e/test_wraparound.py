@@ -65,10 +65,10 @@ def sum_of(t, lanes):
     """A kernel whose index is a sum of two narrow or unsigned integers, neither of which is negative."""
 
     @dk.kernel(lanes=lanes)
-    def summed(n: t, c: t, x: dk.array(dtype=dk.float64), y: dk.array(dtype=dk.float64)):
+    def summed(n: t, x: dk.array(dtype=dk.float64), y: dk.array(dtype=dk.float64)):
         i = dk.tid()
         for k in range(t(0), n):
-            y[i] += dk.float64(k) * x[k + c] * x[k + c]
+            y[i] += dk.float64(k) * x[k + t(100)] * x[k + t(100)]
 
     return summed
 
@@ -76,10 +76,10 @@ def sum_of(t, lanes):
 @pytest.mark.parametrize("mode", ["release", "debug", "in lanes"])
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 def test_sums_of_narrow_integers_wrap_in_an_index_too(dtype, mode):
-    t, n, c = getattr(dk, dtype), 100, 100
+    t, n = getattr(dk, dtype), 100
     length = 256  # so that what lies around is not reached: the array stands in the middle of a larger one
     around = np.arange(3.0 * length)
-    index = (np.arange(n) + c).astype(dtype)
+    index = (np.arange(n) + 100).astype(dtype)
     inner = around[length : 2 * length]
     x = dk.array(around)[length : 2 * length]
     x.requires_grad = True
@@ -88,9 +88,25 @@ def test_sums_of_narrow_integers_wrap_in_an_index_too(dtype, mode):
     if mode == "debug":
         kernel = dk.kernel(mode="debug")(kernel.func)
     with dk.Tape() as tape:
-        dk.launch(kernel, 3, [n, c, x, y])
+        dk.launch(kernel, 3, [n, x, y])
     tape.backward(grads={y: dk.ones(3, dtype=dk.float64)})
     np.testing.assert_allclose(y.numpy(), np.sum(np.arange(n) * inner[index] ** 2))
     gradient = np.zeros(length)
     np.add.at(gradient, index, 6.0 * np.arange(n) * inner[index])
     np.testing.assert_allclose(x.grad.numpy(), gradient)
+
+
+@dk.kernel
+def counted_to_a_literal(x: dk.array(dtype=dk.float64), y: dk.array(dtype=dk.float64)):
+    i = dk.tid()
+    for k in range(dk.int8(0), dk.int8(100)):
+        y[i] += dk.float64(k) * x[k + dk.int8(100)]
+
+
+def test_a_launch_is_judged_by_the_index_that_has_wrapped():
+    x, y = np.arange(150.0), dk.zeros(1, dtype=dk.float64)
+    counted_to_a_literal[1](x, y)
+    index = (np.arange(100) + 100).astype(np.int8)
+    assert y.numpy() == np.sum(np.arange(100) * x[index])
+    with pytest.raises(dk.KernelRuntimeError, match="index 127 is out of bounds"):
+        dk.kernel(mode="debug")(counted_to_a_literal.func)[1](x[:127], y)

@@ -9,10 +9,9 @@ import os
 
 import pytest
 
-from mutation.caches import CACHES
-from mutation.elsewhere import TARGETED
+from mutation.catalogue import TARGETED
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    (fault,) = (f for f in (*TARGETED, *CACHES) if f.name == os.environ["DIFFKERN_FAULT"])
+    (fault,) = (f for f in TARGETED if f.name == os.environ["DIFFKERN_FAULT"])
     fault.apply(pytest.MonkeyPatch())

@@ -29,9 +29,8 @@ from diffkern.testing.differences import Differences
 from diffkern.testing.gradcheck import Vjp
 from diffkern.testing.programs import Compiled, Interpreted, Program, as_double
 
-from .caches import CACHES
+from .catalogue import TARGETED
 from .edits import Fault
-from .elsewhere import TARGETED
 from .faults import FAULTS
 
 SUBSET = """
@@ -141,7 +140,7 @@ def test_the_subset_notices(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> No
     print(noticed.value)
 
 
-@pytest.mark.parametrize("fault", [*TARGETED, *CACHES], ids=lambda f: f.name.replace(" ", "-"))
+@pytest.mark.parametrize("fault", TARGETED, ids=lambda f: f.name.replace(" ", "-"))
 def test_its_tests_notice(fault: Fault) -> None:
     tests = Path(__file__).parents[1]
     paths = os.pathsep.join([str(tests), *filter(None, [os.environ.get("PYTHONPATH")])])

@@ -24,6 +24,7 @@ from block_threads import InTurns, for_gpu
 from grad.build import lower, values
 from grad.cases import Case
 from grad.corpus import CASES
+from support.range_source import SourceRun
 from support.simulated import Simulated
 from thread_tiles import reversed_by_stack, softmax
 
@@ -36,7 +37,7 @@ from diffkern.testing.gradcheck import Vjp
 from diffkern.testing.programs import Compiled, as_double
 
 from .block_fuzz import FUZZ, THREADS, kernel_text
-from .selection import ALONG, BLOCK_GRADIENTS, CORPUS, OF_THREADS, UPDATES
+from .selection import ALONG, BLOCK_GRADIENTS, CORPUS, OF_THREADS, RANGES, UPDATES
 
 
 def compare(what: str, found: Any, expected: Any, rtol: float) -> None:
@@ -169,9 +170,16 @@ def check_along(case: Case) -> None:
         compare(f"argument {place} of the kernel along tangents", a, b, 1e-6)
 
 
+def check_ranges(type_: str, form: str) -> None:
+    """Loops over ranges, forward and adjoint, against Python."""
+    run = SourceRun(type_, form, Variant(target="sm_90"))
+    for what, found, expected in run.compared(Simulated, prepare=finalize_updates):
+        compare(f"{what} of {form} over {type_}", found, expected, 1e-9)
+
+
 def main(file: str, names: list[str]) -> None:
     verdicts = {}
-    for name in names or [*CORPUS, *sorted(BLOCKS), *FUZZ, OF_THREADS, *UPDATES, *BLOCK_GRADIENTS, *ALONG]:
+    for name in names or [*CORPUS, *sorted(BLOCKS), *FUZZ, OF_THREADS, *UPDATES, *BLOCK_GRADIENTS, *ALONG, *RANGES]:
         try:
             if name == OF_THREADS:
                 check_threads()
@@ -183,6 +191,8 @@ def main(file: str, names: list[str]) -> None:
                 check_along(CASES[name[6:]])
             elif name.startswith("gradient."):
                 check_gradient(name[9:])
+            elif name in RANGES:
+                check_ranges(*name.split(".")[1:])
             elif name in BLOCKS:
                 check_blocks(BLOCKS[name])
             else:

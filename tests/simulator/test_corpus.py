@@ -17,12 +17,12 @@ from block_corpus import BLOCKS
 from conftest import require
 
 from .block_fuzz import FUZZ
-from .selection import ALONG, BLOCK_GRADIENTS, CORPUS, OF_THREADS, UPDATES
+from .selection import ALONG, BLOCK_GRADIENTS, CORPUS, OF_THREADS, RANGES, UPDATES
 
 require("numba.cuda")
 
 ROOT = Path(__file__).parents[2]
-NAMES = [*CORPUS, *sorted(BLOCKS), *FUZZ, OF_THREADS, *UPDATES, *BLOCK_GRADIENTS, *ALONG]
+NAMES = [*CORPUS, *sorted(BLOCKS), *FUZZ, OF_THREADS, *UPDATES, *BLOCK_GRADIENTS, *ALONG, *RANGES]
 
 
 @pytest.fixture(scope="module")

@@ -315,6 +315,10 @@ if SIMULATED:
         kind = next((type(v) for v in (start, stop, step) if isinstance(v, np.integer)), np.int32)
         return (kind(k) for k in range(int(start), int(stop), int(step))) if step != 0 else iter(())
 
+    def trip_count(start: Any, stop: Any, step: Any) -> Any:
+        """How many values a range has; none for a step of 0."""
+        return len(range(int(start), int(stop), int(step))) if step != 0 else 0
+
 else:
 
     def irange(start: Any, stop: Any, step: Any = 1) -> Any:
@@ -325,10 +329,25 @@ else:
         typed = [t for t in bounds if isinstance(t, types.Integer) and not isinstance(t, types.IntegerLiteral)]
         wide = any(t.bitwidth > 32 or (t.bitwidth == 32 and not t.signed) for t in typed)
         positive = any(t.bitwidth > 32 and not t.signed for t in typed)
-        to = np.uint64 if positive else np.int64 if wide else np.int32
+        # numba subtracts the start from the stop: in 32 bits that wraps unless one of them is 0, or -1 behind it.
+        start, stop = (getattr(t, "literal_value", None) for t in bounds[:2])
+        wraps = any(t.bitwidth == 32 for t in typed) and start != 0 and stop != -1
+        to = np.uint64 if positive else np.int64 if wide or wraps else np.int32
         return lambda start, stop, step=1: range(to(start), to(stop), to(step))
 
     overload(irange, target="cuda", prefer_literal=True)(lambda start, stop, step=1: range_of(start, stop, step))
+
+    @device
+    def trip_count(start: Any, stop: Any, step: Any) -> Any:
+        """How many values a range of 64 bits has, without overflow; none for a step of 0."""
+        count = np.uint64(0)
+        if step > 0 and start < stop:
+            count = (np.uint64(stop) - np.uint64(start) - np.uint64(1)) // np.uint64(step) + np.uint64(1)
+        if step < 0 and stop < start:
+            size = np.uint64(0) - np.uint64(step)
+            count = (np.uint64(start) - np.uint64(stop) - np.uint64(1)) // size + np.uint64(1)
+        return count
+
 
 if SIMULATED:
 
