@@ -13,16 +13,17 @@ __all__ = ["TARGETED"]
 
 _OTHERS = {"catalogue", "edits", "faults", "plugin", "test_faults"}
 _AREAS = [
-    importlib.import_module(f"mutation.{m.name}")
-    for m in pkgutil.iter_modules(mutation.__path__)
-    if m.name not in _OTHERS
+    vars(importlib.import_module(f"mutation.{module.name}"))
+    for module in pkgutil.iter_modules(mutation.__path__)
+    if module.name not in _OTHERS
 ]
-
-TARGETED: list[Fault] = [
-    fault
+_BY_NAME = {
+    value.name: value
     for area in _AREAS
-    for value in vars(area).values()
-    if isinstance(value, list)
-    for fault in value
-    if isinstance(fault, Fault)
-]
+    for values in area.values()
+    if isinstance(values, list)
+    for value in values
+    if isinstance(value, Fault)
+}
+
+TARGETED = list(_BY_NAME.values())
