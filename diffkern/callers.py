@@ -9,15 +9,16 @@ keeps all frames.
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from types import CodeType, FrameType, TracebackType
 from typing import Any, Concatenate, Final, NoReturn, ParamSpec, TypeVar
 
-from diffkern.errors import REPORT, CompileError, KernelError, LaunchError, Loc, MisuseError, unexpected
+from diffkern.errors import REPORT, CompileError, KernelError, LaunchError, Loc, MisuseError, is_of_user, unexpected
 
 __all__ = [
     "PASSED",
@@ -145,7 +146,7 @@ class Entrance(AbstractContextManager[None]):
     ) -> None:
         if isinstance(error, KernelError):
             shorten(error)
-        elif isinstance(error, Exception) and not isinstance(error, PASSED):
+        elif isinstance(error, Exception) and not isinstance(error, PASSED) and not is_of_user(error):
             name = getattr(self._decorated, "__name__", None) or repr(self._decorated)
             made = unexpected(MisuseError, error, f"took {name} for {self._decorator}", place_of(self._decorated))
             raise made from error
@@ -165,8 +166,8 @@ _OF_EARLIER_WORK: Final = "_diffkern_of_earlier_work"
 
 
 def fail_launch(kernel: Any, error: Exception) -> NoReturn:
-    """Raise what a launch raises for an unforeseen error, or the error if it is one of earlier work."""
-    if _OF_EARLIER_WORK in vars(error):
+    """Raise what a launch raises for an unforeseen error, or the error if it is of earlier work or a user's method."""
+    if _OF_EARLIER_WORK in vars(error) or is_of_user(error):
         raise error
     name = getattr(kernel, "name", None) or repr(kernel)
     raise unexpected(LaunchError, error, f"launched {name}", place_of(getattr(kernel, "func", None))) from error
@@ -183,6 +184,10 @@ def compiles(function: Callable[Concatenate[_K, _P], _R]) -> Callable[Concatenat
             except (KernelError, *PASSED):
                 raise
             except Exception as error:
+                if is_of_user(error):
+                    raise
+                if isinstance(error, TypeError) and _was_not_entered(error):
+                    raise _wrong_call(function, kernel, error, kwargs) from None
                 of = kernel[0] if isinstance(kernel, tuple) and kernel else kernel
                 name = getattr(of, "name", None) or repr(of)
                 place = place_of(getattr(of, "func", None))
@@ -192,6 +197,27 @@ def compiles(function: Callable[Concatenate[_K, _P], _R]) -> Callable[Concatenat
             raise
 
     return briefly
+
+
+def _was_not_entered(error: Exception) -> bool:
+    """Whether a call failed before the function began: what it was given are no arguments of it."""
+    return error.__traceback__ is not None and error.__traceback__.tb_next is None
+
+
+def _wrong_call(function: Callable[..., Any], of: Any, error: Exception, keywords: Iterable[str]) -> MisuseError:
+    """The error for arguments that a method does not have: which ones it has."""
+    parameters = [*inspect.signature(function).parameters.values()][1:]
+    names = [p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    unknown = [repr(name) for name in keywords if name not in names]
+    if not unknown:
+        return MisuseError(str(error), remedy=f"its parameters are {', '.join(map(str, parameters))}")
+    known = f"it has {', '.join(names)}" if names else "it has none"
+    beside = f"adjoint_{function.__name__}"
+    is_beside = unknown == ["'adjoint'"] and hasattr(of, beside)
+    return MisuseError(
+        f"{function.__name__} has no keyword argument {', '.join(unknown)}; {known}",
+        remedy=f"write {beside}(...)" if is_beside else "take one of these names, or leave it out",
+    )
 
 
 def place_of(function: Any) -> Loc | None:

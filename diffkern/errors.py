@@ -8,8 +8,11 @@ every stage, from the frontend to the launch, can raise these.
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from types import FrameType
 from typing import Final, Literal, TypeVar
 
 __all__ = [
@@ -27,6 +30,7 @@ __all__ = [
     "NonFiniteError",
     "compiling",
     "described",
+    "is_of_user",
     "raise_all",
     "unexpected",
 ]
@@ -234,6 +238,8 @@ def compiling(name: str, loc: Loc | None = None) -> Iterator[None]:
     except Warning:  # the user wants warnings as errors
         raise
     except Exception as error:
+        if is_of_user(error):
+            raise
         raise unexpected(CompileError, error, f"compiled {name}", loc) from error
 
 
@@ -241,6 +247,25 @@ REPORT: Final = "this is an error in diffkern: please report it together with th
 """The remedy of unforeseen errors."""
 
 _Error = TypeVar("_Error", bound=KernelError)
+
+
+_PLACE: Final = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
+_LIBRARIES: Final = frozenset({"jax", "jaxlib", "llvmlite", "numba", "numba_cuda", "numpy", "torch"})
+
+
+def is_of_user(error: BaseException) -> bool:
+    """Whether a special method of a user's class raised an error when diffkern asked it, such as ``__index__``."""
+    called: FrameType | None = None
+    trace, ours = error.__traceback__, False
+    while trace is not None:
+        before, ours = ours, trace.tb_frame.f_code.co_filename.startswith(_PLACE)
+        called = trace.tb_frame if before and not ours else None if ours else called
+        trace = trace.tb_next
+    if called is None:
+        return False
+    name, package = called.f_code.co_name, str(called.f_globals.get("__name__")).partition(".")[0]
+    is_special = name.startswith("__") and name.endswith("__")
+    return is_special and package not in _LIBRARIES and package not in sys.stdlib_module_names
 
 
 def unexpected(kind: type[_Error], error: Exception, doing: str, loc: Loc | None = None) -> _Error:

@@ -126,25 +126,47 @@ def constant_slice(cx: Context, node: ast.Slice, why: str) -> slice:
     return slice(*bounds)
 
 
+def settled_index(cx: Context, term: Term) -> Term:
+    """An index; a number with a type of its own, such as ``np.int32(1)``, that was made just now is a constant too."""
+    last = cx.b.region.ops[-1] if cx.b.region.ops else None
+    if isinstance(term, Val) and last is not None and last.name == "const" and last.result is term.value:
+        value = last.attrs["value"]
+        return Const(value) if type(value) is int else term
+    return term
+
+
 def _component_index(cx: Context, term: Term, n: int, node: ast.AST) -> int | Value:
+    term = settled_index(cx, term)
     if isinstance(term, Const) and isinstance(term.value, int) and not isinstance(term.value, bool):
         if not -n <= term.value < n:
             cx.type_error(node, f"component {term.value} of {n}", f"components count from 0 to {n - 1}")
         return term.value % n
     if isinstance(term, Val) and isinstance(term.type, T.Scalar) and term.type.is_integer:
-        return wrapped(cx, term, n)
+        return wrapped(cx, term, n, "a vector or matrix axis")
     cx.type_error(
         node, f"a component's index must be an integer, not {describe(term)}", "write an integer, as in v[0] or m[0, 1]"
     )
 
 
-def wrapped(cx: Context, term: Val, n: int) -> Value:
-    """An index at run time, of `n`; a negative one counts from the end."""
+def wrapped(cx: Context, term: Val, n: int, what: str) -> Value:
+    """An index at run time, of `n`; a negative one counts from the end. Debug programs report one that is outside."""
+    if cx.checked and not cx.in_map:
+        _check(cx, term.value, n, what)
     index = cx.b.cast(term.value, T.INT32)
     if term.value in cx.nonneg:
         return index
     negative = cx.b.one("lt", index, cx.b.i32(0))
     return cx.b.select(negative, cx.b.add(index, cx.b.i32(n)), index)
+
+
+def _check(cx: Context, index: Value, n: int, what: str) -> None:
+    assert isinstance(index.type, T.Scalar)
+    v = cx.b.cast(index, T.INT32) if index.type.bits < 32 else index
+    assert isinstance(v.type, T.Scalar)
+    inside = cx.b.one("lt", v, cx.b.const(n, v.type))
+    if v.type.kind is not T.Kind.UINT:
+        inside = cx.b.one("and", cx.b.one("ge", v, cx.b.const(-n, v.type)), inside)
+    cx.b.op("assertion", inside, text=f"an index is out of bounds for {what} of {n}")
 
 
 def within(cx: Context, outer: Selection, inner: Selection) -> Selection:

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from diffkern.frontend.contents import OPAQUE, is_named
-from diffkern.frontend.plain import enum_value, exact, is_own_array, native, overrides_items
+from diffkern.frontend.plain import enum_value, exact, is_masked, native, overrides_items
 from diffkern.frontend.scope import MISSING
 from diffkern.frontend.static import Given
 from diffkern.lang import CompositeValue, Constant, Func, definition_of, resolve_dtype
@@ -149,7 +149,7 @@ def encode_object(obj: Any, number_of: Callable[[Func], int]) -> bytes:
     if definition is not None:
         methods = b"".join(b" %s:%d" % (name.encode(), number_of(f)) for name, f in functions_of(definition.type))
         return b"struct:" + str(definition.type).encode() + b":" + _defaults(definition.defaults) + methods
-    if isinstance(obj, np.ndarray) and is_own_array(obj) and obj.dtype.kind in "biuf":
+    if isinstance(obj, np.ndarray) and not is_masked(obj) and obj.dtype.kind in "biuf":
         contents = hashlib.sha256(native(obj).tobytes()).hexdigest()
         return f"array:{obj.dtype.name}:{obj.shape}:{contents}".encode()
     if is_named(obj):

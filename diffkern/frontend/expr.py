@@ -349,7 +349,7 @@ def subscript_term(cx: Context, owner: Term, node: ast.Subscript) -> Term:
 
 def _tuple_item(cx: Context, owner: Tup, node: ast.Subscript) -> Term:
     """The item of an index; one known only at run time chooses among numbers."""
-    index, n = cx.expr(node.slice), len(owner.items)
+    index, n = components.settled_index(cx, cx.expr(node.slice)), len(owner.items)
     if isinstance(index, Const) and isinstance(index.value, int):
         if not -n <= index.value < n:
             cx.type_error(node, f"index {index.value} of a tuple of {n}", f"its items are 0 to {n - 1}")
@@ -359,7 +359,7 @@ def _tuple_item(cx: Context, owner: Tup, node: ast.Subscript) -> Term:
         remedy = f"put the numbers in an array to index them by a variable; tuples of up to {_MAX_CHOICES} numbers may"
         cx.type_error(node.slice, "a tuple is indexed by a constant", remedy)
     assert isinstance(index, Val)
-    at = components.wrapped(cx, index, n)
+    at = components.wrapped(cx, index, n, "a tuple")
     found = owner.items[-1]
     for k in reversed(range(n - 1)):
         test, other = Val(cx.b.one("eq", at, cx.b.i32(k))), found

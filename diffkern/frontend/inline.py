@@ -220,7 +220,7 @@ def _annotation(cx: Context, func: Func, name: str, scope: Scope, node: ast.AST)
     except TypeError as error:
         raise KernelTypeError(
             str(error), loc=cx.loc(node), remedy="use a dtype, dk.array(...), or no annotation"
-        ) from error
+        ) from None
 
 
 def _as_annotated(

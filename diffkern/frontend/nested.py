@@ -92,7 +92,7 @@ def _as_annotated(cx: Context, local: Local, p: inspect.Parameter, term: Term, w
     try:
         want = parameter_type(p.annotation, Scope(local.frame.pyfunc), p.name, owner)
     except TypeError as error:
-        raise KernelTypeError(str(error), loc=cx.loc(where), remedy="use a dtype, or no annotation") from error
+        raise KernelTypeError(str(error), loc=cx.loc(where), remedy="use a dtype, or no annotation") from None
     what = f"the parameter {p.name} of {owner}"
     if want is None:
         return term

@@ -17,6 +17,7 @@ from diffkern.frontend import atomics, local, views
 from diffkern.frontend.blocks import array_arguments, literal_shape, spans
 from diffkern.frontend.context import Context
 from diffkern.frontend.numba_grid import Call, layout_of, nonneg
+from diffkern.frontend.plain import is_masked, native
 from diffkern.frontend.terms import Const, Fixed, Static, Term, Tup, View, describe
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Op, Value
@@ -154,9 +155,14 @@ _MOST_CONSTANTS: Final = 1024 * 1024
 
 def constant_array(cx: Context, array: np.ndarray[Any, Any], name: str, node: ast.AST) -> Term:
     """A NumPy array from outside of the kernel: its elements as they are now are part of the program."""
+    if is_masked(array):
+        remedy = f"write {name}.filled(0.0) or {name}.data outside of the kernel, and give that a name"
+        cx.type_error(node, f"{name} is a masked array, whose mask kernels do not know", remedy)
+    array = native(array)
     t = T.SCALARS.get(array.dtype.name)
     if t is None or t in T.STORAGE_ONLY or not 1 <= array.ndim <= 4:
-        cx.type_error(node, f"{name} is an array of {array.dtype} with {array.ndim} axes", "pass it as a parameter")
+        axes = "1 axis" if array.ndim == 1 else f"{array.ndim} axes"
+        cx.type_error(node, f"{name} is an array of {array.dtype} with {axes}", "pass it as a parameter")
     if not 0 < array.nbytes <= _MOST_CONSTANTS:
         cx.type_error(
             node, f"{name} has {array.nbytes} bytes; constants have at most {_MOST_CONSTANTS}", "pass it as a parameter"
@@ -174,9 +180,10 @@ def _array_like(cx: Context, name: str, node: ast.Call) -> Term:
     layout_of(cx, name, node)
     term = cx.expr(node.args[0]) if len(node.args) == 1 and not node.keywords else None
     if not isinstance(term, View):
+        given = "" if term is None else f", not {describe(term)}"
         cx.type_error(
             node,
-            f"{name} takes an array from outside of the kernel",
+            f"{name} takes an array from outside of the kernel{given}",
             "name an array of NumPy that is a global of the module",
         )
     return term

@@ -19,7 +19,7 @@ from diffkern.lang import CompositeValue, Func, definition_of, resolve_dtype
 from diffkern.lang.intrinsics import lowering_key
 from diffkern.lang.structs import Constant
 
-__all__ = ["enum_value", "exact", "is_own_array", "native", "overrides_items", "settled", "snapshot"]
+__all__ = ["enum_value", "exact", "is_masked", "native", "overrides_items", "settled", "snapshot"]
 
 _MAX_DEPTH: Final = 16
 _OWN: Final = frozenset({bool, int, float, complex, str, bytes, type(None), type(...)})
@@ -52,14 +52,15 @@ def overrides_items(obj: tuple[Any, ...]) -> bool:
     return any(getattr(cls, name) is not getattr(tuple, name) for name in ("__iter__", "__getitem__", "__len__"))
 
 
-def is_own_array(obj: np.ndarray[Any, Any]) -> bool:
-    """Whether the elements of an array are what its memory holds, by NumPy's own rules."""
-    return type(obj) in (np.ndarray, np.memmap)
+def is_masked(array: np.ndarray[Any, Any]) -> bool:
+    """Whether some of the elements that an array's memory holds may not count."""
+    return isinstance(array, np.ma.MaskedArray)
 
 
 def native(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """An array in the order of C and in the machine's order of bytes."""
-    return np.ascontiguousarray(array, array.dtype.newbyteorder("="))
+    """What an array's memory holds, in the order of C and in the machine's order of bytes."""
+    own = np.asarray(array)
+    return np.asarray(own, own.dtype.newbyteorder("="), order="C")
 
 
 def settled(obj: Any, depth: int = 0) -> Any:
@@ -73,8 +74,9 @@ def settled(obj: Any, depth: int = 0) -> Any:
     if isinstance(obj, (tuple, list)):
         return tuple(settled(item, depth + 1) for item in obj)
     if isinstance(obj, np.ndarray):
-        own = isinstance(obj, CompositeValue) or is_own_array(obj)
-        return obj.copy() if own else obj
+        if isinstance(obj, CompositeValue):
+            return obj.copy()
+        return obj if is_masked(obj) else native(obj).copy()
     definition = definition_of(type(obj))
     return exact(obj) if definition is None else _of_struct(definition.type, obj)
 
@@ -107,13 +109,9 @@ def snapshot(obj: Any, depth: int = 0) -> Any:
         return type(obj)(snapshot(item, depth + 1) for item in obj)
     if type(obj) is dict:
         return {snapshot(key, depth + 1): snapshot(value, depth + 1) for key, value in obj.items()}
-    if isinstance(obj, CompositeValue) or (isinstance(obj, np.ndarray) and is_own_array(obj) and _is_numeric(obj)):
+    if isinstance(obj, CompositeValue) or (type(obj) is np.ndarray and obj.dtype.kind in "biuf"):
         return obj.copy()
     raise TypeError(f"{type(obj).__name__} is no plain data")
-
-
-def _is_numeric(array: np.ndarray[Any, Any]) -> bool:
-    return array.dtype.kind in "biuf"
 
 
 def _is_leaf(obj: Any) -> bool:

@@ -18,6 +18,7 @@ from diffkern.ir import types as T
 from diffkern.ir.structs import Argument, IndexedArray, Stored, Struct, StructArray, declared
 from diffkern.lang import ArrayAnnotation, resolve_type
 from diffkern.lang.annotations import TileAnnotation
+from diffkern.lang.dtypes import object_shown
 from diffkern.lang.patterns import Pattern, TupleOf, is_callable, pattern_of, tuple_items
 
 __all__ = ["Annotation", "Parameter", "Signature", "parameter_type", "signature"]
@@ -203,7 +204,7 @@ def signature(pyfunc: Callable[..., Any]) -> Signature:
             if p.annotation is tuple:
                 raise TypeError(f"{name} of {pyfunc.__name__} is a tuple: those are parameters of funcs alone")
         except TypeError as error:
-            raise KernelTypeError(str(error), loc=loc, remedy=advice.for_annotation(p.annotation)) from error
+            raise KernelTypeError(str(error), loc=loc, remedy=advice.for_annotation(p.annotation)) from None
         if isinstance(annotation, TupleOf):
             raise KernelTypeError(
                 f"the parameter {name} of {pyfunc.__name__} is a tuple, which a launch does not take",
@@ -229,7 +230,8 @@ def parameter_type(annotation: Any, scope: Scope, name: str, owner: str) -> Anno
         try:
             annotation = evaluate_annotation(annotation, scope)
         except Exception as error:
-            raise TypeError(f"the annotation {annotation!r} of {name} cannot be evaluated: {error}") from error
+            why = str(error).partition("\n")[0]
+            raise TypeError(f"the annotation {annotation!r} of {name} cannot be evaluated: {why}") from None
         if annotation is Any:
             return None
     if isinstance(annotation, (ArrayAnnotation, TileAnnotation, TupleOf)):
@@ -241,6 +243,6 @@ def parameter_type(annotation: Any, scope: Scope, name: str, owner: str) -> Anno
         return None
     try:
         return pattern_of(annotation) or resolve_type(annotation)
-    except TypeError as error:
-        shown = getattr(annotation, "__qualname__", None) or repr(annotation)
-        raise TypeError(f"the annotation of {name} in {owner} is no kernel type: {shown}") from error
+    except TypeError:
+        shown = getattr(annotation, "__qualname__", None) or object_shown(annotation)
+        raise TypeError(f"the annotation of {name} in {owner} is no kernel type: {shown}") from None

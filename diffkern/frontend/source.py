@@ -159,6 +159,9 @@ def _lambdas(lines: list[str], code: Any) -> list[_Read]:
 
 
 def _parse(lines: list[str], code: Any) -> _Read:
+    start = max(code.co_firstlineno, 1) - 1
+    if start < len(lines) and "\f" in (margin := _margin(lines[start])):  # behind it Python counts columns anew
+        lines = [*lines[:start], lines[start][margin.rindex("\f") + 1 :], *lines[start + 1 :]]
     raw, tree = _quick(lines, code) or _thorough(lines, code)
     indent = len(raw[0]) - len(raw[0].lstrip())
     first_line = max(code.co_firstlineno, 1)
@@ -175,6 +178,10 @@ def _parse(lines: list[str], code: Any) -> _Read:
             if node.end_lineno is not None:
                 node.end_lineno += shift
     return definition, first_line, tuple(line.rstrip("\r\n") for line in raw)
+
+
+def _margin(line: str) -> str:
+    return line[: len(line) - len(line.lstrip(" \t\f"))]
 
 
 def _tree_of(raw: list[str]) -> ast.Module:

@@ -20,7 +20,7 @@ from diffkern.lang.values import CompositeValue, class_for, held_type, make_valu
 __all__ = [
     "COMPOSITES", "NAMED", "SCALARS", "ComplexType", "CompositeType", "DType", "complex_dtype", "composite_type",
     "dtype_from_numpy", "dtype_to_numpy",
-    "element_of_value", "resolve_dtype",
+    "element_of_value", "object_shown", "resolve_dtype",
 ]  # fmt: skip
 
 
@@ -348,9 +348,17 @@ def resolve_dtype(obj: Any) -> T.Element:
     if type(obj).__module__.partition(".")[0] in _NUMBA and getattr(obj, "name", None) in T.SCALARS:
         return T.SCALARS[obj.name]
     raise TypeError(
-        f"{obj!r} is not an element type; use one of {', '.join(n for n in T.SCALARS)}, vec2, vec3, vec4, "
+        f"{object_shown(obj)} is not an element type; use one of {', '.join(n for n in T.SCALARS)}, vec2, vec3, vec4, "
         "mat22, mat33, mat44 (with a suffix such as vec3d for another width), float, int or bool"
     )
+
+
+def object_shown(obj: Any) -> str:
+    """An object in a message; this is asked for any object of a user's, whose class may fail to show it."""
+    try:
+        return f"an array of {obj.dtype}" if isinstance(obj, np.ndarray) else repr(obj)
+    except Exception:
+        return f"an object of class {type(obj).__name__}"
 
 
 def dtype_from_numpy(numpy_dtype: Any) -> DType | CompositeType:

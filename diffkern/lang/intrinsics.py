@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from diffkern.callers import brief
-from diffkern.errors import KernelError
+from diffkern.errors import KernelError, KernelTypeError, described, is_of_user
 from diffkern.lang import output
 from diffkern.lang.annotations import TileAnnotation, tile_annotation
 from diffkern.lang.called import evaluated
@@ -92,13 +92,25 @@ class Intrinsic:
             # Operators, which values of every type know, and what prints. Values divide as Warp's do, kernels do not.
             of_values = self._host.__module__ in ("_operator", output.__name__) and self.name not in ("div", "mod")
             if of_values or not any(isinstance(a, (CompositeValue, complex, np.complexfloating)) for a in args):
-                return self._host(*args, **kwargs)
+                return self._evaluate(args, kwargs)
         if self._in_kernels_alone:
             raise KernelError(
                 f"dk.{self.name} can only be called inside a kernel",
                 remedy="call it from a function decorated with @dk.kernel or @dk.func",
             )
         return evaluated(self, args, kwargs)
+
+    def _evaluate(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        assert self._host is not None
+        try:
+            return self._host(*args, **kwargs)
+        except TypeError as error:
+            if isinstance(error, KernelError) or is_of_user(error):
+                raise
+            given = ", ".join(map(described, args)) or "nothing"
+            raise KernelTypeError(
+                f"dk.{self.name} is called with {given}: {error}", remedy=f"call it as dk.{self.name}({self.signature})"
+            ) from None
 
     def __repr__(self) -> str:
         return f"<dk.{self.name}({self.signature})>"

@@ -22,7 +22,10 @@ def whole_number(value: Any) -> int | None:
         return None
     try:
         return operator.index(value)
-    except TypeError:
+    except TypeError as error:
+        trace = error.__traceback__
+        if trace is not None and trace.tb_next is not None:  # it is an integer, whose own method failed
+            raise
         return None
 
 

@@ -70,14 +70,17 @@ def declared(cls: _Class, frame: FrameType, dialect: Dialect = NATIVE) -> _Class
     if cls.__bases__ != (object,):
         raise _error(cls, None, f"the struct {cls.__name__} is derived from another class", "nest the other struct")
     fields: list[tuple[str, FieldType]] = []
-    for name, annotation in inspect.get_annotations(cls).items():
-        fields.append((name, _field_type(cls, name, annotation, frame)))
-    found = Struct(cls.__name__, tuple(fields))
     defaults: dict[str, Any] = {}
-    for name, t in fields:
+    for name, annotation in inspect.get_annotations(cls).items():
+        meant = _annotation(cls, name, annotation, frame)
+        fields.append((name, _field_type(cls, name, meant)))
+        nested = definition_of(meant)
         if name in vars(cls):
-            defaults[name] = _default(cls, name, t, vars(cls)[name])
+            defaults[name] = _default(cls, name, fields[-1][1], vars(cls)[name])
             delattr(cls, name)
+        elif nested is not None and nested.defaults:
+            defaults[name] = _usual(nested.type, nested.defaults)
+    found = Struct(cls.__name__, tuple(fields))
     methods = {name: Func(f, dialect) for name, f in vars(cls).items() if _is_method(name, f)}
     properties = {name: Func(p.fget, dialect) for name, p in vars(cls).items() if isinstance(p, property) and p.fget}
     cls.__init__ = _init  # type: ignore[misc]
@@ -116,7 +119,8 @@ def _error(cls: type, field: str | None, message: str, remedy: str) -> KernelTyp
     return KernelTypeError(message, loc=Loc(path, first, 0), remedy=remedy)
 
 
-def _field_type(cls: type, name: str, annotation: Any, frame: FrameType) -> FieldType:
+def _annotation(cls: type, name: str, annotation: Any, frame: FrameType) -> Any:
+    """What an annotation means, which may be text."""
     where = f"the field {name} of {cls.__name__}"
     if name.startswith("_"):
         raise _error(cls, name, f"{where} begins with an underscore", "choose another name")
@@ -131,6 +135,11 @@ def _field_type(cls: type, name: str, annotation: Any, frame: FrameType) -> Fiel
             except Exception as error:
                 message = f"the annotation {annotation!r} of {where} cannot be evaluated: {error}"
                 raise _error(cls, name, message, "define before it what it names") from error
+    return annotation
+
+
+def _field_type(cls: type, name: str, annotation: Any) -> FieldType:
+    where = f"the field {name} of {cls.__name__}"
     if isinstance(annotation, ArrayAnnotation):
         if annotation.dtype is None:
             raise _error(cls, name, f"{where} is an array of any dtype", "state one, as in dk.array(dtype=float)")
@@ -151,6 +160,17 @@ def _default(cls: type, name: str, t: FieldType, value: Any) -> Any:
         return _constant(t, _as_field(t, value, where))
     except (TypeError, ValueError, OverflowError) as error:
         raise _error(cls, name, str(error), "give a value of the field's type") from error
+
+
+def _usual(struct: Struct, defaults: Mapping[str, Any]) -> Constant:
+    """A nested struct as its own defaults are, as a default; other fields are zero."""
+    return Constant(struct, tuple(defaults[n] if n in defaults else _no_value(t) for n, t in struct.fields))
+
+
+def _no_value(t: FieldType) -> Any:
+    if isinstance(t, Struct):
+        return Constant(t, tuple(_no_value(inner) for _, inner in t.fields))
+    return _constant(t, _zero(t))
 
 
 def _constant(t: FieldType, value: Any) -> Any:
@@ -200,7 +220,9 @@ def _zero(t: FieldType) -> Any:
     if isinstance(t, (Array, StructArray)):
         return None
     if isinstance(t, Struct):
-        return class_of(t)()
+        made: Any = object.__new__(class_of(t))
+        vars(made).update((name, _zero(inner)) for name, inner in t.fields)
+        return made
     if isinstance(t, Scalar):
         return bool(0) if t == BOOL else 0.0 if t.is_float else 0
     return composite_type(t)()
@@ -208,7 +230,7 @@ def _zero(t: FieldType) -> Any:
 
 def _from_constant(t: FieldType, value: Any) -> Any:
     if isinstance(value, Constant):
-        made = class_of(value.type)()
+        made: Any = object.__new__(class_of(value.type))
         for (name, inner), item in zip(value.type.fields, value.values, strict=True):
             vars(made)[name] = _from_constant(inner, item)
         return made

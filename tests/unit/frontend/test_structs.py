@@ -264,3 +264,50 @@ def test_recursion_of_funcs_with_structs_is_refused():
     with pytest.raises(dk.KernelError, match="calls itself") as caught:
         k.source()
     assert "return again(s)" in str(caught.value)
+
+
+@dk.struct
+class Lens:
+    focus: float = 3.0
+    axis: dk.vec2 = dk.vec2(1.0, 2.0)
+    count: int
+
+
+@dk.struct
+class Camera:
+    lens: Lens
+    gain: float = 5.0
+
+
+@dk.struct
+class Rig:
+    camera: Camera
+    other: Camera = Camera(gain=7.0)
+    points: dk.array(dtype=float)
+
+
+def test_defaults_of_nested_structs_are_the_same_in_kernels_and_on_the_host():
+    def values(rig):
+        lens = rig.camera.lens
+        return [lens.focus, lens.axis[1], float(lens.count), rig.camera.gain, rig.other.gain, rig.other.lens.focus]
+
+    @dk.kernel
+    def k(y: dk.array(dtype=float)):
+        rig, lens, camera = Rig(), Lens(), Camera(gain=1.0)
+        y[0] = rig.camera.lens.focus
+        y[1] = rig.camera.lens.axis[1]
+        y[2] = float(rig.camera.lens.count)
+        y[3] = rig.camera.gain
+        y[4] = rig.other.gain
+        y[5] = rig.other.lens.focus
+        y[6] = lens.focus
+        y[7] = camera.lens.focus
+
+    y = dk.zeros(8, dtype=float)
+    k[1](y)
+    assert values(Rig()) == [3.0, 2.0, 0.0, 5.0, 7.0, 3.0]
+    assert y.list() == [*values(Rig()), Lens().focus, Camera(gain=1.0).lens.focus]
+    assert Rig().points is None
+    made, beside = Rig(), Rig()
+    made.camera.lens.focus = 1.0
+    assert beside.camera.lens.focus == Rig().camera.lens.focus == 3.0

@@ -138,6 +138,34 @@ def test_a_file_is_parsed_once_for_all_of_its_functions_and_only_if_need_be(modu
     assert sum(whole) == 1
 
 
+PAGES = """import diffkern as dk
+\f
+\f@dk.func
+def f(v: float):
+    if v > 0.0:
+        return v
+\f
+    return 2.0
+\f  \f@dk.kernel
+\f
+def k(y: dk.array(dtype=dk.float64)):
+    y[0] = dk.float64(f(-1.0))
+\f@dk.kernel
+\fdef g(y: dk.array(dtype=dk.float64)): y[0] = 3.0
+"""
+
+
+def test_form_feeds_between_definitions(module):
+    found = module("text_pages", PAGES)
+    assert _run(found.k) == 2.0
+    assert _run(found.g) == 3.0
+
+
+def test_a_form_feed_before_an_indented_decorator(module):
+    text = FACTORY.replace("    @dk.kernel", "\f    @dk.kernel")
+    assert _run(module("text_inner_page", text.format(value="2.0")).make(2.0)) == 4.0
+
+
 def test_reload_with_another_local_annotation(module):
     text = KERNEL.replace("    y[i]", "    a: {type} = 0.1\n    y[i]")
     found = module("text_annotation", text.format(type="dk.float32", value="dk.float64(a)"))
