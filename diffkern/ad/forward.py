@@ -234,10 +234,13 @@ class _Forward(Cloner):
         guarded = self.guards.needed(op)
 
         def guard(tangent: Value, contribution: Value) -> Value:
-            return kept_zero(self.b, op, tangent, contribution)
+            return kept_zero(self.b, op, tangent, contribution, again=True)
 
         invertible = not guarded and self.guards.divides_safely(op)
-        along = Along(op, self.values(op.operands), self.env[op.result], given, guard if guarded else None, invertible)
+        along = Along(
+            op, self.values(op.operands), self.env[op.result], given, guard if guarded else None, invertible,
+            steep=self.guards.steep_tangents(op), norm=self.guards.is_norm(op),
+        )  # fmt: skip
         before = len(self.b.region.ops)
         tangent = tangent_rule(self.b, along, self.transposes)
         if tangent is not None:

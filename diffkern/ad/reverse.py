@@ -114,7 +114,7 @@ def reverse_func(fn: Function, active: Sequence[int], budget: StackBudget, norma
     AutodiffError
         As :func:`reverse`, and at the first write to an array.
     """
-    return _Reverse(fn, sorted(active), budget, normalise_map).of_func()
+    return _Reverse(fn, sorted(active), budget, normalise_map, again=True).of_func()
 
 
 class _Reverse:
@@ -126,8 +126,11 @@ class _Reverse:
         normalise_map: Normalise,
         level: int = 0,
         logged: Mapping[Op, Value] = _NOTHING,
+        *,
+        again: bool = False,
     ) -> None:
         check_stacks(fn)
+        self.again = again  # whether the program may be differentiated itself
         self.fn = fn
         self.normalise_map = normalise_map
         self.active_params = [fn.params[k] for k in active]
@@ -137,7 +140,7 @@ class _Reverse:
         self.b = Builder()
         self.memory = BlockMemory(self.b, BlockPlan(fn)) if is_simt(fn) else None
         self.b.threads = threads_of(fn)
-        self.guards = Guards(fn)
+        self.guards = Guards(fn, each=again)
         self.params: Env = {p: Value(p.type, p.name) for p in fn.params}
         self.ct_params: Env = {p: Value(cotangent_type(p), f"ct_{p.name}") for p in self.active_params}
         self.roots = [*self.active_params, *self.active_shared()]
@@ -295,12 +298,13 @@ class _Reverse:
             return
         operands = [env[v] for v in op.operands]
         guarded = self.guards.needed(op)
-        finite = self.guards.finite(op)
-        found = RULES[op.name](self.b, RuleArguments(op, operands, env[op.result], ct, want, finite))
+        facts = {"steep": self.guards.steep_cotangent(op), "norm": self.guards.is_norm(op)}
+        arguments = RuleArguments(op, operands, env[op.result], ct, want, self.guards.finite(op), **facts)
+        found = RULES[op.name](self.b, arguments)
         for v, w, contribution in zip(op.operands, want, found, strict=True):
             if w and contribution is not None:
                 if guarded:
-                    contribution = kept_zero(self.b, op, ct, contribution)
+                    contribution = kept_zero(self.b, op, ct, contribution, again=self.again)
                 name_after(contribution, v)
                 cts.add(v, contribution)
 
@@ -403,7 +407,7 @@ class _Reverse:
             normal = self.normalise_map(fn)
             if op.attrs.get("guarded"):
                 guard_products(normal)
-            return _Reverse(normal, active, self.budget, self.normalise_map, MAP_LEVEL).elements()
+            return _Reverse(normal, active, self.budget, self.normalise_map, MAP_LEVEL, again=self.again).elements()
 
         reverse_map(self.b, op, env, cts, self.activity, reverse_body)
 
@@ -421,8 +425,12 @@ class _Reverse:
             self.reverse_branch(op, env, cts, level, seeds)
 
     def may_be_skipped(self, op: Op, seeds: Sequence[Value | None]) -> bool:
-        """Whether an exact zero has to stay one behind a branch or loop, which does nothing but compute its results."""
-        if not op.attrs.get("guarded") or has_barrier(op) or stores_to(op, self.ct_params):
+        """Whether an exact zero has to stay one behind a branch or loop, which does nothing but compute its results.
+
+        Where the program is differentiated itself that is done operation by operation: what is left out has no
+        derivative.
+        """
+        if self.again or not op.attrs.get("guarded") or has_barrier(op) or stores_to(op, self.ct_params):
             return False
         values = [v for v in (*seeds, *free_values(Region(ops=[op]))) if v is not None]
         return any(s is not None for s in seeds) and not any(isinstance(v.type, Tile) for v in values)

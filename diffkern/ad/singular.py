@@ -17,8 +17,9 @@ import math
 import sys
 from typing import Final
 
+from diffkern.ad.steep import Squares, Steep
 from diffkern.ir.builder import Builder
-from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import FLOAT64, Scalar, Tile, is_differentiable
 from diffkern.ops.table import lookup
 from diffkern.opt.fold import rounded
@@ -31,17 +32,41 @@ _LARGEST: Final = 2.0**100
 
 
 class Guards:
-    """The operations of a function that need a guard."""
+    """The operations of a function that need a guard; ``each``: one by one in loops and branches that are guarded."""
 
-    def __init__(self, fn: Function) -> None:
+    def __init__(self, fn: Function, *, each: bool = False) -> None:
+        whole = (op for op in walk(fn.body) if each and op.regions and op.attrs.get("guarded"))
+        inside = (inner for op in whole for inner in walk(Region(ops=[op])))
+        self._inside = {op for op in inside if not op.regions and not lookup(op.name).linear}
         self._producers = {r: op for op in walk(fn.body) for r in op.results}
+        self._squares = Squares(fn)
+        self._steep = Steep(fn, (op for op in walk(fn.body) if self._is_steep(op)))
+
+    def is_norm(self, op: Op) -> bool:
+        """Whether an operation is the root of a sum of squares, whose derivative at 0 is taken to be 0."""
+        return self._squares.is_norm(op)
+
+    def steep_tangents(self, op: Op) -> bool:
+        """Whether tangents of operands may be infinite although the operands are not."""
+        return not self._steep.ahead.isdisjoint(op.operands)
+
+    def steep_cotangent(self, op: Op) -> bool:
+        """Whether the result's cotangent may be infinite although what is computed of it is not."""
+        return not self._steep.behind.isdisjoint(op.results)
+
+    def _is_steep(self, op: Op) -> bool:
+        singular = lookup(op.name).singular
+        if singular is None or not singular.steep or not self.needed(op):
+            return False
+        exponent = self._literal(op.operands[1]) if op.name == "pow" else None
+        return not self.is_norm(op) and (exponent is None or exponent < 1)
 
     def needed(self, op: Op) -> bool:
         """Whether a contribution of the op may not be finite while its cotangent is zero."""
-        if op.attrs.get("guarded"):
+        if op.attrs.get("guarded") or op in self._inside:
             return True
         singular = lookup(op.name).singular
-        if singular is None or not singular.guarded:
+        if singular is None or not singular.guarded or self.is_norm(op):
             return False
         bound = self._bound(op)
         if bound is not None or singular.operand is None:
@@ -122,14 +147,37 @@ def _normal(v: Value) -> float:
     return sys.float_info.min if v.type == FLOAT64 else 2.0**-126
 
 
-def kept_zero(b: Builder, op: Op, ct: Value, contribution: Value) -> Value:
-    """A contribution of an op, exactly zero where its cotangent is: by component if the op works by component."""
+def kept_zero(b: Builder, op: Op, ct: Value, contribution: Value, *, again: bool = False) -> Value:
+    """A contribution of an op, exactly zero where its cotangent is: by component if the op works by component.
+
+    Parameters
+    ----------
+    b : Builder
+        What the operations are appended to.
+    op : Op
+        The operation of the primal.
+    ct, contribution : Value
+        Its cotangent, or a tangent, and what follows from that.
+    again : bool, optional
+        Whether the program is differentiated itself. A contribution that is a number then stays what it is: it is zero
+        as well, but not its derivative.
+    """
     if isinstance(ct.type, Tile) or isinstance(contribution.type, Tile):
         return contribution
     if isinstance(ct.type, Scalar) or ct.type != contribution.type or not lookup(op.name).by_component:
         tests = [b.one("eq", c, b.zero(c.type)) for c in b.components(ct)]
         zero = functools.reduce(lambda x, y: b.one("and", x, y), tests)
-        return b.select(zero, b.zero(contribution.type), contribution)
+        if not again:
+            return b.select(zero, b.zero(contribution.type), contribution)
+        kept = [_number(b, zero, v) for v in b.components(contribution)]
+        return b.construct(contribution.type, kept)
     pairs = zip(b.components(ct), b.components(contribution), strict=True)
+    if again:
+        return b.construct(contribution.type, [_number(b, b.one("eq", c, b.zero(c.type)), v) for c, v in pairs])
     kept = [b.select(b.one("eq", c, b.zero(c.type)), b.zero(c.type), v) for c, v in pairs]
     return b.construct(ct.type, kept)
+
+
+def _number(b: Builder, zero: Value, v: Value) -> Value:
+    """A contribution of a zero, which is zero or NaN, as a zero that has the contribution's derivative."""
+    return b.select(b.one("and", zero, b.one("isnan", v)), b.zero(v.type), v)

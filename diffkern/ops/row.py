@@ -71,12 +71,15 @@ class Singular(NamedTuple):
         The operand that makes them finite where it is bounded away from 0 from above.
     nonzero
         Whether a literal below 0 does so too.
+    steep
+        Whether the value is finite where a derivative is infinite.
     """
 
     at: tuple[tuple[float, ...], ...] = ()
     guarded: bool = False
     operand: int | None = None
     nonzero: bool = False
+    steep: bool = False
 
 
 class Library(NamedTuple):

@@ -138,7 +138,9 @@ TWO_OVER_SQRT_PI = "1.1283791670955126"
 
 DIVISOR: Final = Singular(((1.0, 0.0),), guarded=True, operand=1, nonzero=True)
 AT_ZERO: Final = Singular(((0.0,),), guarded=True, operand=0)
+STEEP_AT_ZERO: Final = AT_ZERO._replace(steep=True)
 AT_ENDS: Final = Singular(((1.0,),), guarded=True)
+STEEP_AT_ENDS: Final = AT_ENDS._replace(steep=True)
 OVERFLOWING: Final = Singular(((1e5,),))
 """Partial derivatives that are infinite where the divisor or the operand is 0, at the ends of the domain, and where the
 result is infinite as well."""
@@ -431,7 +433,7 @@ ROWS: Final = (
         ),
         cost=10.0, elementary=True, ways=math.inf,
         partials=("0 if y == 0 else y*pow(x, y - 1)", "0 if x == 0 else r*log(x)"),
-        singular=Singular(((0.0, 0.5), (-1.0, 0.5)), guarded=True, operand=0),
+        singular=Singular(((0.0, 0.5), (-1.0, 0.5)), guarded=True, operand=0, steep=True),
     ),
     function(
         "atan2", "The angle of the point (x, y).", math.atan2, np.arctan2,
@@ -453,8 +455,8 @@ ROWS: Final = (
     ),
     _of_floats(
         "sqrt", "Square root.", math.sqrt, twin=np.sqrt, library=Library(llvm="sqrt", libdevice="sqrt"),
-        cost=4.0, elementary=True, least=0, partials=("0.5/r",), singular=AT_ZERO,
-        kinks=INFINITE_AT_ZERO,
+        cost=4.0, elementary=True, least=0, partials=("0.5/r",), singular=STEEP_AT_ZERO,
+        kinks=f"{INFINITE_AT_ZERO[:-1]}, but 0 of the root of a sum of squares.",
     ),
     _of_floats(
         "rsqrt", "One over the square root.", lambda x: 1.0 / math.sqrt(x), twin=lambda x: type(x)(1) / np.sqrt(x),
@@ -462,7 +464,7 @@ ROWS: Final = (
         kinks=INFINITE_AT_ZERO,
     ),
     function(
-        "cbrt", "Cube root.", lambda x: float(np.cbrt(x)), np.cbrt, "1/(3*r*r)", singular=AT_ZERO,
+        "cbrt", "Cube root.", lambda x: float(np.cbrt(x)), np.cbrt, "1/(3*r*r)", singular=STEEP_AT_ZERO,
         kinks=INFINITE_AT_ZERO,
     ),
     function("exp", "e to the power x.", math.exp, np.exp, "r", singular=OVERFLOWING, fast="fast_exp", least=0),
@@ -487,11 +489,11 @@ ROWS: Final = (
     function("cos", "Cosine.", math.cos, np.cos, "-sin(x)", singular=None),
     function("tan", "Tangent.", math.tan, np.tan, "1 + r*r", singular=Singular(), fast="fast_tan"),  # huge near poles
     function(
-        "asin", "Inverse sine.", math.asin, np.arcsin, "rsqrt((1 - x)*(1 + x))", singular=AT_ENDS,
+        "asin", "Inverse sine.", math.asin, np.arcsin, "rsqrt((1 - x)*(1 + x))", singular=STEEP_AT_ENDS,
         kinks=INFINITE_AT_ENDS,
     ),
     function(
-        "acos", "Inverse cosine.", math.acos, np.arccos, "-rsqrt((1 - x)*(1 + x))", singular=AT_ENDS,
+        "acos", "Inverse cosine.", math.acos, np.arccos, "-rsqrt((1 - x)*(1 + x))", singular=STEEP_AT_ENDS,
         kinks=INFINITE_AT_ENDS,
     ),
     function("atan", "Inverse tangent.", math.atan, np.arctan, "1/(1 + x*x)", singular=None),
@@ -500,7 +502,7 @@ ROWS: Final = (
     function("tanh", "Hyperbolic tangent.", math.tanh, np.tanh, "(1 - r)*(1 + r)", singular=None),
     function("asinh", "Inverse hyperbolic sine.", math.asinh, np.arcsinh, "rsqrt(1 + x*x)", singular=None),
     function(
-        "acosh", "Inverse hyperbolic cosine.", math.acosh, np.arccosh, "rsqrt((x - 1)*(x + 1))", singular=AT_ENDS,
+        "acosh", "Inverse hyperbolic cosine.", math.acosh, np.arccosh, "rsqrt((x - 1)*(x + 1))", singular=STEEP_AT_ENDS,
         kinks="Infinite at x = 1.",
     ),
     function(

@@ -7,6 +7,7 @@ compared with float64 at the same numbers, and calls from Python with the same o
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import zlib
@@ -246,6 +247,38 @@ def test_kinks_are_as_stated(dtype, tmp_path):
         if kink.derivative is not None:
             ours = found.gradient[0, places.taken]
             wrong += compared(f"derivative of {entry.id} at {kink.at}", ours, np.array(kink.derivative, float), 1e-6)
+    assert not wrong, "\n".join(wrong)
+
+
+def along(calls, x, y, w, tangents, tape=None):
+    """The tangents of ``y``, on a tape if one is given."""
+    changes = [dk.array(tangents, dtype=calls.dtype), dk.zeros_like(y), dk.zeros_like(w)]
+    changes[1].requires_grad = tape is not None
+    with tape or contextlib.nullcontext():
+        q = dk.zeros((len(tangents), calls.widths["q"]), dtype=dk.int32)
+        dk.launch(calls.kernel.jvp, len(tangents), [x, y, q, w, *changes])
+    return changes[1]
+
+
+def test_kinks_are_as_stated_in_forward_mode_and_finite_in_second_order(tmp_path):
+    kinks = [kink for kink in KINKS if kink.derivative is not None and "quat_" not in kink.row.call]
+    calls = Calls([kink.row for kink in kinks], "float64", tmp_path)
+    at = np.concatenate([np.asarray(kink.at, float) for kink in kinks])
+    count, wrong = len(at), []
+    x = dk.array(np.tile(at, (count, 1)), requires_grad=True)
+    y, w = (dk.zeros((count, calls.widths[name]), dtype=dk.float64) for name in "yw")
+    jacobian = along(calls, x, y, w, np.eye(count)).numpy()
+    y.requires_grad = True
+    with np.errstate(invalid="ignore"):
+        tape = dk.Tape()
+        change = along(calls, x, y, w, np.ones((count, count)), tape)
+        tape.backward(grads={change: dk.ones(change.shape, dtype=dk.float64)})
+    second = x.grad.numpy()[0]
+    for kink, (entry, places) in zip(kinks, calls, strict=True):
+        tangents = jacobian[places.taken, places.of_y].sum(axis=1)
+        wrong += compared(f"tangents of {entry.id} at {kink.at}", tangents, np.array(kink.derivative, float), 1e-12)
+        if not np.isfinite(second[places.taken]).all():
+            wrong.append(f"second derivatives of {entry.id} at {kink.at}: {second[places.taken]}")
     assert not wrong, "\n".join(wrong)
 
 

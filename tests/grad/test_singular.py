@@ -110,10 +110,15 @@ CHOICES = {
 
 
 def _kernel(lines: list[str]) -> Any:
-    text = "\n".join(["def k(x, z, s, y):", "    a = x[0]", "    b = z[0]", "    c = s[0]", *lines, ""])
+    return load(["def k(x, z, s, y):", "    a = x[0]", "    b = z[0]", "    c = s[0]", *lines], {"rest": rest})
+
+
+def load(lines: list[str], given: dict[str, Any]) -> Any:
+    """The kernel k of a module's text, which sees some more names."""
+    text = "\n".join([*lines, ""])
     file = f"<singular {hash(text)}>"
     linecache.cache[file] = (len(text), None, text.splitlines(True), file)
-    names: dict[str, Any] = {"dk": dk, "rest": rest}
+    names: dict[str, Any] = {"dk": dk, **given}
     exec(compile(text, file, "exec"), names)
     return dk.kernel(names["k"])
 

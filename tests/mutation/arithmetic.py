@@ -5,6 +5,8 @@ Each with the tests that must notice it, as in :mod:`~tests.mutation.elsewhere`.
 
 from __future__ import annotations
 
+from diffkern.ad import forward, reverse, singular, steep
+from diffkern.ad.rules import products
 from diffkern.ad.rules import scalar as scalar_rules
 from diffkern.targets.cuda import math as cuda_math
 from diffkern.targets.emit import kernel, scalars
@@ -13,6 +15,10 @@ from .edits import Fault, edit
 
 _FAST = "tests/e2e/test_fast_math.py::test_values"
 _FAR = "tests/e2e/test_extreme_magnitudes.py"
+_MODES = "tests/grad/test_singular_modes.py"
+_CHOSEN = f"{_MODES}::test_chosen_derivatives_in_both_modes"
+_SECOND = f"{_MODES}::test_second_derivatives_of_launches"
+_INSIDE = f"{_MODES}::test_second_derivatives_in_kernels"
 _SPECIAL = "tests/unit/targets/cuda/test_elementary.py::test_fast_mathematics_at_special_values"
 
 ARITHMETIC = [
@@ -27,4 +33,21 @@ ARITHMETIC = [
           edit(scalars, "_hypot", "scale(-1)", "scale(1)"), (f"{_FAR}::test_lengths",)),
     Fault("the steeper coordinate of an angle is the other one",
           edit(scalar_rules, "atan2_parts", 'b.one("gt"', 'b.one("lt"'), (f"{_FAR}::test_slopes_of_angles",)),
+    # singular points
+    Fault("any sum is one of squares",
+          edit(steep, "Squares._is_sum", "return all(map(self.of, op.operands))", "return True"),
+          (_CHOSEN,)),
+    Fault("infinite tangents do not leave loops", edit(steep, "_edges", "(*inside, out)", "inside"),
+          (_CHOSEN,)),
+    Fault("a factor of zero is not compared",
+          edit(products, "times", "if steep else", "if not steep else"), (_CHOSEN,)),
+    Fault("a zero tangent has no derivative", edit(forward, "_Forward.pure", "again=True", "again=False"),
+          (_SECOND,)),
+    Fault("a zero cotangent of a func has no derivative",
+          edit(singular, "kept_zero", "if not again", "if True"), (_INSIDE,)),
+    Fault("a func's loop is left out with its cotangent",
+          edit(reverse, "_Reverse.may_be_skipped", "self.again or", ""), (_INSIDE,)),
+    Fault("the slope of a power does not vary at the exponent zero",
+          edit(products, "_zero_with", 'b.one("and", zero, b.one("isnan", v))', "zero"),
+          (_SECOND,)),
 ]  # fmt: skip

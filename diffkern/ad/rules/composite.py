@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from diffkern.ad.rules.products import over_norm, scaled, sum_of_products
 from diffkern.ad.rules.table import Rule, RuleArguments
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Value
@@ -36,8 +37,8 @@ def _insert_dyn(b: Builder, a: RuleArguments) -> Cotangents:
 def _scale(b: Builder, a: RuleArguments) -> Cotangents:
     v, s = a.x
     return [
-        b.one("scale", a.ct, s) if a.want[0] else None,
-        b.one("dot", a.ct, v) if a.want[1] else None,
+        scaled(b, a.ct, s, steep=a.steep) if a.want[0] else None,
+        sum_of_products(b, a.ct, v, steep=a.steep) if a.want[1] else None,
     ]
 
 
@@ -67,8 +68,8 @@ def _dot(b: Builder, a: RuleArguments) -> Cotangents:
     if a.op.operands[0] is a.op.operands[1]:
         return [*_length_sq(b, a), None]
     return [
-        b.one("scale", y, a.ct) if a.want[0] else None,
-        b.one("scale", x, a.ct) if a.want[1] else None,
+        scaled(b, a.ct, y, steep=a.steep) if a.want[0] else None,
+        scaled(b, a.ct, x, steep=a.steep) if a.want[1] else None,
     ]
 
 
@@ -80,30 +81,20 @@ def _cross(b: Builder, a: RuleArguments) -> Cotangents:
     ]
 
 
-def _reciprocal(b: Builder, numerator: Value, length: Value) -> Value:
-    """``numerator / length``, and 0 where the length is 0."""
-    t = length.type
-    assert isinstance(t, Scalar)
-    zero = b.const(0.0, t)
-    at_zero = b.one("eq", length, zero)
-    safe = b.select(at_zero, b.const(1.0, t), length)
-    return b.select(at_zero, zero, b.div(numerator, safe))
-
-
 def _length(b: Builder, a: RuleArguments) -> Cotangents:
-    return [b.one("scale", a.x[0], _reciprocal(b, a.ct, a.r))]
+    return [b.one("scale", a.x[0], over_norm(b, a.ct, a.r))]
 
 
 def _length_sq(b: Builder, a: RuleArguments) -> Cotangents:
     assert isinstance(a.ct.type, Scalar)
-    return [b.one("scale", a.x[0], b.mul(b.const(2.0, a.ct.type), a.ct))]
+    return [scaled(b, b.mul(b.const(2.0, a.ct.type), a.ct), a.x[0], steep=a.steep)]
 
 
 def _normalize(b: Builder, a: RuleArguments) -> Cotangents:
     assert isinstance(a.r.type, Vec)
     length = b.one("length", a.x[0])
     tangential = b.sub(a.ct, b.one("scale", a.r, b.one("dot", a.r, a.ct)))
-    return [b.one("scale", tangential, _reciprocal(b, b.const(1.0, a.r.type.dtype), length))]
+    return [b.one("scale", tangential, over_norm(b, b.const(1.0, a.r.type.dtype), length))]
 
 
 def _matmul(b: Builder, a: RuleArguments) -> Cotangents:

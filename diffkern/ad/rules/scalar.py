@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from diffkern.ad.rules.formula import Formula
+from diffkern.ad.rules.products import over_norm, times
 from diffkern.ad.rules.table import Rule, RuleArguments
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Value
 from diffkern.ir.types import Scalar, is_differentiable
-from diffkern.ops.table import all_ops
+from diffkern.ops.table import all_ops, lookup
 
 
 def _formula_rule(formulas: tuple[Formula, ...]) -> Rule:
@@ -39,16 +41,16 @@ def _times(b: Builder, a: RuleArguments, formula: Formula, env: dict[str, Value]
     """
     quotient = formula.quotient
     if quotient is None:
-        return b.mul(a.ct, formula.emit(b, env, t))
+        return times(b, a.ct, formula.emit(b, env, t), steep=a.steep)
     numerator, denominator = quotient
     if numerator.is_one:
         return b.div(a.ct, denominator.emit(b, env, t))
     if sum(a.want) > 1:
-        return b.mul(b.div(a.ct, denominator.emit(b, env, t)), numerator.emit(b, env, t))
+        return times(b, b.div(a.ct, denominator.emit(b, env, t)), numerator.emit(b, env, t), steep=a.steep)
     inverse = b.div(b.const(1.0, t), denominator.emit(b, env, t))
     if a.finite:
-        return b.mul(a.ct, b.mul(inverse, numerator.emit(b, env, t)))
-    return b.mul(b.mul(a.ct, inverse), numerator.emit(b, env, t))
+        return times(b, a.ct, b.mul(inverse, numerator.emit(b, env, t)), steep=a.steep)
+    return times(b, b.mul(a.ct, inverse), numerator.emit(b, env, t), steep=a.steep)
 
 
 def _add(b: Builder, a: RuleArguments) -> Sequence[Value | None]:
@@ -67,8 +69,41 @@ def _mul(b: Builder, a: RuleArguments) -> Sequence[Value | None]:
     x, y = a.x
     if a.op.operands[0] is a.op.operands[1]:
         assert isinstance(a.ct.type, Scalar)
-        return [b.mul(b.mul(b.const(2.0, a.ct.type), a.ct), x), None]
-    return [b.mul(a.ct, y) if a.want[0] else None, b.mul(a.ct, x) if a.want[1] else None]
+        return [times(b, b.mul(b.const(2.0, a.ct.type), a.ct), x, steep=a.steep), None]
+    return [times(b, a.ct, w, steep=a.steep) if want else None for w, want in zip((y, x), a.want, strict=True)]
+
+
+_ROOT: Final = _formula_rule((Formula("0.5/r"),))
+
+
+def _sqrt(b: Builder, a: RuleArguments) -> Sequence[Value | None]:
+    return [root_of_squares(b, a.ct, a.r)] if a.norm else _ROOT(b, a)
+
+
+def root_of_squares(b: Builder, change: Value, root: Value) -> Value:
+    """``change / (2 root)``, and 0 where the root is: the squares have the derivative 0 there."""
+    assert isinstance(root.type, Scalar)
+    return b.mul(change, over_norm(b, b.const(0.5, root.type), root))
+
+
+def _pow(b: Builder, a: RuleArguments) -> Sequence[Value | None]:
+    slopes = (power_slope(b, *a.x) if a.want[0] else None, exponent_slope(b, a.x[0], a.r) if a.want[1] else None)
+    return [None if slope is None else times(b, a.ct, slope, steep=a.steep) for slope in slopes]
+
+
+def power_slope(b: Builder, x: Value, y: Value) -> Value:
+    """The derivative of ``x**y`` with respect to x: 0 for y = 0, but not its own derivative with respect to y."""
+    assert isinstance(y.type, Scalar)
+    return times(b, b.one("pow", x, b.sub(y, b.const(1.0, y.type))), y, steep=True)
+
+
+def exponent_slope(b: Builder, x: Value, r: Value) -> Value:
+    """The derivative of ``r = x**y`` with respect to y: 0 at x = 0."""
+    assert isinstance(r.type, Scalar)
+    return _OF_EXPONENT.emit(b, {"x": x, "r": r}, r.type)
+
+
+_OF_EXPONENT: Final = Formula(lookup("pow").partials[1])
 
 
 def _choice(comparison: str) -> Rule:
@@ -157,4 +192,6 @@ SCALAR_RULES: dict[str, Rule] = {
     "round_bfloat16": _rounded,
     "copysign": _copysign,
     "atan2": _atan2,
+    "sqrt": _sqrt,
+    "pow": _pow,
 }

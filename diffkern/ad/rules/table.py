@@ -27,6 +27,11 @@ class RuleArguments:
         Which operands need a cotangent.
     finite
         Whether the derivative is known to be finite for all inputs.
+    steep
+        Whether the cotangent may be infinite although the result is not: a partial derivative that is exactly zero then
+        makes the contribution zero.
+    norm
+        Of a square root, whether it is that of a sum of squares, whose derivative at 0 is 0.
     """
 
     op: Op
@@ -35,6 +40,8 @@ class RuleArguments:
     ct: Value
     want: Sequence[bool]
     finite: bool
+    steep: bool = False
+    norm: bool = False
 
 
 Rule = Callable[[Builder, RuleArguments], Sequence[Value | None]]

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 
 from diffkern.ad.rules import RULES, RuleArguments
 from diffkern.ad.rules.formula import Formula
-from diffkern.ad.rules.scalar import atan2_parts
+from diffkern.ad.rules.products import scaled, sum_of_products, times
+from diffkern.ad.rules.scalar import atan2_parts, exponent_slope, power_slope, root_of_squares
 from diffkern.errors import AutodiffError
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner
@@ -42,9 +43,14 @@ class Along:
     invertible
         Of a quotient or a square root, whether the number to divide the tangent by is bounded away from 0 for all
         inputs: the tangent is then multiplied by its inverse, which serves all components and other tangents too.
+    steep
+        Whether tangents may be infinite although the operands are not: a partial derivative that is exactly zero then
+        makes the contribution zero.
+    norm
+        Of a square root, whether it is that of a sum of squares, whose derivative at 0 is 0.
     """
 
-    __slots__ = ("_guard", "invertible", "op", "r", "t", "x")
+    __slots__ = ("_guard", "invertible", "norm", "op", "r", "steep", "t", "x")
 
     def __init__(
         self,
@@ -54,8 +60,12 @@ class Along:
         t: Sequence[Value | None],
         guard: Callable[[Value, Value], Value] | None,
         invertible: bool = False,
+        *,
+        steep: bool = False,
+        norm: bool = False,
     ) -> None:
         self.op, self.x, self.r, self.t, self._guard, self.invertible = op, x, r, t, guard, invertible
+        self.steep, self.norm = steep, norm
 
     def guard(self, tangent: Value, contribution: Value) -> Value:
         """Return a contribution, exactly zero where the tangent it is of is, where that is needed."""
@@ -97,10 +107,18 @@ def _linear(b: Builder, a: Along) -> Value:
 def _bilinear(b: Builder, a: Along) -> list[Value]:
     """The product rule in the first two operands; a third one is added to the product."""
     (x, y), (tx, ty) = a.x[:2], a.t[:2]
+    if a.steep and a.op.name in _STEEP:
+        product = _STEEP[a.op.name]
+        found = [product(b, t, other, steep=True) for t, other in ((tx, y), (ty, x)) if t is not None]
+        return found * 2 if x is y else found
     if a.op.name == "dot" and x is y and tx is not None:
         return [b.one("dot", tx, x, **a.op.attrs)] * 2
     found = [b.one(a.op.name, *pair, **a.op.attrs) for t, pair in ((tx, (tx, y)), (ty, (x, ty))) if t is not None]
     return found + [t for t in a.t[2:] if t is not None]
+
+
+_STEEP: dict[str, Callable[..., Value]] = {"scale": scaled, "dot": sum_of_products}
+"""The products that know a factor of zero."""
 
 
 def _partials(b: Builder, a: Along, row: OpDef) -> list[Value]:
@@ -111,15 +129,17 @@ def _partials(b: Builder, a: Along, row: OpDef) -> list[Value]:
     for text, tangent in zip(row.partials, a.t, strict=True):
         if tangent is not None:
             formula = Formula(text)
-            out.append(tangent if formula.is_one else a.guard(tangent, _times(b, tangent, formula, env, t)))
+            out.append(tangent if formula.is_one else a.guard(tangent, _times(b, a, tangent, formula, env)))
     return out
 
 
-def _times(b: Builder, tangent: Value, formula: Formula, env: dict[str, Value], t: Scalar) -> Value:
+def _times(b: Builder, a: Along, tangent: Value, formula: Formula, env: dict[str, Value]) -> Value:
     """``tangent * partial``; of a quotient the tangent takes the place of a numerator 1."""
+    t = a.r.type
+    assert isinstance(t, Scalar)
     if formula.quotient is not None and formula.quotient[0].is_one:
         return b.div(tangent, formula.quotient[1].emit(b, env, t))
-    return b.mul(tangent, formula.emit(b, env, t))
+    return times(b, tangent, formula.emit(b, env, t), steep=a.steep)
 
 
 def _add(b: Builder, a: Along) -> Value:
@@ -134,19 +154,21 @@ def _sub(b: Builder, a: Along) -> Value:
     return b.neg(y) if x is None else b.sub(x, y)
 
 
-def _quotient(times: str) -> Callable[[Builder, Along], Value]:
+def _quotient(product: Callable[..., Value]) -> Callable[[Builder, Along], Value]:
     """A quotient: one division serves both tangents, (t_x - r t_y) / y."""
 
     def rule(b: Builder, a: Along) -> Value:
         (_, y), (tx, ty) = a.x, a.t
-        change = None if ty is None else a.guard(ty, b.one(times, a.r, ty))
+        change = None
+        if ty is not None:
+            change = a.guard(ty, product(b, ty, a.r, steep=True) if a.steep else product(b, a.r, ty, steep=False))
         if change is None:
             assert tx is not None
             numerator = tx
         else:
             numerator = b.neg(change) if tx is None else b.sub(tx, change)
         if a.invertible:
-            return b.one(times, numerator, _inverse(b, y))
+            return product(b, numerator, _inverse(b, y), steep=False)
         return a.guard(numerator, b.one(a.op.name, numerator, y))
 
     return rule
@@ -159,7 +181,16 @@ def _sqrt(b: Builder, a: Along) -> Value:
     assert isinstance(t.type, Scalar)
     if a.invertible:
         return b.mul(b.mul(t, b.const(0.5, t.type)), _inverse(b, a.r))
+    if a.norm:
+        return a.guard(t, root_of_squares(b, t, a.r))
     return _sum(b, _partials(b, a, lookup(a.op.name)))
+
+
+def _pow(b: Builder, a: Along) -> Value:
+    (x, y), (tx, ty) = a.x, a.t
+    slopes = ((tx, lambda: power_slope(b, x, y)), (ty, lambda: exponent_slope(b, x, a.r)))
+    changes = [a.guard(t, times(b, t, slope(), steep=a.steep)) for t, slope in slopes if t is not None]
+    return _sum(b, changes)
 
 
 def _atan2(b: Builder, a: Along) -> Value:
@@ -208,13 +239,14 @@ def _same(b: Builder, a: Along) -> Value:
 _DIRECT: dict[str, Callable[[Builder, Along], Value]] = {
     "add": _add,
     "sub": _sub,
-    "div": _quotient("mul"),
-    "unscale": _quotient("scale"),
+    "div": _quotient(times),
+    "unscale": _quotient(scaled),
     "min": _choice("lt"),
     "max": _choice("gt"),
     "select": _select,
     "sqrt": _sqrt,
     "atan2": _atan2,
+    "pow": _pow,
     "cast": _cast,
     "round_float16": _same,
     "round_bfloat16": _same,
