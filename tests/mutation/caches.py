@@ -6,6 +6,8 @@ They run as those of :mod:`mutation.elsewhere` do.
 from __future__ import annotations
 
 from diffkern.cache import entries, manifest, place, store
+from diffkern.runtime.cuda import stream
+from diffkern.runtime.native import perf_map
 from diffkern.spatial import hash_grid
 
 from .edits import Fault, constant, edit
@@ -40,6 +42,12 @@ CACHES = [
     Fault("a manifest may be nested as deep as it likes",
           edit(manifest, "parse", "(ValueError, RecursionError)", "ValueError"),
           (f"{_FOREIGN}::test_a_manifest_of_many_brackets_is_a_damaged_one",)),
+    # files and objects of others
+    Fault("the map for perf is any file of that name", constant(perf_map, "_check", lambda status: None),
+          ("tests/unit/runtime/test_perf_map.py::test_what_others_have_put_there_is_neither_written_to_nor_waited_for",)),
+    Fault("a stream is owned before the finalizer can know it",
+          edit(stream, "CudaStream.__del__", 'getattr(self, "_owned", False)', "self._owned"),
+          ("tests/unit/runtime/cuda/test_cuda_interrupted.py::test_at_any_line_of_a_constructor",)),
     # hash grids
     Fault("the last points of a grid are in no block",
           edit(hash_grid, "HashGrid._sorted_by_digits", "-(-n // blocks)", "n // blocks"),
