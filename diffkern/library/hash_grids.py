@@ -42,11 +42,17 @@ def cell_along(x, inverse):  # type: ignore[no-untyped-def]
 
 
 @func
+def folded(x, dim):  # type: ignore[no-untyped-def]
+    """The cell of the grid that a cell of space is folded onto along an axis, without a division where that is easy."""
+    return x & (dim - 1) if dim & (dim - 1) == 0 else x % dim
+
+
+@func
 def cell_of(point, inverse, dim_x, dim_y, dim_z):  # type: ignore[no-untyped-def]
     """The cell of a point, counted along x first, then y, then z."""
-    x = cell_along(point[0], inverse) % dim_x
-    y = cell_along(point[1], inverse) % dim_y
-    z = cell_along(point[2], inverse) % dim_z
+    x = folded(cell_along(point[0], inverse), dim_x)
+    y = folded(cell_along(point[1], inverse), dim_y)
+    z = folded(cell_along(point[2], inverse), dim_z)
     return (z * dim_y + y) * dim_x + x
 
 

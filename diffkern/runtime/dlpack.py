@@ -255,7 +255,7 @@ class _Owner:
         self._deleter = deleter
 
     def __del__(self, call: Any = _call_deleter) -> None:
-        if self._deleter:
+        if getattr(self, "_deleter", None):  # there is none if an interrupt came while it was made
             call(self._deleter)(self._address)
 
 

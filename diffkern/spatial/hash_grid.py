@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from diffkern.errors import LaunchError
-from diffkern.ir.types import FLOAT16, FLOAT32, FLOAT64, INT32, Scalar, Vec
+from diffkern.ir.types import FLOAT16, FLOAT32, FLOAT64, INT32, INT64, Scalar, Vec
 from diffkern.lang.dtypes import SCALARS, DType, resolve_dtype
 from diffkern.lang.queries import HASH_GRID
 from diffkern.library.hash_grids import WORDS
@@ -29,6 +29,10 @@ __all__ = ["HashGrid"]
 
 _FLOATS: Final = (FLOAT16, FLOAT32, FLOAT64)
 _MOST_CELLS: Final = (1 << 31) - 2
+_BLOCK: Final = 1 << 15  # points that are worth a thread
+_MOST_BLOCKS: Final = 32
+
+_Step = tuple[Any, int, list[Any]]
 
 
 class HashGrid(Uncopied):
@@ -96,6 +100,8 @@ class HashGrid(Uncopied):
         self.device: Device = get_device(device)
         self._cells = math.prod(self._dims)
         self._chunk = math.isqrt(self._cells) + 1
+        self._by_digits = self.device.is_cpu
+        self._digit_bits = -(-self._cells.bit_length() // 2)
         self._room = 0
         self._room_for_groups = False
         self._next = Content(())
@@ -171,12 +177,20 @@ class HashGrid(Uncopied):
 
     def _sort(self, points: array, inverse: float, groups: array | None) -> None:
         """Do what the kernels are for, one after the other."""
-        n, device = points.size, self.device
-        starts, ids, sorted_groups = self._next.arrays
+        steps = (self._sorted_by_digits if self._by_digits else self._counted)(points, inverse, groups)
+        if groups is not None:
+            n, (_, ids, sorted_groups) = points.size, self._next.arrays
+            steps.append((kernels.group_of_places, n, [groups, ids[:n], sorted_groups[:n]]))
+        for kernel, dim, inputs in steps:
+            launch(kernel, dim=dim, inputs=inputs, device=self.device, record_tape=False)
+
+    def _counted(self, points: array, inverse: float, groups: array | None) -> list[_Step]:
+        """Return the launches on a GPU."""
+        n, (starts, ids, _) = points.size, self._next.arrays
         cells, ranks, sums = self._scratch
         ids, cells, ranks = ids[:n], cells[:n], ranks[:n]
         perform(Assign(starts, 0))  # no tape is concerned
-        steps: list[tuple[Any, int, list[Any]]] = [
+        return [
             (kernels.count, n, [points, self.dtype(inverse), *self._dims, cells, ranks, starts]),
             (kernels.chunk_sums, sums.size, [starts, sums, self._chunk]),
             (kernels.sums_before, 1, [sums]),
@@ -184,17 +198,44 @@ class HashGrid(Uncopied):
             (kernels.place, n, [cells, ranks, starts, ids]),
             (kernels.in_order, n, [cells, ranks, starts, ids, cells if groups is None else groups, groups is not None]),
         ]
+
+    def _sorted_by_digits(self, points: array, inverse: float, groups: array | None) -> list[_Step]:
+        """Return the launches on a processor."""
+        n, (starts, ids, _) = points.size, self._next.arrays
+        cells, pairs, places = self._scratch
+        blocks, shift = _blocks(n), self._digit_bits
+        if n < cells.size:
+            ids, cells, pairs = ids[:n], cells[:n], pairs[:n]
+        if places.size != blocks << shift:
+            places = places[: blocks << shift]
+        where = [points, self.dtype(inverse), *self._dims, shift]
+        if blocks == 1:
+            steps: list[_Step] = [(kernels.sort_alone, 1, [*where, cells, places, pairs, ids])]
+        else:
+            split = [shift, -(-n // blocks), blocks]
+            steps = [
+                (kernels.first_digits, blocks, [*where, *split[1:], cells, places]),
+                (kernels.sums_before, 1, [places]),
+                (kernels.place_first, blocks, [cells, *split, places, pairs]),
+                (kernels.second_digits, blocks, [pairs, *split, places]),
+                (kernels.sums_before, 1, [places]),
+                (kernels.place_second, blocks, [pairs, *split, places, ids, cells]),
+            ]
+        steps.append((kernels.begin_cells, -(-starts.size // self._chunk), [cells, starts, self._chunk]))
         if groups is not None:
-            steps.append((kernels.group_of_places, n, [groups, ids, sorted_groups[:n]]))
-        for kernel, dim, inputs in steps:
-            launch(kernel, dim=dim, inputs=inputs, device=device, record_tape=False)
+            steps.append((kernels.in_order_of_groups, n, [cells, starts, ids, groups]))
+        return steps
 
     def _allocate(self) -> None:
         """Let there be room for all points, in arrays of which no tape needs what they hold."""
         room, chunks = max(self._room, 1), -(-(self._cells + 1) // self._chunk)
         for_groups = room if self._room_for_groups else 1
         if not self._scratch or self._scratch[0].size < room:
-            self._scratch = self._arrays(room, room, chunks)
+            if self._by_digits:
+                cells, places = self._arrays(room, _blocks(room) << self._digit_bits)
+                self._scratch = cells, new((room,), INT64, False, self.device), places
+            else:
+                self._scratch = self._arrays(room, room, chunks)
         now = self._next
         if now.kept or not now.arrays or now.arrays[1].size < room or now.arrays[2].size < for_groups:
             self._next = Content(self._arrays(self._cells + 1, room, for_groups))
@@ -226,6 +267,11 @@ class HashGrid(Uncopied):
 
     def __repr__(self) -> str:
         return f"HashGrid({', '.join(map(str, self._dims))}, device={str(self.device)!r}, dtype={self.dtype!r})"
+
+
+def _blocks(n: int) -> int:
+    """The number of threads that sort so many points on a processor."""
+    return min(max(1, n // _BLOCK), _MOST_BLOCKS)
 
 
 def _scalar(dtype: Any) -> Scalar:

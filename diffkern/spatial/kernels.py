@@ -1,8 +1,14 @@
-"""The kernels by which a hash grid is built: a sort of points by cell.
+"""The kernels by which a hash grid is built: a sort of points by cell, and where each cell begins.
 
-Points are counted in their cells; a sum over the counts gives where each cell begins; each point is put into its cell;
-and the points of each cell are put into the order of their groups and indices, so that the result does not depend on
-the order in which threads ran.
+On a GPU points are counted in their cells; a sum over the counts gives where each cell begins; each point is put into
+its cell; and the points of each cell are put into the order of their indices, so that the result does not depend on the
+order in which threads ran.
+
+On a processor the points are sorted by the two halves of their cells' numbers, the lower one first. Each thread has a
+block of the points, and a place for each digit: the sort is stable, so that the points of a cell are in the order of
+their indices. Where each cell begins is then written from the sorted cells alone, once.
+
+Groups are sorted last, cell by cell.
 """
 
 from __future__ import annotations
@@ -14,13 +20,20 @@ from diffkern.kernel import Kernel
 from diffkern.lang.func import func
 from diffkern.lang.intrinsics import INTRINSICS
 from diffkern.library.hash_grids import cell_of
+from diffkern.library.language import int32, int64
 
-__all__ = ["chunk_starts", "chunk_sums", "count", "group_of_places", "in_order", "place", "sums_before"]
+__all__ = [
+    "begin_cells", "chunk_starts", "chunk_sums", "count", "first_digits", "group_of_places", "in_order",
+    "in_order_of_groups", "place", "place_first", "place_second", "second_digits", "sort_alone", "sums_before",
+]  # fmt: skip
 
 tid: Any = INTRINSICS["tid"]
 least: Any = INTRINSICS["min"]
+most: Any = INTRINSICS["max"]
 atomic_add: Any = INTRINSICS["atomic_add"]
+_SPARSE = 64  # cells for each point in a chunk from which on cells between two points are filled together
 _integral = functools.partial(Kernel, enable_backward=False)
+_alone = functools.partial(Kernel, enable_backward=False, lanes=False)  # of few threads, each with a loop of its own
 
 
 @_integral
@@ -32,12 +45,18 @@ def count(points, inverse, dim_x: int, dim_y: int, dim_z: int, cells, ranks, sta
     ranks[i] = atomic_add(starts, cell, 1)
 
 
+@func
+def end_of(array, begin, size):  # type: ignore[no-untyped-def]
+    """The end of a part of an array, of which the last may be shorter; no number on the way is beyond it."""
+    return begin + least(size, array.shape[0] - begin)
+
+
 @_integral
 def chunk_sums(starts, sums, chunk: int):  # type: ignore[no-untyped-def]
     """Add up the counts of each chunk of cells."""
     k = tid()
     s = 0
-    for c in range(k * chunk, least((k + 1) * chunk, starts.shape[0])):
+    for c in range(k * chunk, end_of(starts, k * chunk, chunk)):
         s += starts[c]
     sums[k] = s
 
@@ -57,7 +76,7 @@ def chunk_starts(starts, sums, chunk: int):  # type: ignore[no-untyped-def]
     """Replace the count of each cell by the number of points in all cells before it."""
     k = tid()
     s = sums[k]
-    for c in range(k * chunk, least((k + 1) * chunk, starts.shape[0])):
+    for c in range(k * chunk, end_of(starts, k * chunk, chunk)):
         own = starts[c]
         starts[c] = s
         s += own
@@ -78,35 +97,51 @@ def is_before(groups, grouped, a, b):  # type: ignore[no-untyped-def]
     return a < b
 
 
+@func
+def sort_cell(begin, n, ids, groups, grouped):  # type: ignore[no-untyped-def]
+    """Sort the points of a cell in place, by a heap."""
+    top, last = n // 2, n
+    while last > 1:
+        if top > 0:
+            top -= 1
+            moved = ids[begin + top]
+        else:
+            last -= 1
+            moved = ids[begin + last]
+            ids[begin + last] = ids[begin]
+        if last > 1 or top > 0:
+            at, child = top, 2 * top + 1
+            while child < last:
+                if child + 1 < last and is_before(groups, grouped, ids[begin + child], ids[begin + child + 1]):
+                    child += 1
+                if is_before(groups, grouped, moved, ids[begin + child]):
+                    ids[begin + at] = ids[begin + child]
+                    at, child = child, 2 * child + 1
+                else:
+                    child = last
+            ids[begin + at] = moved
+        else:
+            ids[begin] = moved
+
+
 @_integral
 def in_order(cells, ranks, starts, ids, groups, grouped: int):  # type: ignore[no-untyped-def]
-    """Sort the points of each cell in place, by a heap; by the thread of the point that was counted first."""
+    """Sort the points of each cell; by the thread of the point that was counted first."""
     i = tid()
     begin = starts[cells[i]]
     n = starts[cells[i] + 1] - begin
     if ranks[i] == 0 and n > 1:
-        top, last = n // 2, n
-        while last > 1:
-            if top > 0:
-                top -= 1
-                moved = ids[begin + top]
-            else:
-                last -= 1
-                moved = ids[begin + last]
-                ids[begin + last] = ids[begin]
-            if last > 1 or top > 0:
-                at, child = top, 2 * top + 1
-                while child < last:
-                    if child + 1 < last and is_before(groups, grouped, ids[begin + child], ids[begin + child + 1]):
-                        child += 1
-                    if is_before(groups, grouped, moved, ids[begin + child]):
-                        ids[begin + at] = ids[begin + child]
-                        at, child = child, 2 * child + 1
-                    else:
-                        child = last
-                ids[begin + at] = moved
-            else:
-                ids[begin] = moved
+        sort_cell(begin, n, ids, groups, grouped)
+
+
+@_integral
+def in_order_of_groups(sorted_cells, starts, ids, groups):  # type: ignore[no-untyped-def]
+    """Sort the points of each cell by their groups; by the thread of its first place."""
+    k = tid()
+    cell = sorted_cells[k]
+    begin = starts[cell]
+    if k == begin and starts[cell + 1] - begin > 1:
+        sort_cell(begin, starts[cell + 1] - begin, ids, groups, 1)
 
 
 @_integral
@@ -114,3 +149,158 @@ def group_of_places(groups, ids, sorted_groups):  # type: ignore[no-untyped-def]
     """The group of each point, in the order of the indices."""
     k = tid()
     sorted_groups[k] = groups[ids[k]]
+
+
+# -- on a processor ----------------------------------------------------------------------------------------------------
+
+
+@func
+def clear(places, blocks, b, digits):  # type: ignore[no-untyped-def]
+    """Set a block's counts to zero."""
+    for d in range(digits):
+        places[d * blocks + b] = 0
+
+
+@func
+def count_first(points, inverse, dim_x, dim_y, dim_z, mask, cells, places, blocks, b, begin, end):  # type: ignore[no-untyped-def]
+    """Find the cells of a block's points, and count the lower digits."""
+    clear(places, blocks, b, mask + 1)
+    for i in range(begin, end):
+        cell = cell_of(points[i], inverse, dim_x, dim_y, dim_z)
+        cells[i] = cell
+        places[(cell & mask) * blocks + b] += 1
+
+
+@func
+def put_first(cells, mask, pairs, places, blocks, b, begin, end):  # type: ignore[no-untyped-def]
+    """Put a block's points, each as its cell and its index, into the order of the lower digits."""
+    for i in range(begin, end):
+        cell = cells[i]
+        k = (cell & mask) * blocks + b
+        to = places[k]
+        places[k] = to + 1
+        pairs[to] = (int64(cell) << int64(32)) | int64(i)
+
+
+@func
+def cell_of_pair(pair):  # type: ignore[no-untyped-def]
+    """The cell of a point."""
+    return int32(pair >> int64(32))
+
+
+@func
+def count_second(pairs, shift, mask, places, blocks, b, begin, end):  # type: ignore[no-untyped-def]
+    """Count the upper digits of a block."""
+    clear(places, blocks, b, mask + 1)
+    for i in range(begin, end):
+        places[(cell_of_pair(pairs[i]) >> shift) * blocks + b] += 1
+
+
+@func
+def put_second(pairs, shift, ids, cells, places, blocks, b, begin, end):  # type: ignore[no-untyped-def]
+    """Put a block of what is in the order of the lower digits into the order of the upper ones."""
+    for i in range(begin, end):
+        pair = pairs[i]
+        cell = cell_of_pair(pair)
+        k = (cell >> shift) * blocks + b
+        to = places[k]
+        places[k] = to + 1
+        ids[to] = int32(pair)
+        cells[to] = cell
+
+
+@func
+def sum_up(places):  # type: ignore[no-untyped-def]
+    """Replace each count by the sum of all before it."""
+    s = 0
+    for k in range(places.shape[0]):
+        own = places[k]
+        places[k] = s
+        s += own
+
+
+@_alone
+def sort_alone(  # type: ignore[no-untyped-def]
+    points, inverse, dim_x: int, dim_y: int, dim_z: int, shift: int, cells, places, pairs, ids
+):
+    """Sort all points by one thread; leaves their cells in the order of the result."""
+    n, mask = points.shape[0], (1 << shift) - 1
+    count_first(points, inverse, dim_x, dim_y, dim_z, mask, cells, places, 1, 0, 0, n)
+    sum_up(places)
+    put_first(cells, mask, pairs, places, 1, 0, 0, n)
+    count_second(pairs, shift, mask, places, 1, 0, 0, n)
+    sum_up(places)
+    put_second(pairs, shift, ids, cells, places, 1, 0, 0, n)
+
+
+@_alone
+def first_digits(  # type: ignore[no-untyped-def]
+    points, inverse, dim_x: int, dim_y: int, dim_z: int, shift: int, size: int, blocks: int, cells, places
+):
+    """Find the cells of a block of points, and count the lower digits."""
+    b = tid()
+    mask, end = (1 << shift) - 1, end_of(points, b * size, size)
+    count_first(points, inverse, dim_x, dim_y, dim_z, mask, cells, places, blocks, b, b * size, end)
+
+
+@_alone
+def place_first(cells, shift: int, size: int, blocks: int, places, pairs):  # type: ignore[no-untyped-def]
+    """Put a block of points into the order of the lower digits."""
+    b = tid()
+    end = end_of(cells, b * size, size)
+    put_first(cells, (1 << shift) - 1, pairs, places, blocks, b, b * size, end)
+
+
+@_alone
+def second_digits(pairs, shift: int, size: int, blocks: int, places):  # type: ignore[no-untyped-def]
+    """Count the upper digits of a block."""
+    b = tid()
+    end = end_of(pairs, b * size, size)
+    count_second(pairs, shift, (1 << shift) - 1, places, blocks, b, b * size, end)
+
+
+@_alone
+def place_second(pairs, shift: int, size: int, blocks: int, places, ids, cells):  # type: ignore[no-untyped-def]
+    """Put a block into the order of the upper digits, and so of the cells."""
+    b = tid()
+    end = end_of(pairs, b * size, size)
+    put_second(pairs, shift, ids, cells, places, blocks, b, b * size, end)
+
+
+@func
+def first_not_below(sorted_cells, cell):  # type: ignore[no-untyped-def]
+    """The number of points in all cells before one."""
+    low, high = 0, sorted_cells.shape[0]
+    while low < high:
+        middle = low + (high - low) // 2
+        if sorted_cells[middle] < cell:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@_alone
+def begin_cells(sorted_cells, starts, chunk: int):  # type: ignore[no-untyped-def]
+    """Write where the cells of a chunk begin: at the number of points in all cells before."""
+    first = most(tid() * chunk, 0)  # which tells that no index is negative
+    end = end_of(starts, first, chunk)
+    p, last = first_not_below(sorted_cells, first), first_not_below(sorted_cells, end)
+    if last - p < (end - first) // _SPARSE:
+        c = first
+        while c < end:
+            after = least(sorted_cells[p] + 1, end) if p < last else end
+            for k in range(most(c, 0), after):
+                starts[k] = p
+            c = after
+            while p < last and sorted_cells[p] < c:
+                p += 1
+    else:
+        for k in range(first, end):
+            starts[k] = 0
+        for q in range(p, last):
+            starts[sorted_cells[q]] += 1
+        for k in range(first, end):
+            own = starts[k]
+            starts[k] = p
+            p += own

@@ -10,13 +10,16 @@ import gc
 import weakref
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from diffkern.errors import CudaError, LaunchError
 from diffkern.runtime.cuda.active import Active
 from diffkern.runtime.cuda.driver import STICKY, Driver
 from diffkern.runtime.cuda.stream import CudaStream
 from diffkern.runtime.device import Device
+
+if TYPE_CHECKING:
+    from diffkern.runtime.cuda.memory import DeviceMemory
 
 __all__ = ["AllocatingDevice"]
 
@@ -65,15 +68,13 @@ class AllocatingDevice(Device):
     def order(self, first: CudaStream, second: CudaStream) -> None:
         """Let what a stream is given from now on come after what another has so far."""
 
-    def allocate(self, nbytes: int, zero: bool) -> tuple[int, CudaStream]:
-        """Return the address of new memory, and the stream in whose order it is there."""
-        if nbytes == 0:
-            return 0, self.null_stream
+    def allocate(self, memory: DeviceMemory, zero: bool) -> None:
+        """Give new memory, all of it zero if so asked, its address and the stream in whose order it is there."""
         with self.active:
-            return self._allocate(nbytes, zero)
+            self._allocate(memory, zero)
 
-    def _allocate(self, nbytes: int, zero: bool) -> tuple[int, CudaStream]:
-        home = self.memory_stream if self._captures else self.current_stream()
+    def _allocate(self, memory: DeviceMemory, zero: bool) -> None:
+        nbytes, home = memory.nbytes, self.memory_stream if self._captures else self.current_stream()
         if not self._captures:
             self._release_later()
             if self._are_captured((home,)):
@@ -82,17 +83,18 @@ class AllocatingDevice(Device):
                     "live as long as that graph",
                     remedy="allocate arrays before the capture, or capture with dk.ScopedCapture, which keeps them",
                 )
+        memory.home = home
+        # Whatever interrupts this once there is an address, the memory's finalizer frees it.
         try:
-            address = self.driver.alloc(nbytes, home.cuda_stream)
+            memory.address = self.driver.alloc(nbytes, home.cuda_stream)
         except CudaError as error:
             if error.code != _OUT_OF_MEMORY:
                 raise
-            address = self._allocate_again(nbytes, home, error)
+            memory.address = self._allocate_again(nbytes, home, error)
         if zero:
-            self.driver.fill(address, b"\0", nbytes, home.cuda_stream)
+            self.driver.fill(memory.address, b"\0", nbytes, home.cuda_stream)
         if self._captures:
             home.synchronize()
-        return address, home
 
     def _allocate_again(self, nbytes: int, home: CudaStream, error: CudaError) -> int:
         """Allocate where there was no memory, after what can be freed was."""

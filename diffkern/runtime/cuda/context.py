@@ -245,12 +245,14 @@ class CudaDevice(AllocatingDevice):
                 if not self._captures and not self._are_captured((first,)):
                     self.driver.stream_wait(first.cuda_stream)
                 return
-            event = self.driver.event_create(False)
+            event = 0
             try:
+                event = self.driver.event_create(False)
                 self.driver.event_record(event, first.cuda_stream)
                 self.driver.stream_wait_event(second.cuda_stream, event)
             finally:
-                self.driver.event_destroy(event)
+                if event:
+                    self.driver.event_destroy(event)
 
     def synchronize(self) -> None:
         """Wait for all its work."""

@@ -146,7 +146,7 @@ class DeviceMemory(Memory):
         self.home = home
         self.owner = owner
         self.users: list[CudaStream] = []
-        self._owned = owner is None and nbytes > 0
+        self._owned = owner is None and nbytes > 0  # the last: whatever is owned is all there
 
     @property
     def is_open(self) -> bool:
@@ -193,7 +193,8 @@ class DeviceMemory(Memory):
             self.users.append(stream)
 
     def __del__(self) -> None:
-        if self._owned:
+        # Neither may be there if an interrupt came while it was made.
+        if getattr(self, "_owned", False) and self.address:
             self._owned = False
             self.gpu.release(self.address, self.home, self.users)
 
@@ -205,9 +206,11 @@ def allocate(
     nbytes = dtype.itemsize
     for extent in shape:
         nbytes *= extent
-    address, home = device.allocate(nbytes, zero)
-    view: Any = View.over(address, shape, dtype, None)
-    return view, DeviceMemory(device, address, nbytes, home, zero)
+    memory = DeviceMemory(device, 0, nbytes, device.null_stream, zero)
+    if nbytes:
+        device.allocate(memory, zero)
+    view: Any = View.over(memory.address, shape, dtype, None)
+    return view, memory
 
 
 _known: weakref.WeakValueDictionary[tuple[int, int, int], DeviceMemory] = weakref.WeakValueDictionary()

@@ -40,15 +40,16 @@ class CudaStream(Stream):
         self._device = place
         self.is_blocking = not non_blocking
         self.is_default = cuda_stream == 0
+        self.priority = priority
+        self.cuda_stream = cuda_stream or 0
         self._owned = cuda_stream is None
         if cuda_stream is None:
             with place.active:
                 least, greatest = place.driver.priority_range()
                 # Greater numbers are more urgent, as with the field's names; the driver has it the other way.
-                priority = max(greatest, min(least, priority))
-                cuda_stream = place.driver.stream_create(priority, non_blocking)
-        self.priority = priority
-        self.cuda_stream = cuda_stream
+                self.priority = max(greatest, min(least, priority))
+                # Whatever interrupts the constructor after this, the finalizer finds the handle.
+                self.cuda_stream = place.driver.stream_create(self.priority, non_blocking)
 
     @property
     def device(self) -> CudaDevice:
@@ -111,7 +112,7 @@ class CudaStream(Stream):
         return f"<dk.Stream {which} of {self._device}>"
 
     def __del__(self) -> None:
-        if getattr(self, "_owned", False):
+        if getattr(self, "_owned", False) and self.cuda_stream:
             self._device.destroy("stream_destroy", self.cuda_stream)
 
 

@@ -7,7 +7,9 @@ DIFFKERN_PERF_MAP=1. Python writes its own functions to the same file with ``-X 
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import Mapping
 
 from diffkern.callers import warn
@@ -16,6 +18,7 @@ from diffkern.runtime.native.objfile import read_functions
 __all__ = ["enable", "is_enabled", "note"]
 
 _FOLDER = "/tmp"  # perf knows no other
+_CAUTION = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC"))
 _enabled = os.environ.get("DIFFKERN_PERF_MAP", "").strip() not in ("", "0")
 # What was written, for children of a fork: perf looks for the map of their own number.
 _written: list[str] = []
@@ -57,17 +60,28 @@ def note(object_bytes: bytes, addresses: Mapping[str, int], title: str) -> None:
 
 
 def _append(text: str) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
     name = f"{_FOLDER}/perf-{os.getpid()}.map"
     try:
-        file = os.open(name, flags, 0o600)
+        # Anybody can put something there: neither a link is followed nor a pipe waited for.
+        file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND | _CAUTION, 0o600)
         try:
+            _check(os.fstat(file))
             os.write(file, text.encode())
         finally:
             os.close(file)
     except OSError as error:
         enable(False)
         warn(f"no map for perf: {name} cannot be written: {error.strerror}", UserWarning)
+
+
+def _check(status: os.stat_result) -> None:
+    """Raise if what is open is no regular file, somebody else's, or has another name as well."""
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "it is no regular file")
+    if hasattr(os, "geteuid") and status.st_uid != os.geteuid():
+        raise OSError(errno.EPERM, "it belongs to another user")
+    if status.st_nlink != 1:
+        raise OSError(errno.EMLINK, "it has other names as well")
 
 
 def _after_fork() -> None:

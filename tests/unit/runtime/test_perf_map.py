@@ -6,6 +6,7 @@ import itertools
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -81,3 +82,55 @@ def test_a_forked_child_has_a_map_of_its_own(folder: Path, monkeypatch: pytest.M
     monkeypatch.setattr(os, "getpid", lambda: 77)
     perf_map._after_fork()
     assert (folder / "perf-77.map").read_text() == "10 20 diffkern f\n"
+
+
+def pipe(path: Path, other: Path) -> None:
+    os.mkfifo(path)
+
+
+def read_pipe(path: Path, other: Path) -> None:
+    """A pipe that somebody reads, so that it could be written to."""
+    os.mkfifo(path)
+    os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+
+
+def hard_link(path: Path, other: Path) -> None:
+    other.write_text("mine")
+    path.hardlink_to(other)
+
+
+def link(path: Path, other: Path) -> None:
+    other.write_text("mine")
+    path.symlink_to(other)
+
+
+def folder_in_its_place(path: Path, other: Path) -> None:
+    path.mkdir()
+
+
+def of_another_user(path: Path, other: Path) -> None:
+    path.write_text("theirs")
+    os.chown(path, 54321, -1)
+
+
+OBSTACLES = [
+    (pipe, "cannot be written"), (read_pipe, "is no regular file"), (hard_link, "other names as well"),
+    (link, "cannot be written"), (folder_in_its_place, "cannot be written"),
+    pytest.param(
+        of_another_user, "belongs to another user",
+        marks=pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives files away"),
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("put", "reason"), OBSTACLES)
+def test_what_others_have_put_there_is_neither_written_to_nor_waited_for(folder: Path, put: Any, reason: str) -> None:
+    path, other = folder / f"perf-{os.getpid()}.map", folder / "other"
+    put(path, other)
+    before = path.lstat()
+    with pytest.warns(UserWarning, match=f"no map for perf: .*{reason}"):
+        perf_map._append("10 20 diffkern f\n")
+    assert not dk.config.perf_map
+    after = path.lstat()
+    assert (after.st_mode, after.st_size, after.st_ino) == (before.st_mode, before.st_size, before.st_ino)
+    assert not other.exists() or other.read_text() == "mine"

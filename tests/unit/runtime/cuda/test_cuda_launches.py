@@ -12,6 +12,7 @@ from support.fake_driver.driver import fake_cuda
 
 import diffkern as dk
 from diffkern import abi
+from diffkern.runtime.adjoint import AdjointLaunch
 
 G = "cuda:0"
 
@@ -268,3 +269,19 @@ def test_cubins_and_their_parameters():
         for image, launched in zip(images, driver.launches, strict=True):
             assert image[:4] == b"\x7fELF"
             assert resources(image)[launched.name].parameter_bytes == len(launched.block)
+
+
+def test_arguments_of_an_adjoint_by_hand_are_packed_once(driver, monkeypatch):
+    """What its check was given is what is launched; a record packs those of its time."""
+    packed, pack = [], AdjointLaunch._pack
+    monkeypatch.setattr(AdjointLaunch, "_pack", lambda self, *given: packed.append(pack(self, *given)) or packed[-1])
+    x, y = dk.array(np.arange(8, dtype=np.float32), device=G), dk.zeros(8, device=G)
+    gx, gy = dk.zeros(8, device=G), dk.ones(8, device=G)
+    dk.launch(square, 8, [x], [y, 2.0], [gx], [gy, None], adjoint=True)
+    assert len({id(one) for one in packed}) == 1
+    assert gx.list() == [4.0 * k for k in range(8)]
+    record = dk.launch(square, 8, [x], [y, 2.0], [gx], [dk.ones(8, device=G), None], adjoint=True, record_cmd=True)
+    record.set_param_at_index(2, 3.0)
+    gx.zero_()
+    record.launch()
+    assert gx.list() == [6.0 * k for k in range(8)]
