@@ -21,6 +21,8 @@ from diffkern.runtime.device import Device
 __all__ = ["AllocatingDevice"]
 
 _OUT_OF_MEMORY = 2
+_WORD = 4
+"""Memory is allocated in whole words: the atomic update of a byte goes by the word around it."""
 
 
 class AllocatingDevice(Device):
@@ -70,7 +72,7 @@ class AllocatingDevice(Device):
         if nbytes == 0:
             return 0, self.null_stream
         with self.active:
-            return self._allocate(nbytes, zero)
+            return self._allocate(-(-nbytes // _WORD) * _WORD, zero)
 
     def _allocate(self, nbytes: int, zero: bool) -> tuple[int, CudaStream]:
         home = self.memory_stream if self._captures else self.current_stream()
