@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["AllocatingDevice"]
 
 _OUT_OF_MEMORY = 2
+_WORD = 4
+"""Memory is allocated in whole words: the atomic update of a byte goes by the word around it."""
 
 
 class AllocatingDevice(Device):
@@ -74,7 +76,8 @@ class AllocatingDevice(Device):
             self._allocate(memory, zero)
 
     def _allocate(self, memory: DeviceMemory, zero: bool) -> None:
-        nbytes, home = memory.nbytes, self.memory_stream if self._captures else self.current_stream()
+        nbytes = -(-memory.nbytes // _WORD) * _WORD
+        home = self.memory_stream if self._captures else self.current_stream()
         if not self._captures:
             self._release_later()
             if self._are_captured((home,)):

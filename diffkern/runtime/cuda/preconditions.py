@@ -56,6 +56,7 @@ class ArrayRules:
             t, role = parse_type(entry.type), entry.role
             if not isinstance(t, Array):
                 continue
+            t = t.held  # the block describes the elements, and these the arrays in them
             found.append((index, t.ndim))
             label = repr(entry.name) if role == "param" else f"{entry.name!r} ({role})"
             written = role == "cotangent" or (role == "param" and entry.of in writes)

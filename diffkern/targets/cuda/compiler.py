@@ -24,12 +24,21 @@ from diffkern.targets.cuda import toolchain
 from diffkern.targets.cuda.architecture import CudaArchitecture, taken
 from diffkern.targets.cuda.kernel import CudaModule, alignment, emit_kernel
 from diffkern.targets.cuda.math import PREFIX
+from diffkern.targets.cuda.registers import exchange_half
 from diffkern.targets.emit.types import Isa
 from diffkern.targets.target import USUAL, Compiled, Settings
 
 __all__ = ["CudaTarget", "target"]
 
-_ISA = Isa(toolchain.TRIPLE, toolchain.DATA_LAYOUT, halves=True, signed_halves=True, atomic_bits=32)
+_ISA = Isa(
+    toolchain.TRIPLE,
+    toolchain.DATA_LAYOUT,
+    halves=True,
+    signed_halves=True,
+    atomic_bits=32,
+    exchange_bits=16,
+    exchange=exchange_half,
+)
 _LIBRARY = re.compile(rf'declare [^@]*@"?({PREFIX}\w+)')
 
 

@@ -557,6 +557,9 @@ if not SIMULATED:
     from llvmlite import ir
     from numba.cuda.api_util import normalize_indices
 
+    REGISTERS = {16: "h", 32: "r", 64: "l"}
+    """The letters of registers in inline assembly, by their bits."""
+
     def element(context: Any, builder: Any, array: Any, place: Any, values: Any) -> Any:
         """A pointer to the bytes of an element."""
         _, indices = normalize_indices(context, builder, place, values[1], array, array.dtype)
@@ -573,13 +576,13 @@ if not SIMULATED:
 
     @intrinsic
     def bits_before(context: Any, array: Any, place: Any) -> Any:
-        """Where in the aligned word around it an element of 8 or 16 bits begins."""
+        """Where in the aligned 16 bits around it an element of 8 bits begins."""
 
         def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            address = builder.ptrtoint(element(context, builder, array, place, values), ir.IntType(32))
-            return builder.shl(builder.and_(address, ir.IntType(32)(3)), ir.IntType(32)(3))
+            address = builder.ptrtoint(element(context, builder, array, place, values), ir.IntType(16))
+            return builder.shl(builder.and_(address, ir.IntType(16)(1)), ir.IntType(16)(3))
 
-        return types.uint32(array, place), emit
+        return types.uint16(array, place), emit
 
     @intrinsic
     def load_word(context: Any, array: Any, place: Any, like: Any) -> Any:
@@ -590,7 +593,7 @@ if not SIMULATED:
             pointer = word_around(context, builder, array, place, values, word)
             # Volatile: a GPU may have an old value at hand, and nothing corrects it where nothing is replaced.
             text = f"ld.volatile.b{word.width} $0, [$1];"
-            form, result = ir.FunctionType(word, [pointer.type]), "r" if word.width == 32 else "l"
+            form, result = ir.FunctionType(word, [pointer.type]), REGISTERS[word.width]
             return builder.asm(form, text, f"={result},l,~{{memory}}", [pointer], True)
 
         return like(array, place, like), emit
@@ -600,7 +603,13 @@ if not SIMULATED:
         """Replace the word in which an element lies if it is what is expected; return what it was."""
 
         def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            pointer = word_around(context, builder, array, place, values, values[2].type)
+            word = values[2].type
+            pointer = word_around(context, builder, array, place, values, word)
+            if word.width == 16:
+                # LLVM has no instruction for it, and would take more of memory than the element.
+                text = "atom.relaxed.gpu.cas.b16 $0, [$1], $2, $3;"
+                form = ir.FunctionType(word, [pointer.type, word, word])
+                return builder.asm(form, text, "=h,l,h,h,~{memory}", [pointer, values[2], values[3]], True)
             done = builder.cmpxchg(pointer, values[2], values[3], "monotonic", "monotonic")
             return builder.extract_value(done, 0)
 
@@ -668,26 +677,6 @@ if not SIMULATED:
 
         return take
 
-    def taking_part(part: Any, number: Any, held: Any) -> Any:
-        """The same of 16 bits: the word around them takes part."""
-        most = np.uint32(np.iinfo(part).max)
-        everything = np.uint32(0xFFFFFFFF)
-
-        def take(array: Any, place: Any, wanted: Any) -> Any:
-            if wanted == 0:
-                return number(part(0))
-            shift = bits_before(array, place)
-            others = np.uint32(np.uint32(most << shift) ^ everything)
-            while True:
-                seen = load_word(array, place, np.uint32(0))
-                found = part(seen >> shift)
-                wanted_word = np.uint32((seen & others) | (np.uint32(held) << shift))
-                if found != held and swap_word(array, place, seen, wanted_word) == seen:
-                    cuda.threadfence()
-                    return number(found)
-
-        return take
-
     def swapping_whole(change: Any, word: Any, number: Any, bits: Any) -> Any:
         """An update that retries until no other thread wrote between read and write."""
 
@@ -706,17 +695,17 @@ if not SIMULATED:
         return update
 
     def swapping_part(change: Any, part: Any, number: Any, bits: Any) -> Any:
-        """The same of 8 or 16 bits: the word around them takes part."""
-        most = np.uint32(np.iinfo(part).max)
-        everything = np.uint32(0xFFFFFFFF)
+        """The same of 8 bits, which no instruction exchanges: the 16 around them take part."""
+        most = np.uint16(np.iinfo(part).max)
+        everything = np.uint16(0xFFFF)
 
         def update(array: Any, place: Any, value: Any) -> Any:
             shift = bits_before(array, place)
-            others = np.uint32(np.uint32(most << shift) ^ everything)
-            seen = load_word(array, place, np.uint32(0))
+            others = np.uint16(np.uint16(most << shift) ^ everything)
+            seen = load_word(array, place, np.uint16(0))
             while True:
                 old = number(part(seen >> shift))
-                wanted = np.uint32((seen & others) | (np.uint32(bits(change(old, value))) << shift))
+                wanted = np.uint16((seen & others) | (np.uint16(bits(change(old, value))) << shift))
                 if wanted == seen:
                     return old
                 found = swap_word(array, place, seen, wanted)
@@ -752,7 +741,7 @@ def swapping(change: Any, stored: Any = None) -> Any:
 
     def chosen(array: Any) -> Any:
         word, number, bits = form_of(array, stored)
-        make = swapping_whole if np.dtype(word).itemsize >= 4 else swapping_part
+        make = swapping_whole if np.dtype(word).itemsize >= 2 else swapping_part
         swapped = device(make(change, word, number, bits))
         return lambda array, place, value: swapped(array, place, value)  # noqa: PLW0108
 
@@ -780,8 +769,7 @@ def taking(stored: Any = None) -> Any:
     def chosen(array: Any) -> Any:
         word, number, _ = form_of(array, stored)
         held = np.dtype(word).type(HELD_BITS[stored or array.dtype.name])
-        make = taking_whole if np.dtype(word).itemsize >= 4 else taking_part
-        taken = device(make(word, number, held))
+        taken = device(taking_whole(word, number, held))
         return lambda array, place, wanted: taken(array, place, wanted)  # noqa: PLW0108
 
     overload(take, target="cuda")(lambda array, place, wanted: chosen(array))

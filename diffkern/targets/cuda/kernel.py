@@ -148,7 +148,9 @@ def alignment(t: Array) -> int:
     """Bytes to which the elements of an array are aligned: a launch checks the address of its first one.
 
     Elements of C-contiguous arrays as far as their size and the widest access (16 bytes) allow; scalars otherwise.
+    Elements that hold descriptors of arrays are read by words of these.
     """
+    t = t.held
     if t.layout != "C":
         return scalar_of(t).itemsize
     return math.gcd(t.dtype.itemsize, 16)

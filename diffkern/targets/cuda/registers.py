@@ -6,7 +6,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from diffkern.targets.emit.types import F32, F64, I1, I8, I32, I64, VOID, Builder, i32, i64
+from diffkern.targets.emit.types import F32, F64, I1, I8, I16, I32, I64, VOID, Builder, i32, i64
 
 FULL_WARP = -1
 WARP = 32
@@ -82,7 +82,7 @@ def update_quietly(b: Builder, kind: str, pointer: Any, value: Any, *, signed: b
     if signed and kind != "add":
         name = name.replace("u", "s")
     text = f"red.relaxed.{_PLACES[pointer.type.addrspace]}.{kind}.{name} [$0], $1;"
-    fn = _instruction(b.module, f"dk_red_{kind}_{name}", VOID, pointer.type, value.type, text, f"l,{letter}")
+    fn = _instruction(b.module, f"dk_red_{kind}_{name}", VOID, [pointer.type, value.type], text, f"l,{letter}")
     b.call(fn, [pointer, value])
 
 
@@ -101,7 +101,7 @@ def add_half_quietly(b: Builder, name: str, word: Any, upper: Any, value: Any) -
     pair = b.select(upper, b.or_(b.shl(wide, i32(16)), i32(0x8000)), b.or_(wide, i32(-0x80000000)))
     # The instruction exists for subnormal numbers that are kept, and wants that to be said.
     text = f"red.relaxed.{_PLACES[word.type.addrspace]}.add.noftz.{name}x2 [$0], $1;"
-    fn = _instruction(b.module, f"dk_red_add_{name}x2", VOID, word.type, I32, text, "l,r")
+    fn = _instruction(b.module, f"dk_red_add_{name}x2", VOID, [word.type, I32], text, "l,r")
     b.call(fn, [word, pair])
 
 
@@ -110,17 +110,27 @@ def add_and_fetch(b: Builder, pointer: Any, value: Any) -> Any:
     name, letter = _NUMBERS[value.type]
     text = f"atom.relaxed.{_PLACES[pointer.type.addrspace]}.add.{name} $0, [$1], $2;"
     operands = f"={letter},l,{letter}"
-    fn = _instruction(b.module, f"dk_atom_add_{name}", value.type, pointer.type, value.type, text, operands)
+    fn = _instruction(b.module, f"dk_atom_add_{name}", value.type, [pointer.type, value.type], text, operands)
     return b.call(fn, [pointer, value])
 
 
-def _instruction(module: ir.Module, name: str, result: Any, place: Any, value: Any, text: str, operands: str) -> Any:
-    """A function that is one instruction on an address and a value."""
-    symbol = f"{name}_{place.addrspace}"
+def exchange_half(b: Builder, pointer: Any, expected: Any, value: Any) -> Any:
+    """Replace 16 bits in memory atomically if they are what is expected; returns what they were.
+
+    By the instruction for them: LLVM would exchange the 32 bits around, part of which may lie outside an allocation.
+    """
+    text = f"atom.relaxed.{_PLACES[pointer.type.addrspace]}.cas.b16 $0, [$1], $2, $3;"
+    fn = _instruction(b.module, "dk_atom_cas_b16", I16, [pointer.type, I16, I16], text, "=h,l,h,h")
+    return b.call(fn, [pointer, expected, value])
+
+
+def _instruction(module: ir.Module, name: str, result: Any, given: list[Any], text: str, operands: str) -> Any:
+    """A function that is one instruction on an address and values."""
+    symbol = f"{name}_{given[0].addrspace}"
     known = module.globals.get(symbol)
     if known is not None:
         return known
-    fn = ir.Function(module, ir.FunctionType(result, [place, value]), symbol)
+    fn = ir.Function(module, ir.FunctionType(result, given), symbol)
     fn.linkage = "internal"
     fn.attributes.add("alwaysinline")
     b = ir.IRBuilder(fn.append_basic_block("entry"))

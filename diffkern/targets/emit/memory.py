@@ -32,7 +32,7 @@ from diffkern.ir.types import (
 )
 from diffkern.ops.memory import EXTREMA, WON
 from diffkern.targets.emit.scalars import extremum
-from diffkern.targets.emit.types import I8, I32, I64, Builder, from_memory, i32, i64, memory_type, to_memory
+from diffkern.targets.emit.types import I8, I64, Builder, from_memory, i64, memory_type, to_memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,8 +262,8 @@ def compare_exchange(b: Builder, t: Scalar, pointer: Any, expected: Any, value: 
             with atomically:
                 ways.append(([compare_exchange(b, t, pointer, expected, value)], b.block))
         return _merged(b, ways)[0]
-    if t.is_integer and t.bits >= b.module.isa.atomic_bits:
-        return b.extract_value(b.cmpxchg(pointer, expected, value, "monotonic", "monotonic"), 0)
+    if t.is_integer and t.bits >= b.module.isa.exchange_bits:
+        return _swap(b, pointer, expected, value)[0]
     return _compare_and_swap(b, t, pointer, "cas", (expected, value))
 
 
@@ -280,8 +280,8 @@ def take_element(b: Builder, t: Element, pointer: Any, wanted: Sequence[Any]) ->
 
 def _take(b: Builder, t: Scalar, pointer: Any, wanted: Any) -> Any:
     bits = ir.IntType(t.itemsize * 8)
-    part = _Part(b, pointer, bits) if bits.width < b.module.isa.atomic_bits else None
-    whole, place = (I32, part.word) if part else (bits, pointer)
+    part = _Part(b, pointer, bits) if bits.width < b.module.isa.exchange_bits else None
+    whole, place = (part.whole, part.word) if part else (bits, pointer)
     held = ir.Constant(bits, HELD_BITS[t])
     start, wait, swap, done = b.block, *(b.append_basic_block(f"take.{name}") for name in ("wait", "swap", "done"))
     b.cbranch(b.fcmp_ordered("!=", wanted, ir.Constant(wanted.type, 0)), wait, done)
@@ -290,8 +290,8 @@ def _take(b: Builder, t: Scalar, pointer: Any, wanted: Any) -> Any:
     raw = part.get(seen) if part else seen
     b.cbranch(b.icmp_unsigned("==", raw, held), wait, swap)
     b.position_at_end(swap)
-    pair = b.cmpxchg(place, seen, part.put(seen, held) if part else held, "monotonic", "monotonic")
-    b.cbranch(b.extract_value(pair, 1), done, wait)
+    _, swapped = _swap(b, place, seen, part.put(seen, held) if part else held)
+    b.cbranch(swapped, done, wait)
     b.position_at_end(done)
     taken = b.phi(bits)
     taken.add_incoming(ir.Constant(bits, 0), start)
@@ -335,10 +335,9 @@ def _compare_and_swap(b: Builder, t: Scalar, pointer: Any, kind: str, value: Any
     def as_bits(x: Any) -> Any:
         return x if x.type == bits else b.bitcast(x, bits)
 
-    # A GPU's link-time compiler has the operation on 32 and 64 bits alone: the word around the element takes part.
-    part = _Part(b, pointer, bits) if bits.width < b.module.isa.atomic_bits else None
-    whole = I32 if part else bits
-    place = part.word if part else pointer
+    # Where there is no exchange of so few bits, the word around the element takes part.
+    part = _Part(b, pointer, bits) if bits.width < b.module.isa.exchange_bits else None
+    whole, place = (part.whole, part.word) if part else (bits, pointer)
     # Atomically as well: a GPU may have an old value at hand, and nothing corrects it where nothing is exchanged.
     first = b.load_atomic(place, "monotonic", whole.width // 8, typ=whole)
     before = b.block
@@ -354,29 +353,44 @@ def _compare_and_swap(b: Builder, t: Scalar, pointer: Any, kind: str, value: Any
         exchange = b.append_basic_block("cas.exchange")
         b.cbranch(b.icmp_unsigned("==", raw, wanted), done, exchange)
         b.position_at_end(exchange)
-    pair = b.cmpxchg(place, seen, part.put(seen, wanted) if part else wanted, "monotonic", "monotonic")
-    seen.add_incoming(b.extract_value(pair, 0), b.block)
-    b.cbranch(b.extract_value(pair, 1), done, loop)
+    found, swapped = _swap(b, place, seen, part.put(seen, wanted) if part else wanted)
+    seen.add_incoming(found, b.block)
+    b.cbranch(swapped, done, loop)
     b.position_at_end(done)
     return old
 
 
+def _swap(b: Builder, place: Any, expected: Any, value: Any) -> tuple[Any, Any]:
+    """Replace an integer if it is what is expected; what it was, and whether it was that."""
+    isa = b.module.isa
+    if isa.exchange is not None and expected.type.width < isa.atomic_bits:
+        found = isa.exchange(b, place, expected, value)
+        return found, b.icmp_unsigned("==", found, expected)
+    pair = b.cmpxchg(place, expected, value, "monotonic", "monotonic")
+    return b.extract_value(pair, 0), b.extract_value(pair, 1)
+
+
 class _Part:
-    """An element of 8 or 16 bits in the aligned word of 32 bits around it."""
+    """An element in the aligned word around it, the narrowest that is exchanged."""
 
     def __init__(self, b: Builder, pointer: Any, bits: Any) -> None:
         self.b, self.bits = b, bits
+        self.whole = ir.IntType(b.module.isa.exchange_bits)
+        last = self.whole.width // 8 - 1
         address = b.ptrtoint(pointer, I64)
-        self.word = b.inttoptr(b.and_(address, i64(-4)), pointer.type)
-        self.shift = b.shl(b.and_(b.trunc(address, I32), i32(3)), i32(3))
-        self.others = b.not_(b.shl(i32((1 << bits.width) - 1), self.shift))
+        self.word = b.inttoptr(b.and_(address, i64(~last)), pointer.type)
+        self.shift = b.shl(b.and_(b.trunc(address, self.whole), self.number(last)), self.number(3))
+        self.others = b.not_(b.shl(self.number((1 << bits.width) - 1), self.shift))
+
+    def number(self, value: int) -> Any:
+        return ir.Constant(self.whole, value)
 
     def get(self, word: Any) -> Any:
         return self.b.trunc(self.b.lshr(word, self.shift), self.bits)
 
     def put(self, word: Any, value: Any) -> Any:
         b = self.b
-        return b.or_(b.and_(word, self.others), b.shl(b.zext(value, I32), self.shift))
+        return b.or_(b.and_(word, self.others), b.shl(b.zext(value, self.whole), self.shift))
 
 
 def load_array(b: Builder, block: Any, offset: int, t: Array, space: int = 0) -> ArrayRef:

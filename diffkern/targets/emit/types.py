@@ -8,6 +8,7 @@ element that is stored as it was loaded is not rounded at all.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -45,7 +46,12 @@ class Isa:
     signed_halves
         Whether LLVM can be trusted with the sign of what is converted to float16.
     atomic_bits
-        The narrowest integer that can be compared and swapped.
+        The narrowest number with atomic operations of its own; narrower ones are compared and swapped.
+    exchange_bits
+        The narrowest integer that can be compared and swapped; for narrower ones the word around takes part.
+    exchange
+        Compares and swaps integers narrower than `atomic_bits`: takes a builder, an address, what is expected and what
+        replaces it, and returns what was there. None: as LLVM does.
     vector_bytes
         How wide vectors should be.
     vector_registers
@@ -58,6 +64,8 @@ class Isa:
     halves: bool = False
     signed_halves: bool = False
     atomic_bits: int = 8
+    exchange_bits: int = 8
+    exchange: Callable[[Builder, Any, Any, Any], Any] | None = None
     vector_bytes: int = 16
     vector_registers: int = 16
 
