@@ -58,7 +58,7 @@ TILES = [
     Fault("lanes that are off add to an element that all share",
           edit(accesses, "LaneAccesses.at_once", "self.where_on(b.spread(given[k]))", "b.spread(given[k])"), (_OFF,)),
     Fault("a row of one thread is left out",
-          edit(cpu_kernel, "Chunk.runs_in_lanes", " and not self.row_by_itself", ""),
+          edit(cpu_kernel, "Chunk.neighbours", "if self.runs_in_lanes:", "if self.lanes:"),
           (f"{_LANES}::test_rows_of_one_thread_run_without_lanes",)),
     Fault("a row of one thread runs twice",
           edit(cpu_kernel, "Chunk.neighbours", "lo = lanes.run(body, leading, lo, end)",
