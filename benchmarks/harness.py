@@ -107,14 +107,14 @@ class Row:
         return "met" if self.target.met(self.ratio_median) else "missed"
 
 
-def reading(work: Work) -> float:
-    """Prepare, run, and return the seconds of one call."""
+def reading(work: Work, clock: Callable[[], float] = time.perf_counter) -> float:
+    """Prepare, run, and return the seconds of one call by a clock."""
     work.prepare()
     run, calls = work.run, range(work.calls)
-    start = time.perf_counter()
+    start = clock()
     for _ in calls:
         run()
-    return (time.perf_counter() - start) / work.calls
+    return (clock() - start) / work.calls
 
 
 def check_agreement(first: Work, second: Work, rtol: float) -> None:
@@ -152,14 +152,26 @@ def compare(label: str, got: npt.NDArray[Any], want: npt.NDArray[Any], rtol: flo
 
 def measure_pair(name: str, top: Work, bottom: Work, target: Target, pairs: int, warmup: int = 2) -> Row:
     """Time two works alternately and return the row of the ratio top / bottom."""
-    for _ in range(warmup):
-        reading(top)
-        reading(bottom)
-    top_s, bottom_s = [], []
-    for _ in range(pairs):
-        top_s.append(reading(top))
-        bottom_s.append(reading(bottom))
+    top_s, bottom_s = measure_in_turn((top, bottom), pairs, warmup)
     return row_of_pairs(name, top.name, bottom.name, top_s, bottom_s, target)
+
+
+def measure_in_turn(
+    works: Sequence[Work], rounds: int, warmup: int = 2, clock: Callable[[], float] = time.perf_counter
+) -> list[list[float]]:
+    """Time works one after the other, round by round, and return the readings of each.
+
+    Every second round goes backwards: what one leaves in the caches is not always in the way of the same other.
+    """
+    for _ in range(warmup):
+        for work in works:
+            reading(work, clock)
+    found: list[list[float]] = [[] for _ in works]
+    turns = list(zip(works, found, strict=True))
+    for k in range(rounds):
+        for work, times in turns if k % 2 == 0 else reversed(turns):
+            times.append(reading(work, clock))
+    return found
 
 
 def row_of_pairs(

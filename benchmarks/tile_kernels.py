@@ -2,7 +2,7 @@
 
 In: a module and its decorator of kernels. Out: :class:`Case` values: kernels that load a tile for each block, do one
 thing with it (or a few of a kind) and store what comes out, and the arrays they take. So a ratio of times is that of
-the operation with a load and a store, which ``copy`` measures alone. Every name of a tile's operation occurs.
+the operation with a load and a store, which ``copy`` measures alone. Every operation occurs, a few by their operator.
 """
 
 from __future__ import annotations

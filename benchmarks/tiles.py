@@ -1,37 +1,47 @@
-"""Measure tiles on the CPU: a network's forward and adjoint against Warp's tiles, matrix products against NumPy.
+"""Measure tiles on the CPU: operations and a network beside Warp's tiles, matrix products beside NumPy's.
 
-In: nothing but the command line. Out: a table (and a JSON file). Both networks are the same kernel, written once for
-each module, on the same numbers; NumPy's product runs on one thread, as the kernel with its single block does.
+In: nothing but the command line. Out: a table (and a JSON file) of processor time on one thread. Kernels are written
+once for both modules and get the same numbers. Each operation is measured in a kernel as it is, in the same one with
+``lanes=False``, and in Warp, in turn, forward and with the adjoint on a tape.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("DIFFKERN_NUM_THREADS", "1")
 
 import numpy as np
 from harness import (
     Row,
     Target,
     Work,
+    WrongResult,
     check_agreement,
     exit_status,
     load_peer,
     machine,
-    measure_pair,
+    measure_in_turn,
     options,
     print_machine,
     print_table,
+    row_of_pairs,
     save_json,
 )
+from tile_kernels import CASES, Case
 
 import diffkern as dk
 
 BATCH, INPUTS, HIDDEN, OUTPUTS = 32, 64, 64, 32
-FASTER, CLOSE = Target(at_least=5.0), Target(at_least=1.0 / 3.0)
+FASTER, CLOSE, AT_LEAST = Target(at_least=5.0), Target(at_least=1.0 / 3.0), Target(at_least=1.0)
+BLOCKS = 256
 
 
 def network(m: Any) -> Any:
@@ -124,10 +134,94 @@ def product(size: int, repeats: int) -> tuple[Work, Work]:
     return top, Work("diffkern", lambda: products[1](a, b, own, repeats), results=lambda: {"c": own})
 
 
+class Operation:
+    """One module's kernel of an operation, with its arrays."""
+
+    def __init__(self, name: str, case: Case, m: Any, kernel: Any) -> None:
+        self.name, self.case, self.m, self.kernel = name, case, m, case.make(m, kernel)
+        rng = np.random.default_rng(0)
+        shapes = ((case.shape, case.given), *case.more)
+        self.arrays = [self.array(make(rng, (BLOCKS, *shape)), case.adjoint) for shape, make in shapes]
+        zero = np.zeros((BLOCKS, *case.out), dtype=int if case.integer else float)
+        self.out = self.array(zero, case.adjoint)
+        self.seed = self.array(np.random.default_rng(1).normal(size=zero.shape), False) if case.adjoint else None
+
+    def array(self, values: Any, differentiable: bool) -> Any:
+        if values.dtype.kind in "iu":
+            return self.m.array(values.astype(np.int32), dtype=int)
+        dtype = self.m.vec2 if self.case.complex else float
+        return self.m.array(values.astype(np.float32), dtype=dtype, requires_grad=differentiable)
+
+    def launch(self) -> None:
+        self.m.launch_tiled(self.kernel, dim=[BLOCKS], inputs=self.arrays, outputs=[self.out], block_dim=64)
+
+    def differentiate(self) -> None:
+        tape = self.m.Tape()
+        with tape:
+            self.launch()
+        tape.backward(grads={self.out: self.seed})
+
+    def clear(self) -> None:
+        self.out.zero_()
+        for a in (*self.arrays, self.out):
+            if a.requires_grad:
+                a.grad.zero_()
+
+    def value(self) -> dict[str, Any]:
+        return {} if self.case.random else {"output": self.out.numpy()}
+
+    def gradient(self) -> dict[str, Any]:
+        return {"gradient": self.arrays[0].grad.numpy()}
+
+    def work(self, differentiated: bool) -> Work:
+        if differentiated:
+            return Work(self.name, self.differentiate, self.clear, self.gradient)
+        return Work(self.name, self.launch, self.clear, self.value, calls=3)
+
+
+def operations(peer: Any, only: str, pairs: int) -> tuple[list[Row], list[Row]]:
+    """Rows of Warp's and of ``lanes=False``'s time over ours, for each operation, forward and with the adjoint."""
+    beside_peer, beside_alone = [], []
+    for case in (case for case in CASES if only in f"operation {case.name}"):
+        warp = Operation("warp", case, peer, partial(peer.kernel, module="unique"))
+        own, alone = (Operation(name, case, dk, dk.kernel(lanes=lanes)) for name, lanes in WAYS)
+        for differentiated in (False, True)[: 1 + case.adjoint]:
+            works = [one.work(differentiated) for one in (own, warp, alone)]
+            name = f"{case.name}{' and adjoint' * differentiated}"
+            check_agreement(works[2], works[0], 0.0)
+            error = disagreement(works[1], works[0])
+            times = measure_in_turn(works, pairs, clock=time.process_time)
+            row = row_of_pairs(name, "warp", "diffkern", times[1], times[0], AT_LEAST)
+            beside_peer.append(replace(row, target=Target(), name=f"{name} ({error})") if error else row)
+            beside_alone.append(row_of_pairs(name, "lanes=False", "diffkern", times[2], times[0], Target()))
+    return beside_peer, beside_alone
+
+
+WAYS = (("diffkern", None), ("lanes=False", False))
+
+
+def disagreement(theirs: Work, own: Work) -> str:
+    """What is to be said of a result of Warp's that is not ours: some of its gradients are zero."""
+    try:
+        check_agreement(theirs, own, 3e-3)
+    except WrongResult:
+        zero = not any(np.any(a) for a in theirs.results().values())
+        return "zero in Warp" if zero else "another result in Warp"
+    return ""
+
+
 def compared(name: str, top: Work, bottom: Work, target: Target, pairs: int) -> Row:
     """Check that both compute the same, then time them in turn."""
     check_agreement(top, bottom, 1e-3)
-    return measure_pair(name, top, bottom, target, pairs)
+    times = measure_in_turn((top, bottom), pairs, clock=time.process_time)
+    return row_of_pairs(name, top.name, bottom.name, *times, target)
+
+
+def without_lanes(rows: Sequence[Row]) -> str:
+    """How far the times with ``lanes=False`` are from those without."""
+    ratios = sorted(row.ratio_median for row in rows)
+    middle = ratios[len(ratios) // 2]
+    return f"the same with lanes=False: {middle:.2f} in the median, {ratios[0]:.2f} to {ratios[-1]:.2f}"
 
 
 def main() -> int:
@@ -137,16 +231,22 @@ def main() -> int:
     facts = machine()
     print_machine(facts)
     rows: list[Row] = []
+    peer = load_peer()
     blocks = 1024  # a launch of a few milliseconds: shorter ones measure the scheduler of a busy machine
     if arguments.only in "network forward adjoint":
-        peer, own = Network("warp", load_peer(), blocks), Network("diffkern", dk, blocks)
+        networks = Network("warp", peer, blocks), Network("diffkern", dk, blocks)
         for name, differentiated in (("network forward", False), ("network forward+adjoint", True)):
-            rows.append(compared(name, peer.work(differentiated), own.work(differentiated), FASTER, pairs))
+            rows.append(compared(name, *(one.work(differentiated) for one in networks), FASTER, pairs))
     for size in (16, 32, 64, 128):
         name = f"product {size}x{size}x{size}"
         if arguments.only in name:
             rows.append(compared(name, *product(size, max(1, 50_000_000 // size**3)), CLOSE, pairs))
+    beside_peer, beside_alone = operations(peer, arguments.only, pairs)
+    rows += beside_peer
     print_table(rows)
+    if beside_alone:
+        print(f"\n{without_lanes(beside_alone)}")
+    rows += beside_alone
     if arguments.json:
         save_json(arguments.json, facts, rows)
     return exit_status(rows, arguments.strict)

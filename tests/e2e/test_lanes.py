@@ -455,6 +455,42 @@ def test_rows_shorter_than_a_register_and_empty_launches():
         assert y.numpy()[:, :columns].all()
 
 
+def shared_sums(x: dk.array(dtype=F64), p: dk.array(dtype=F64), n: int, y: dk.array(dtype=F64), s: dk.array(dtype=int)):
+    i = dk.tid()
+    v = p[0]
+    for k in range(n):
+        v = v * p[1] + F64(k + 1)
+        dk.atomic_add(y, 1, v)
+        dk.atomic_add(y, 3 + k, v)
+    dk.atomic_add(y, 0, v + x[i])
+    dk.atomic_sub(s, 0, 1)
+    if x[i] > 0.7:
+        dk.atomic_add(y, 2, v)
+        dk.atomic_add(s, 1, 2)
+        for k in range(n):
+            dk.atomic_sub(y, 5 + k, v)
+
+
+@pytest.mark.parametrize("lanes", [True, False])
+@pytest.mark.parametrize("threads", [1, 3, 8, 13, COUNT])
+def test_lanes_without_a_thread_add_nothing_to_shared_elements(threads, lanes):
+    """What they hold is not zero: it follows from numbers that all lanes share."""
+    x, p = dk.array(X[:threads], dtype=F64), dk.array([0.5, 0.25], dtype=F64, requires_grad=True)
+    y, s = dk.zeros(7, dtype=F64, requires_grad=True), dk.zeros(2, dtype=int)
+    with dk.Tape() as tape:
+        dk.launch(dk.kernel(shared_sums, lanes=lanes), threads, [x, p, 2, y, s])
+    first, some = 0.5 * 0.25 + 1.0, int((X[:threads] > 0.7).sum())
+    v = first * 0.25 + 2.0
+    expected = [threads * v + X[:threads].sum(), threads * (first + v), some * v]
+    expected += [threads * first, threads * v, -some * v, -some * v]
+    np.testing.assert_allclose(y.numpy(), expected, rtol=1e-12)
+    assert s.numpy().tolist() == [-threads, 2 * some]
+    tape.backward(grads={y: np.array([1.0, 10.0, 100.0, 2.0, 3.0, 5.0, 7.0])})
+    by_first, by_v = threads * 12.0, threads * 14.0 + some * 88.0
+    of_p = [(by_first + by_v * 0.25) * 0.25, (by_first + by_v * 0.25) * 0.5 + by_v * first]
+    np.testing.assert_allclose(p.grad.numpy(), of_p, rtol=1e-12)
+
+
 def along_rows(
     x: dk.array(dtype=F64), at: dk.array(dtype=int), n: int, y: dk.array2d(dtype=F64), s: dk.array(dtype=F64)
 ):

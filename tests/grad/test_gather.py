@@ -271,6 +271,37 @@ def test_the_gradient_is_that_of_differences(name: str, ran: list[bool]) -> None
         np.testing.assert_allclose((found[place] * along).sum(), (ends[0] - ends[1]) / (2 * step), rtol=2e-5, atol=1e-7)
 
 
+@dk.kernel(fast_math=True)
+def within(q: D, v: V, reach: dk.float64, n: int, a: V):
+    i = dk.tid()
+    total = dk.vec3d(0.0, 0.0, 0.0)
+    for j in range(n):
+        d = q[j] - q[i]
+        if d * d < reach:
+            total += v[j] * dk.sin(d)
+    a[i] = total
+
+
+def test_a_sum_of_which_a_component_is_zero(ran: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what is zero as a whole adds nothing, where an element need not exist."""
+    q, v = uniform(1, N), uniform(2, N, 3)
+
+    def gradient() -> np.ndarray:
+        made = [argument(a) for a in (q, v, 0.4, N, np.zeros((N, 3)))]
+        with dk.Tape() as tape:
+            dk.launch(within, dim=N, inputs=made)
+        tape.backward(grads={made[-1]: np.tile([1.0, 0.0, -2.0], (N, 1))})
+        return made[1].grad.numpy().copy()
+
+    found = gradient()
+    with scattering(monkeypatch):
+        expected = gradient()
+    assert ran == [True, False]
+    d = q[None, :] - q[:, None]
+    np.testing.assert_allclose(expected[:, 0], np.where(d * d < 0.4, np.sin(d), 0.0).sum(axis=0), rtol=1e-9)
+    np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-11)
+
+
 @pytest.mark.parametrize("name", [n for n in LINE if n != "kernel_matrix"])
 @pytest.mark.parametrize(("count", "dim"), [(N - 5, N), (N, N - 5), (N - 5, N - 5), (1, 1), (1, N), (0, N), (N, 0)])
 def test_only_as_many_threads_as_trips_gather(
@@ -386,12 +417,32 @@ def two_axes(x: D, n: int, y: D2):
     y[i, k] = s
 
 
+@dk.kernel(fast_math=True)
+def twice_as_many(x: D, n: int, y: D):
+    i = dk.tid()
+    s = dk.float64(0.0)
+    for j in range(2 * n):
+        s += dk.sin(x[i] * x[j])
+    y[i] = s
+
+
+@dk.kernel(fast_math=True)
+def more_by_three(x: D, n: int, y: D):
+    i = dk.tid()
+    s = dk.float64(0.0)
+    for j in range(n + 3):
+        s += dk.sin(x[i] * x[j])
+    y[i] = s
+
+
 PERMUTED = np.random.default_rng(0).permutation(N).astype(np.int32)
 OTHERS = {
     "shifted": (shifted, N, [uniform(1, N + 1), N], [np.zeros(N)]),
     "earlier": (earlier, N, [uniform(1, N), N], [np.zeros(N)]),
     "from_one": (from_one, N, [uniform(1, N), N], [np.zeros(N)]),
     "every_second": (every_second, N, [uniform(1, N), N], [np.zeros(N)]),
+    "twice_as_many": (twice_as_many, N, [uniform(1, 2 * N), N], [np.zeros(N)]),
+    "more_by_three": (more_by_three, N, [uniform(1, N + 3), N], [np.zeros(N)]),
     "recurrent": (recurrent, N, [uniform(1, N), N], [np.zeros(N)]),
     "in_place": (in_place, N, [uniform(1, N), uniform(2, N), N], []),
     "looked_up": (looked_up, N, [uniform(1, N), PERMUTED, N], [np.zeros(N)]),

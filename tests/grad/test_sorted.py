@@ -418,6 +418,27 @@ def test_gradients_that_share_memory(ran: list[bool]) -> None:
     assert not any(ran)
 
 
+def test_a_gradient_with_gaps_is_added_to_atomically(ran: list[bool]) -> None:
+    """Sorted sums are written one behind the other."""
+
+    @dk.kernel
+    def squares(x: dk.array(dtype=float), at: dk.array(dtype=int), out: dk.array(dtype=float)):
+        t = dk.tid()
+        out[t] = x[at[t]] * x[at[t]]
+
+    x, at = dk.array(reals(COUNT, dtype=np.float32)), dk.array(indices(N))
+    whole, out, ct_out = dk.zeros(2 * COUNT, dtype=float), dk.zeros(N, dtype=float), dk.ones(N, dtype=float)
+    for _ in range(3):
+        whole.fill_(7.0)
+        whole[::2].zero_()
+        ct_out.fill_(1.0)
+        dk.launch(squares, N, [x, at], [out], [whole[::2], None], [ct_out], adjoint=True)
+    expected = 2 * np.bincount(at.numpy() % COUNT, minlength=COUNT) * x.numpy()
+    np.testing.assert_allclose(whole.numpy()[::2], expected, rtol=1e-4)
+    assert (whole.numpy()[1::2] == 7.0).all()
+    assert not any(ran)
+
+
 def test_a_deterministic_gradient_is_the_same_each_time(ran: list[bool]) -> None:
     @dk.kernel(deterministic=True)
     def chained(x: dk.array(dtype=float), at: dk.array(dtype=int), out: dk.array(dtype=float)):

@@ -181,8 +181,9 @@ def _transformed(b: Builder, x: Sequence[Complex], sign: float) -> list[Complex]
 def _times(b: Builder, x: Complex, k: int, n: int, sign: float) -> Complex:
     """A number turned by k n-ths of a turn, where k < n."""
     if 4 * k % n:
-        cosine, sine = _on_circle(k, n)
-        w = [b.const(float(part), x[0].type) for part in (cosine, sign * sine)]
+        (cosine, sine), t = _on_circle(k, n), x[0].type
+        assert isinstance(t, Scalar)
+        w = [b.const(float(part), t) for part in (cosine, sign * sine)]
         return _product(b, x, w)
     real, imaginary = x
     quarters = 4 * k // n if sign > 0.0 else -4 * k // n % 4

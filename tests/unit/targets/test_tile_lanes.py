@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from grad.build import values
@@ -12,6 +15,7 @@ from diffkern.compilation import Compilation
 from diffkern.ir.nodes import walk
 from diffkern.ir.types import Tile
 from diffkern.kernel import Kernel
+from diffkern.lang.intrinsics import INTRINSICS
 from diffkern.ops.table import all_ops
 from diffkern.options import Variant
 from diffkern.targets.cpu import object_code
@@ -133,3 +137,12 @@ def test_blocks_of_threads_run_one_by_one():
     fn = Compilation(summed_by_blocks, types).lowered()
     found = chosen(fn, Settings(lanes=True), object_code.machine("native").isa)
     assert str(found) == "threads run one by one: each is a whole block of threads"
+
+
+def test_the_benchmark_has_every_function_of_tiles():
+    """Those in place are measured by their operators, and a slice by its index."""
+    text = (Path(__file__).parents[3] / "benchmarks/tile_kernels.py").read_text(encoding="utf-8")
+    others = {"tile_add_inplace", "tile_sub_inplace", "tile_slice_indexed", "tile_empty"}
+    names = {name for name in INTRINSICS if name.startswith("tile") or name == "untile"}
+    assert names - set(re.findall(r"\bm\.(\w+)\(", text)) == others
+    assert all(part in text for part in ("s += t", "s -= t", "t[at, :]"))
