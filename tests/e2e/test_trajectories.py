@@ -249,6 +249,33 @@ def test_a_ring_keeps_the_rows_that_it_overwrites(steps, work):
     assert sum(work) <= (steps + 6) * 8 * 4
 
 
+@dk.kernel
+def step_of_a_pair(x: dk.array2d(dtype=dk.float32), y: dk.array2d(dtype=dk.float32), n: dk.int32):
+    i = dk.tid()
+    a, b = x[n % 2, i], y[n % 2, i]
+    x[(n + 1) % 2, i] = a * b
+    y[(n + 1) % 2, i] = dk.sin(a) + b
+
+
+def test_two_arrays_of_which_parts_are_kept():
+    values = start(2, 4)
+    pair = [dk.array(values[k : k + 1].repeat(2, 0), requires_grad=True) for k in (0, 1)]
+    with dk.Tape() as tape:
+        for n in range(6):
+            dk.launch(step_of_a_pair, dim=4, inputs=[*pair, n])
+    tape.backward(grads={pair[0]: last_row((2, 4), 0)})
+
+    def loss(a, b):
+        for _ in range(6):
+            a, b = a * b, np.sin(a) + b
+        return a.sum()
+
+    wide, h = values.astype(np.float64), 1e-6
+    for k, x in enumerate(pair):
+        moved = [(loss(*(wide + d)) - loss(*(wide - d))) / (2 * h) for d in h * np.eye(8).reshape(8, 2, 4)[4 * k :][:4]]
+        assert np.allclose(x.grad.numpy()[0], moved, rtol=1e-4)
+
+
 def test_columns():
     x = dk.array(np.ascontiguousarray(start(41, 8).T), requires_grad=True)
     with dk.Tape() as tape:
