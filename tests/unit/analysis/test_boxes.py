@@ -114,6 +114,7 @@ def test_numbers_beyond_32_bits_say_nothing():
     thread = Span("thread")
     assert known.region([Box((form(1, (0, (Monomial(2),))),), (False,), (thread,))], (97,)) == (((1, 8),),)
     assert known.region([Box((form(2**31),), (False,))], (97,)) is None
+    assert known.region([Box((form(2**31 - 1, (0, (Monomial(1),))),), (False,), (thread,))], (97,)) is None
     assert known.region([Box((form(1, (0, (Monomial(2**30),))),), (False,), (thread,))], (97,)) is None
     assert known.region([Box((form(1),), (False,), (), (form(-(2**31) - 1),))], (97,)) is None
     assert known.region([Box((form(5),), (True,))], (5,)) == ()  # which no thread reaches
