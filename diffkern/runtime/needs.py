@@ -124,6 +124,12 @@ class Needs:
     def take(self, held: array, region: Region) -> list[Need]:
         """Return the needs that a write to a part of an array ends, and forget them."""
         taken: list[Need] = []
+        if not self._width and not self._wide:
+            return taken
+        ranges = ranges_of(held, region)
+        if not ranges:
+            return taken
+        low, high = ranges[0] if len(ranges) == 1 else (min(low for low, _ in ranges), max(end for _, end in ranges))
 
         def left(needs: Iterable[Need]) -> list[Need]:
             """Those that stay; one may stand in several lists."""
@@ -138,10 +144,6 @@ class Needs:
                     kept.append(need)
             return kept
 
-        ranges = ranges_of(held, region)
-        if not ranges:
-            return taken
-        low, high = min(low for low, _ in ranges), max(high for _, high in ranges)
         if self._wide:
             self._wide = left(self._wide)
         if not self._width:

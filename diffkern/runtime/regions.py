@@ -46,9 +46,11 @@ class Regions:
     ----------
     arguments : frozenset of int
         The integer parameters that this depends on.
+    are_known : bool
+        Whether anything is known of any parameter.
     """
 
-    __slots__ = ("_boxes", "_found", "_places", "_types", "arguments")
+    __slots__ = ("_boxes", "_found", "_places", "_types", "are_known", "arguments")
 
     def __init__(self, manifest: Manifest) -> None:
         every = {
@@ -62,6 +64,7 @@ class Regions:
         self._boxes: Mapping[tuple[str, int], tuple[Box, ...]] = every
         if not all(isinstance(t, Scalar) for t in self._types.values()):
             self._boxes, self._places = {}, []  # values by reference, which only the program sees
+        self.are_known = bool(self._boxes)
         self.arguments = frozenset(self._types)
         self._found: dict[tuple[object, ...], Region] = {}
 

@@ -73,9 +73,11 @@ class TapeNeeds(TapeMemory):
 
     def _written_by(self, launch: PackedLaunch) -> list[tuple[array, Region]]:
         """Return the arrays that a launch writes, and which part of each."""
-        executable, found = launch.executable, []
+        executable, found, arrays = launch.executable, [], launch.arrays
+        if not executable.regions.are_known:
+            return [(held, None) for index in executable.writes if (held := arrays[index]) is not None]
         for index in executable.writes:
-            held = launch.arrays[index]
+            held = arrays[index]
             if held is not None:
                 region = executable.regions.written(launch, index)
                 if region is not None and not self._may_rest(launch, executable.regions.arguments, held):

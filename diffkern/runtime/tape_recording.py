@@ -136,7 +136,7 @@ class TapeRecording(TapeNeeds):
         for held, region in written:
             if held._memory in needs:
                 self._before_overwrite(held, region, launch)
-        before = {held._memory: held._memory.now for held, _ in written}
+        before = {held._memory: held._memory.now for held, region in written if region is not None}
         self._perform(operation)
         for memory, version in before.items():
             ranges = [one for held, region in written if held._memory is memory for one in ranges_of(held, region)]

@@ -419,3 +419,44 @@ def test_programs_for_gpus(name: str) -> None:
     assert [p.role for p in adjoint.manifest.params if p.role == "log"] == ["log"] * (1 if sized else 2)
     assert adjoint.manifest.log is not None
     assert adjoint.manifest.log.active == (0,)
+
+
+@dk.kernel
+def wide_integers(
+    x: dk.array(dtype=dk.float64), k: dk.array(dtype=dk.int64), y: dk.array(dtype=dk.float64), sweeps: int
+):
+    for _ in range(sweeps):
+        for j in range(k.shape[0]):
+            y[0] += x[j] * dk.float64(k[j])
+            k[j] = k[j] + k[(j + 1) % k.shape[0]]
+
+
+@dk.kernel
+def integers_beside_floats(
+    x: dk.array(dtype=dk.float32), k: dk.array(dtype=dk.int32), y: dk.array(dtype=dk.float32), sweeps: int
+):
+    for _ in range(sweeps):
+        for j in range(k.shape[0]):
+            y[0] += dk.sin(x[j]) * dk.float32(k[j] - 16777216)
+            x[j] = x[j] * dk.float32(0.5)
+            k[j] = k[j] + 3
+
+
+def test_integers_are_logged_with_all_their_bits() -> None:
+    a, b = 5_000_000_000, 3_000_000_000
+    x, y = dk.array([0.5, 0.25], requires_grad=True, dtype=F), dk.zeros(1, dtype=F, requires_grad=True)
+    with dk.Tape() as tape:
+        wide_integers[1](x, dk.array(np.array([a, b])), y, 2)
+    tape.backward(grads={y: [1.0]})
+    assert x.grad.numpy().tolist() == [a + (a + b), b + (b + a + b)]
+
+
+def test_integers_beside_floats_are_logged_in_a_type_that_holds_both() -> None:
+    x, k = dk.array(np.float32([0.5, 0.25]), requires_grad=True), dk.array(np.array([16777217, 16777219], np.int32))
+    y = dk.zeros(1, dtype=dk.float32, requires_grad=True)
+    with dk.Tape() as tape:
+        integers_beside_floats[1](x, k, y, 3)
+    tape.backward(grads={y: np.float32([1.0])})
+    halves = 0.5 ** np.arange(3)
+    wanted = [(np.cos(v * halves) * halves * (first + 3 * np.arange(3))).sum() for v, first in ((0.5, 1), (0.25, 3))]
+    assert np.allclose(x.grad.numpy(), wanted, rtol=1e-6)

@@ -7,11 +7,21 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from support.trajectories import Program, program
+from support.trajectories import OPERATIONS, Program, program
 
 import diffkern as dk
 from diffkern.errors import LaunchError
 from diffkern.runtime import kept, operation
+
+
+def ones(p: Program) -> np.ndarray:
+    return np.ones(p.m)
+
+
+def seeds(p: Program, x, y, steps=slice(None)):
+    """The gradients to begin with, of arrays that occur in some steps."""
+    occurs = any(name in OPERATIONS for name, _ in p.steps[steps])
+    return {x: p.weights, y: ones(p)} if occurs else {x: p.weights}
 
 
 def check(found, wanted, what):
@@ -23,26 +33,30 @@ def check_tapes(p: Program) -> None:
     half = len(p.steps) // 2
     x, values = p.array(p.start, requires_grad=True), p.start
     for steps in (slice(0, half), slice(half, None)):
+        y = p.beside(requires_grad=True)
         with dk.Tape() as tape:
             for step in p.steps[steps]:
-                p.do(x, step)
+                p.do(x, y, step)
         tape.zero()
-        tape.backward(grads={x: p.weights})
+        tape.backward(grads=seeds(p, x, y, steps))
         check(x.grad.numpy(), p.gradient(values, steps), (p, "tape"))
         assert tape.memory() <= p.most_kept, p
-        values = np.array(x.numpy())
-        tape.backward(grads={x: p.weights})  # the second time may be one native call
+        values, first = np.array(x.numpy()), x.grad.numpy().copy()
+        tape.zero()
+        tape.backward(grads=seeds(p, x, y, steps))  # the second time it may be one native call
+        assert np.array_equal(x.grad.numpy(), first)
 
 
 def check_sequences(p: Program) -> None:
     """The adjoint of a sequence, replayed from other values than it was recorded with."""
-    x = p.array(p.start, requires_grad=True)
+    x, y = p.array(p.start, requires_grad=True), p.beside(requires_grad=True)
     with dk.record(run=False) as sequence:
         for step in p.steps:
-            p.do(x, step)
-    both = sequence.adjoint(grads={x: p.weights})
+            p.do(x, y, step)
+    both = sequence.adjoint(grads=seeds(p, x, y))
     for values in (p.start, p.start[..., ::-1] * 0.9):
         dk.copy(x, p.array(np.ascontiguousarray(values)))
+        dk.copy(y, p.beside())
         both.replay()
         check(x.grad.numpy(), p.gradient(np.ascontiguousarray(values)), (p, "sequence"))
 
@@ -52,12 +66,13 @@ def check_functions(p: Program) -> None:
     weights = dk.array(p.weights)
 
     def loss(x):
-        y = dk.zeros_like(x)
-        dk.copy(y, x)
+        own, y = dk.zeros_like(x), p.beside()
+        dk.copy(own, x)
         for step in p.steps:
-            p.do(y, step)
+            p.do(own, y, step)
         total = dk.zeros(1, dtype=dk.float64)
-        dk.launch(KERNELS[y.ndim], dim=y.shape, inputs=[y, weights, total])
+        dk.launch(KERNELS[own.ndim], dim=own.shape, inputs=[own, weights, total])
+        dk.launch(weighted1, dim=p.m, inputs=[y, dk.array(ones(p)), total])
         return total
 
     x, v = dk.array(p.start), np.random.default_rng(5).uniform(-1, 1, p.start.shape)
@@ -247,6 +262,33 @@ def test_a_ring_keeps_the_rows_that_it_overwrites(steps, work):
     tape.backward(grads={x: last_row(x.shape, steps % 3)})
     assert np.array_equal(x.grad.numpy()[0], by_rows(start(3, 8)[0], steps))
     assert sum(work) <= (steps + 6) * 8 * 4
+
+
+@dk.kernel
+def step_of_a_pair(x: dk.array2d(dtype=dk.float32), y: dk.array2d(dtype=dk.float32), n: dk.int32):
+    i = dk.tid()
+    a, b = x[n % 2, i], y[n % 2, i]
+    x[(n + 1) % 2, i] = a * b
+    y[(n + 1) % 2, i] = dk.sin(a) + b
+
+
+def test_two_arrays_of_which_parts_are_kept():
+    values = start(2, 4)
+    pair = [dk.array(values[k : k + 1].repeat(2, 0), requires_grad=True) for k in (0, 1)]
+    with dk.Tape() as tape:
+        for n in range(6):
+            dk.launch(step_of_a_pair, dim=4, inputs=[*pair, n])
+    tape.backward(grads={pair[0]: last_row((2, 4), 0)})
+
+    def loss(a, b):
+        for _ in range(6):
+            a, b = a * b, np.sin(a) + b
+        return a.sum()
+
+    wide, h = values.astype(np.float64), 1e-6
+    for k, x in enumerate(pair):
+        moved = [(loss(*(wide + d)) - loss(*(wide - d))) / (2 * h) for d in h * np.eye(8).reshape(8, 2, 4)[4 * k :][:4]]
+        assert np.allclose(x.grad.numpy()[0], moved, rtol=1e-4)
 
 
 def test_columns():

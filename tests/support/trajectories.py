@@ -1,7 +1,7 @@
 """Random programs that keep a trajectory in one array, and their gradients by central differences.
 
-In: a seed. Out: a :class:`Program`, launches that read and write rows of one array in one of several layouts, with
-copies and fills of rows between them. Rows are chosen so that some launches overwrite what the gradients of earlier
+In: a seed. Out: a :class:`Program`, launches that read and write rows of one array in one of several layouts, and a row
+of its own, with copies and fills of rows between them. Rows are chosen so that some launches overwrite what the gradients of earlier
 ones need, and others nothing. It runs without a tape as well, which gives the differences.
 """
 
@@ -53,6 +53,9 @@ OPERATIONS = {
     "ring": _of("X((n + 1) % 2, i) = dk.sin(X(n % 2, i)) + 0.2", "n"),
     "found": _of("X(which[c], i) = dk.sin(X(a, i)) * 0.8", "a", "c"),
     "behind": _of("X(n - rows, i) = dk.cos(X(n - 1, i))", "n"),
+    "out": _of("y[i] = 0.5 * y[i] + X(a, i) * X(a, i)", "a"),
+    "out and in": _of("X(c, i) = y[i]; y[i] = dk.sin(y[i]) + X(a, i) * X(a, i)", "a", "c", reads=2),
+    "in": _of("X(c, i) = dk.cos(y[i]) * y[i]", "c"),
     "loop": Operation(("for k in range(a, c):", "    X(k + 1, i) = dk.sin(X(k, i)) + 0.1"), ("a", "c"),
                       lambda a, c: c - a),
     "back": Operation(("for k in range(c, a, -2):", "    X(k - 1, i) = dk.cos(X(k, i)) * 0.9"), ("a", "c"),
@@ -62,12 +65,13 @@ OPERATIONS = {
 
 @functools.cache
 def kernel(layout: str, name: str) -> Any:
-    """Return the kernel of an operation on a layout: of the array, a table of rows, two sizes, and the integers."""
+    """Return the kernel of an operation on a layout: of the arrays, a table of rows, two sizes, and the integers."""
     operation = OPERATIONS[name]
     kind, element = LAYOUTS[layout]
     lines = [re.sub(r"X\((.+?), (i - 1|i)\)", lambda m: element.format(r=m[1], i=m[2]), x) for x in operation.lines]
     integers = ", ".join(f"{each}: dk.int32" for each in operation.integers)
-    head = f"def trajectory(x: {kind}, which: dk.array(dtype=dk.int32), m: dk.int32, rows: dk.int32, {integers}):"
+    arrays = f"x: {kind}, y: dk.array(dtype=dk.float64), which: dk.array(dtype=dk.int32)"
+    head = f"def trajectory({arrays}, m: dk.int32, rows: dk.int32, {integers}):"
     text = "\n".join([head, "    i = dk.tid()", *(f"    {line}" for line in lines)]) + "\n"
     file = f"<{name} on {layout}>"
     linecache.cache[file] = len(text), None, text.splitlines(True), file
@@ -105,7 +109,7 @@ class Program:
         around[::-2, 1:] = values
         return dk.array(around, requires_grad=requires_grad)[::-2, 1:]
 
-    def do(self, x: Any, step: tuple[str, tuple[int, ...]]) -> None:
+    def do(self, x: Any, y: Any, step: tuple[str, tuple[int, ...]]) -> None:
         """Do a step."""
         name, given = step
         if name == "fill":
@@ -113,18 +117,18 @@ class Program:
         elif name == "copy":
             dk.copy(self.row(x, given[0]), self.row(x, given[1]))
         else:
-            dk.launch(kernel(self.layout, name), dim=self.m, inputs=[x, self.which, self.m, self.rows, *given])
+            dk.launch(kernel(self.layout, name), dim=self.m, inputs=[x, y, self.which, self.m, self.rows, *given])
 
-    def run(self, values: np.ndarray, steps: slice = slice(None)) -> np.ndarray:
-        """Return what the array holds after some steps, without a tape."""
-        x = self.array(values)
-        for step in self.steps[steps]:
-            self.do(x, step)
-        return np.array(x.numpy())
+    def beside(self, requires_grad: bool = False) -> Any:
+        """Return the row of its own, as it is in front of a tape."""
+        return dk.array(np.linspace(0.3, 0.9, self.m), requires_grad=requires_grad)
 
     def loss(self, values: np.ndarray, steps: slice = slice(None)) -> float:
-        """Return a number that depends on all elements."""
-        return float((self.weights * self.run(values, steps)).sum())
+        """Return a number that depends on all elements after some steps, without a tape."""
+        x, y = self.array(values), self.beside()
+        for step in self.steps[steps]:
+            self.do(x, y, step)
+        return float((self.weights * x.numpy()).sum() + y.numpy().sum())
 
     def gradient(self, values: np.ndarray, steps: slice = slice(None)) -> np.ndarray:
         """Return the gradient of the loss by central differences."""

@@ -114,6 +114,27 @@ def test_numbers_beyond_32_bits_say_nothing():
     thread = Span("thread")
     assert known.region([Box((form(1, (0, (Monomial(2),))),), (False,), (thread,))], (97,)) == (((1, 8),),)
     assert known.region([Box((form(2**31),), (False,))], (97,)) is None
+    assert known.region([Box((form(2**31 - 1, (0, (Monomial(1),))),), (False,), (thread,))], (97,)) is None
     assert known.region([Box((form(1, (0, (Monomial(2**30),))),), (False,), (thread,))], (97,)) is None
     assert known.region([Box((form(1),), (False,), (), (form(-(2**31) - 1),))], (97,)) is None
     assert known.region([Box((form(5),), (True,))], (5,)) == ()  # which no thread reaches
+
+
+@dk.kernel(block_dim=4)
+def blockwise(x: dk.array2d(dtype=dk.float32), n: dk.int32):
+    i = dk.tid()
+    shared = dk.shared_array(4, dtype=dk.float32)
+    shared[i % 4] = x[n, i]
+    dk.syncthreads()
+    x[n + 1, i] = shared[3 - i % 4]
+
+
+@dk.kernel
+def tiled(x: dk.array2d(dtype=dk.float32), n: dk.int32):
+    i = dk.tid()
+    dk.tile_store(x[n + 1], dk.tile_load(x[n], shape=4, offset=4 * i), offset=4 * i)
+
+
+def test_what_blocks_and_tiles_touch_is_not_known():
+    assert not PackedLaunch(blockwise, 8, [dk.zeros((5, 8)), 2]).executable.regions.are_known
+    assert not PackedLaunch(tiled, 2, [dk.zeros((5, 8)), 2]).executable.regions.are_known
