@@ -9,9 +9,10 @@ import os
 
 import pytest
 
+from mutation.effects import EFFECTS
 from mutation.elsewhere import TARGETED
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    (fault,) = (f for f in TARGETED if f.name == os.environ["DIFFKERN_FAULT"])
+    (fault,) = (f for f in (*TARGETED, *EFFECTS) if f.name == os.environ["DIFFKERN_FAULT"])
     fault.apply(pytest.MonkeyPatch())
