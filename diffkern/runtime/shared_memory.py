@@ -28,6 +28,11 @@ def check_shared(kernel: str, executable: Executable, arrays: Sequence[array | N
     """
     if not executable.may_share:
         return
+    for held in arrays:
+        if held is not None and held._alone is None:
+            break
+    else:
+        return  # of arrays that are no views two are the same, or apart
     ranges = [held._range for held in arrays if held is not None]
     ranges.sort()
     end = 0
