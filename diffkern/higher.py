@@ -68,10 +68,12 @@ def _along(function: Function, primals: Any, tangents: Any) -> tuple[Any, Any]:
             remedy="pass as many tangents as primals",
         )
     with Tangents({x: t for x, t in zip(given, tangents, strict=True) if t is not None}) as found:
+        found.follow(given)
         result = function(*given)
-        if isinstance(result, array):
-            return result, found[result]
-        return result, tuple(found[y] for y in _arrays(result, "the function returned"))
+        results = (result,) if isinstance(result, array) else _arrays(result, "the function returned")
+        found.check_results(results)
+        tangents = tuple(found[y] for y in results)
+        return result, tangents[0] if isinstance(result, array) else tangents
 
 
 def _arrays(given: Any, what: str = "primals are") -> tuple[array, ...]:

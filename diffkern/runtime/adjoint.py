@@ -6,7 +6,7 @@ cotangents of what was written are consumed, the others added to; or a :class:`L
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -38,6 +38,7 @@ from diffkern.runtime.type_keys import type_of_key
 __all__ = [
     "AdjointLaunch",
     "check_aliases",
+    "check_not_lost",
     "cotangent",
     "match_cotangents",
     "spread",
@@ -411,6 +412,28 @@ def with_own(launch: PackedLaunch, given: Sequence[array | None]) -> dict[int, a
             remedy="pass adj_inputs and adj_outputs, or arrays made with requires_grad=True",
         )
     return cotangents
+
+
+def check_not_lost(launch: PackedLaunch, before: Iterable[int], cotangents: Collection[int]) -> None:
+    """Refuse arguments without a gradient in the place of those that had one: what it adds to would be lost.
+
+    Parameters
+    ----------
+    launch : PackedLaunch
+        The launch with the arguments.
+    before : iterable of int
+        The leaves that had one.
+    cotangents : collection of int
+        Those that have one.
+    """
+    for leaf in before:
+        if leaf not in cotangents:
+            raise LaunchError(
+                f"kernel {launch.kernel.name!r}, parameter {launch.leaves[leaf].name!r}: this record of an adjoint "
+                "adds to its gradient, and the array has none",
+                remedy="make the array with requires_grad=True, or set it and its gradient together, with "
+                "set_params(values, adj_values); for a launch without this gradient make another record",
+            )
 
 
 def check_aliases(kernel: Launchable, launch: PackedLaunch, cotangents: Mapping[int, array]) -> bool:

@@ -46,6 +46,7 @@ from diffkern.runtime.memory import Memory, byte_range, expose, memory_of, overw
 from diffkern.runtime.numeric import Numeric
 from diffkern.runtime.operation import Assign, perform
 from diffkern.runtime.pickled import Copied
+from diffkern.runtime.reads import note_read
 from diffkern.runtime.state import attention, current
 from diffkern.runtime.stream import drain
 from diffkern.runtime.type_keys import array_type, dtype_of, key_of_long
@@ -109,10 +110,11 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
     """
 
     __slots__ = (
-        "__weakref__", "_data", "_element", "_grad", "_key", "_memory", "_packed", "_parent", "_range", "_smooth",
-        "_type", "_view", "_writable", "shape",
+        "__weakref__", "_alone", "_data", "_element", "_grad", "_key", "_memory", "_packed", "_parent", "_range",
+        "_smooth", "_type", "_view", "_writable", "shape",
     )  # fmt: skip
 
+    _alone: bytes | None
     _data: np.ndarray[Any, Any]
     _element: Stored
     _grad: array | None
@@ -236,7 +238,12 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
         return str(values_of(self._host(), self._element))
 
     def _host(self) -> np.ndarray[Any, Any]:
-        """Return the elements in host memory: in place, or copied from a GPU."""
+        """Return the elements in host memory for the host to read: in place, or copied from a GPU."""
+        note_read(self)
+        return self._elements()
+
+    def _elements(self) -> np.ndarray[Any, Any]:
+        """Return the elements in host memory, for diffkern's own purposes."""
         drain()
         return self._memory.contents(self._data)
 
@@ -425,7 +432,9 @@ def new(shape: tuple[int, ...], element: Stored, zero: bool, device: Device = CP
     """Return a new array, of zeros or not initialized."""
     zero = zero or (isinstance(element, Struct) and holds_arrays(element))  # whose elements are addresses
     data, memory = device.new((*shape, *component_shape(element)), stored_type(element), zero, pinned)
-    return _make(data, element, memory, True)
+    made = _make(data, element, memory, True)
+    made._alone = made._packed  # no other array shares its memory, but for views of it
+    return made
 
 
 def _given(value: Any, element: Stored | None) -> array:
@@ -463,7 +472,7 @@ def _make(data: np.ndarray[Any, Any], element: Stored, memory: Memory, writable:
     made._element = element
     made._memory = memory
     made._writable = writable
-    made._grad = made._parent = made._view = None
+    made._grad = made._parent = made._view = made._alone = None
     made.shape = data.shape[:ndim]
     made._type, made._key, made._smooth = array_type(element, ndim, "C" if data.flags.c_contiguous else "A")
     if (data.size >= _LONG or not data.size) and max(made.shape) >= _LONG:

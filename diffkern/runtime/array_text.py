@@ -40,7 +40,7 @@ def to_repr(a: array) -> str:
     options = np.get_printoptions()
     ends: int = options["edgeitems"]
     is_long = a._data.size > options["threshold"]
-    data = _ends(a, ends) if is_long else a._host()
+    data = _ends(a, ends) if is_long else a._elements()
     text = np.array2string(
         values_of(data, a._element),
         separator=", ",

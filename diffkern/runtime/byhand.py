@@ -17,7 +17,7 @@ from diffkern.ir.types import Array, Scalar
 from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.lang.dtypes import SCALARS, composite_type
 from diffkern.lang.structs import class_of
-from diffkern.runtime.adjoint import AdjointLaunch, cotangent, spread, with_own
+from diffkern.runtime.adjoint import AdjointLaunch, check_not_lost, cotangent, spread, with_own
 from diffkern.runtime.arguments import bind
 from diffkern.runtime.device import Device
 from diffkern.runtime.extents import whole_number
@@ -63,6 +63,7 @@ class ByHand:
         self.values = [_zero(p.annotation) for p in kernel.parameters] if values is None else list(values)
         self.gradients: list[Any] = [None] * len(kernel.parameters)
         self.dim: Any = 0
+        self._differentiated: frozenset[int] = frozenset()  # the leaves that had gradients in the last launch
 
     @brief
     def set(self, index: int, value: Any, adjoint: bool = False) -> None:
@@ -108,7 +109,10 @@ class ByHand:
             None if value is None else cotangent(packed, leaf, value)
             for leaf, value in enumerate(spread(packed, self.gradients))
         ]
-        perform(AdjointLaunch(packed, with_own(packed, given)), stream or self.stream)
+        cotangents = with_own(packed, given)
+        check_not_lost(packed, self._differentiated, cotangents)
+        perform(AdjointLaunch(packed, cotangents), stream or self.stream)
+        self._differentiated = frozenset(cotangents)
 
 
 def is_open(kernel: Launchable, args: Sequence[Any], block_dim: int | None) -> bool:

@@ -74,7 +74,7 @@ def new_log(launch: PackedLaunch, logged: PackedLaunch, log: Log) -> tuple[array
 
 def _count(launch: PackedLaunch, log: Log, begins: array, act: Callable[[Operation], object]) -> int:
     """Note where the slots of each thread begin, and return how many there are in all."""
-    ends = np.cumsum(launch.count(log, act).numpy(), dtype=np.int64)
+    ends = np.cumsum(launch.count(log, act)._elements(), dtype=np.int64)
     act(Assign(begins, np.concatenate([[0], ends[:-1]]).astype(np.int64)[: len(ends)]))
     return int(ends[-1]) if len(ends) else 0
 

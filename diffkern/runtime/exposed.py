@@ -24,6 +24,7 @@ from diffkern.runtime.complexes import shown
 from diffkern.runtime.convert import MAX_NDIM
 from diffkern.runtime.device import Device
 from diffkern.runtime.memory import Memory, lend
+from diffkern.runtime.reads import note_read
 from diffkern.runtime.stream import drain
 
 __all__ = ["ArrayC", "Exposed", "Lease"]
@@ -131,6 +132,7 @@ class Exposed:
     def __array_interface__(self) -> dict[str, Any]:
         if not self._memory.is_host:
             raise AttributeError(f"{described(self)} lies on {self.device}; .numpy() copies it to the host")
+        note_read(self)
         drain()
         lend(self._memory, self)
         return shown(self._data, self._element).__array_interface__
@@ -162,6 +164,7 @@ class Exposed:
             If the array cannot be given away in this way: structs, read-only memory for a consumer from before
             version 1, another device.
         """
+        note_read(self)
         here = self.__dlpack_device__()
         if dl_device is not None and tuple(dl_device) != here:
             raise BufferError(f"this array lies on {self.device}, device {here}, not on {tuple(dl_device)}")
@@ -183,6 +186,7 @@ class Exposed:
         """Where a GPU's array lies, for other libraries; the work it was given so far is ordered before theirs."""
         if self._memory.is_host:
             raise AttributeError(f"{described(self)} lies in host memory")
+        note_read(self)
         lend(self._memory, self)
         data = self._data
         interface: dict[str, Any] = {

@@ -6,7 +6,7 @@ that the tape or the tangents around take as they take the launches.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from diffkern.runtime.adjoint import AdjointLaunch
@@ -14,6 +14,7 @@ from diffkern.runtime.array import array
 from diffkern.runtime.beside import Beside, root_of
 from diffkern.runtime.cotangents import Cotangents
 from diffkern.runtime.history import FuncStep
+from diffkern.runtime.memory import Memory
 from diffkern.runtime.operation import Add, Assign, Copy, Operation, perform
 from diffkern.runtime.packed import PackedLaunch
 from diffkern.runtime.scope import Scope
@@ -58,6 +59,30 @@ class FunctionTape(TapeRecording, Scope, Uncopied):
         made = FunctionTape(())
         made._own = self._own
         return made
+
+    def _is_source(self, memory: Memory) -> bool:
+        return memory in self._own.pairs
+
+    def _has_derivative(self, held: array) -> bool:
+        return held._memory in self._own.pairs
+
+    def note_read(self, held: array) -> None:
+        """Take note that the host reads an array."""
+        super().note_read(held)
+        if self._around is not None:
+            self._around.note_read(held)
+
+    def note_unrecorded(self, operation: Operation) -> None:
+        """Take note of an operation that is left out of derivatives on purpose."""
+        super().note_unrecorded(operation)
+        if self._around is not None:
+            self._around.note_unrecorded(operation)
+
+    def derive(self, found: Iterable[array], sources: Iterable[Memory]) -> None:
+        """Take note that arrays are derivatives of what was computed from some memory."""
+        super().derive(found, sources)
+        if self._around is not None:
+            self._around.derive(found, sources)
 
     # -- what the tape around records too ----------------------------------------------------------------------------
 
@@ -118,7 +143,13 @@ class FunctionTape(TapeRecording, Scope, Uncopied):
             The arrays that gradients are wanted for.
         seeds : sequence of (array, array or None)
             Results, and the cotangent of each; None for ones.
+
+        Raises
+        ------
+        LaunchError
+            If no result depends on an array that the tape was made for.
         """
+        self.check_results([goal for goal, _ in seeds])
         drain()
         self._verify()
         self._lose_changed()
@@ -145,6 +176,8 @@ class FunctionTape(TapeRecording, Scope, Uncopied):
                     item.backward()
                 else:
                     record(item)
+        if self._around is not None:
+            self._around.derive(found, [*self._own.pairs, *self._versions])
         return found
 
 

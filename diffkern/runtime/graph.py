@@ -9,6 +9,7 @@ records in it can be changed: a CUDA graph is brought up to date by its next lau
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -92,7 +93,7 @@ class _Capture(Recorder):
     """A recorder that a capture has begun."""
 
     def __init__(self) -> None:
-        super().__init__(runs=False)
+        super().__init__(runs=False, is_capture=True)
 
 
 @brief
@@ -193,13 +194,25 @@ class ScopedCapture(Scope):
 
 
 class Conditional(Uncopied, Operation):
-    """Steps that run if, or as long as, a number in an array is not 0 at that moment (or is, with ``negate``)."""
+    """Steps that run as a number in an array says, which is read once: before the side that it chooses has run.
 
-    def __init__(self, condition: array, body: Recorded, loop: bool, negate: bool = False) -> None:
+    Parameters
+    ----------
+    condition : array
+        One int32.
+    on_true, on_false : Sequence or None
+        What runs if it is not 0, and if it is.
+    loop : bool, optional
+        Whether it is read again after each run of `on_true`, which runs until it is 0.
+    """
+
+    def __init__(
+        self, condition: array, on_true: Recorded | None, on_false: Recorded | None = None, loop: bool = False
+    ) -> None:
         self.condition = condition
-        self.body = body
+        self.on_true = on_true
+        self.on_false = on_false
         self.loop = loop
-        self.negate = negate
 
     @property
     def label(self) -> str:
@@ -211,22 +224,26 @@ class Conditional(Uncopied, Operation):
         """Where it runs."""
         return self.condition._memory.device
 
+    @property
+    def sides(self) -> list[tuple[Recorded, bool]]:
+        """What there is to run, each with whether it runs if the number is 0."""
+        return [(side, negate) for side, negate in ((self.on_true, False), (self.on_false, True)) if side is not None]
+
     def _operations(self) -> list[Operation]:
-        return [item.operation for item in self.body._program.items]
+        return [operation for side, _ in self.sides for operation in _operations_of(side)]
 
     def touch(self) -> None:
-        """Raise the versions of what the body writes."""
-        if current.tape is not None:
-            raise LaunchError(f"{_SIDES} has no adjoint", remedy="leave it out of the tape, or write it as a kernel")
+        """Raise the versions of what either side writes."""
+        _check_no_tape()
         for operation in self._operations():
             operation.touch()
 
     def reads(self) -> list[array]:
-        """Return what the condition and the body read."""
+        """Return what the condition and both sides read."""
         return [self.condition, *(a for operation in self._operations() for a in operation.reads())]
 
     def writes(self) -> list[array]:
-        """Return what the body writes."""
+        """Return what both sides write."""
         return [a for operation in self._operations() for a in operation.writes()]
 
     def steps(self) -> Steps | None:
@@ -234,18 +251,17 @@ class Conditional(Uncopied, Operation):
         return None
 
     def _holds(self) -> bool:
-        return bool(int(self.condition._host()[0]) != 0) != self.negate
+        return bool(self.condition._elements()[0] != 0)
 
     def execute(self) -> None:
         """Run it, or put it into the graph that is being made."""
         if self.device.is_capturing:
             self._capture(self.device)
-            return
-        while self._holds():
-            for operation in self._operations():
-                operation.execute()
-            if not self.loop:
-                return
+        elif self.loop:
+            while self._holds():
+                _execute(self.on_true)
+        else:
+            _execute(self.on_true if self._holds() else self.on_false)
 
     def _capture(self, device: Any) -> None:
         driver = device.driver
@@ -255,23 +271,32 @@ class Conditional(Uncopied, Operation):
                 "conditional nodes in graphs; they came with CUDA 12.4",
                 remedy="update the driver, or replay the sequence instead of capturing it",
             )
-        stream = device.stream
-        address = self.condition._range[0]
-        handle = driver.conditional_handle(stream.cuda_stream, device.context)
-        driver.set_condition(handle, address, self.negate, stream.cuda_stream)
-        inside = device.new_stream()
-        device.keep(inside)
-        driver.conditional_body(stream.cuda_stream, inside.cuda_stream, device.context, handle, self.loop)
-
-        def work() -> None:
-            for operation in self._operations():
-                device.keep(operation)
-                operation.execute()
+        stream, address = device.stream.cuda_stream, self.condition._range[0]
+        nodes = [(side, negate, driver.conditional_handle(stream, device.context)) for side, negate in self.sides]
+        for _, negate, handle in nodes:  # all before any side runs, which may change the number
+            driver.set_condition(handle, address, negate, stream)
+        for side, negate, handle in nodes:
+            inside = device.new_stream()
+            device.keep(inside)
+            driver.conditional_body(stream, inside.cuda_stream, device.context, handle, self.loop)
+            inside.enqueue(partial(self._capture_side, device, side))
             if self.loop:
-                driver.set_condition(handle, address, self.negate, inside.cuda_stream)
+                driver.set_condition(handle, address, negate, inside.cuda_stream)
+            driver.capture_end(inside.cuda_stream)
 
-        inside.enqueue(work)
-        driver.capture_end(inside.cuda_stream)
+    def _capture_side(self, device: Any, side: Recorded) -> None:
+        for operation in _operations_of(side):
+            device.keep(operation)
+            operation.execute()
+
+
+def _operations_of(side: Recorded) -> list[Operation]:
+    return [item.operation for item in side._program.items]
+
+
+def _execute(side: Recorded | None) -> None:
+    for operation in () if side is None else _operations_of(side):
+        operation.execute()
 
 
 @brief
@@ -289,7 +314,8 @@ def capture_while(
     stream : Stream, optional
         Where it runs outside a capture.
     """
-    _conditionally(condition, while_body, True, False, stream, kwargs)
+    flag = _checked(condition)
+    perform(Conditional(flag, _side(while_body, kwargs), loop=True), stream)
 
 
 @brief
@@ -305,30 +331,40 @@ def capture_if(
     Parameters
     ----------
     condition : array
-        One int32. What `on_true` does to it has a say in whether `on_false` runs.
+        One int32. It is looked at once, when what came before has run: one of the two runs, whatever that does to it.
     on_true, on_false : callable or Graph, optional
-        What runs; called with `kwargs`.
+        What runs; called with `kwargs`. In a capture each is called once.
     stream : Stream, optional
         Where it runs outside a capture.
     """
-    if on_true is not None:
-        _conditionally(condition, on_true, False, False, stream, kwargs)
-    if on_false is not None:
-        _conditionally(condition, on_false, False, True, stream, kwargs)
+    flag = _checked(condition)
+    first, second = (None if side is None else _side(side, kwargs) for side in (on_true, on_false))
+    if first is not None or second is not None:
+        perform(Conditional(flag, first, second), stream)
 
 
-def _conditionally(
-    condition: Any, body: Any, loop: bool, negate: bool, stream: Stream | None, kwargs: dict[str, Any]
-) -> None:
+def _checked(condition: Any) -> array:
+    """Return a condition with one axis; raise unless it is one, and nothing differentiates what it decides about."""
     if not isinstance(condition, array) or condition._element != INT32 or condition.size != 1:
         raise MisuseError(
             f"a condition is an array of one int32, not {described(condition)}",
             remedy="write condition = dk.zeros(1, dtype=dk.int32), which a kernel sets",
         )
-    operation = Conditional(condition.flatten(), _recorded(body, kwargs), loop, negate)
-    if not operation.body._program.items:
+    _check_no_tape()
+    return condition.flatten()
+
+
+def _check_no_tape() -> None:
+    if current.tape is not None:
+        raise LaunchError(f"{_SIDES} has no adjoint", remedy="leave it out of the tape, or write it as a kernel")
+
+
+def _side(body: Any, kwargs: dict[str, Any]) -> Recorded:
+    """Return what a function does to arrays, which must be something."""
+    made = _recorded(body, kwargs)
+    if not made._program.items:
         raise LaunchError(f"{_SIDES} does nothing to arrays", remedy="launch a kernel in it, or leave that side out")
-    perform(operation, stream)
+    return made
 
 
 def _recorded(body: Any, kwargs: dict[str, Any]) -> Recorded:
@@ -340,8 +376,9 @@ def _recorded(body: Any, kwargs: dict[str, Any]) -> Recorded:
             f"a function or a graph is needed here, not {body!r}", remedy="pass a function that launches kernels"
         )
     outer, current.recorder = current.recorder, None
+    made = outer.inside() if isinstance(outer, Recorder) else Recorder(runs=False)
     try:
-        with Recorder(runs=False) as recorder:
+        with made as recorder:
             body(**kwargs)
     finally:
         current.recorder = outer

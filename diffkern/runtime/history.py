@@ -126,7 +126,8 @@ class LaunchStep:
         if self.launch.logged is not None:  # a tape inside of this one wants it
             return self.launch
         executable = self.launch.executable
-        program = self.program() if executable.manifest.log is not None or executable.is_in_place else None
+        may_log = executable.manifest.log is not None or executable.is_in_place or bool(self.launch.merged)
+        program = self.program() if may_log else None
         if program is not None and program.derivative.log is not None:
             self.launch = self.launch.with_log(program.derivative.log)
         return self.launch

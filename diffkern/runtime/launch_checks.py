@@ -19,6 +19,7 @@ from diffkern.runtime.pointed import check_apart
 from diffkern.runtime.program import Executable
 from diffkern.runtime.resources import check_places
 from diffkern.runtime.schedule import USUAL, Blocks
+from diffkern.runtime.shared_memory import check_shared
 
 __all__ = ["DIMS", "check_fit", "check_writable", "grid_of"]
 
@@ -47,9 +48,9 @@ def check_fit(
     Raises
     ------
     LaunchError
-        If threads would leave an array where no condition guards the access, if the kernel writes to read-only memory
-        or to what an element points to, if it is given the id of an object that lies elsewhere, or if the code takes
-        more for granted of an array's address than is so.
+        If threads would leave an array where no condition guards the access, if the kernel writes to read-only memory,
+        to what an element points to or to what another array shares, if it is given the id of an object that lies
+        elsewhere, or if the code takes more for granted of an array's address than is so.
     """
     if executable.by_id:
         check_places(kernel.name, executable, parts)
@@ -57,6 +58,7 @@ def check_fit(
     if executable.extents is not None:
         executable.extents.check(kernel.name, grid, b"".join(parts))
     check_writable(kernel, executable, arrays)
+    check_shared(kernel.name, executable, arrays)
     if executable.device is not CPU:
         executable.check(lambda: b"".join(parts))
 

@@ -20,6 +20,9 @@ class no_grad:
 
     def __enter__(self) -> no_grad:
         self._tape: Tape | None = current.tape
+        self._left: Tape | None = current.left
+        if self._tape is not None:
+            put("left", self._tape)
         put("tape", None)
         return self
 
@@ -27,3 +30,4 @@ class no_grad:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         put("tape", self._tape)
+        put("left", self._left)

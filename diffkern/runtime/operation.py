@@ -81,6 +81,8 @@ class Operation(ABC):
 
 def perform(operation: Operation, stream: Stream | None = None) -> None:
     """Do something now, or on a stream, or give it to the sequence that is being recorded."""
+    if current.left is not None:
+        current.left.note_unrecorded(operation)
     recorder = current.recorder
     if recorder is not None:
         recorder.add(operation, stream)

@@ -371,8 +371,11 @@ def dispatch(bound: PackedLaunch, record_tape: bool = True, stream: Stream | Non
         raise MisuseError(
             f"stream must be a dk.Stream, not {stream!r}", remedy="make one with dk.Stream(), or leave it out"
         )
-    if record_tape and current.tape is not None:
+    if current.tape is None:
+        perform(bound, stream)
+    elif record_tape:
         drain()
         current.tape.record_launch(bound)
     else:
+        current.tape.note_unrecorded(bound)
         perform(bound, stream)

@@ -17,6 +17,7 @@ from diffkern.runtime.launchable import Launchable
 from diffkern.runtime.packed import PackedLaunch, dispatch
 from diffkern.runtime.pointed import check_apart
 from diffkern.runtime.resources import check_places
+from diffkern.runtime.shared_memory import check_shared
 from diffkern.runtime.state import attention, current
 
 __all__ = ["run"]
@@ -47,6 +48,9 @@ def run(
         last = extents.last
         if last[1] != arguments or last[0] is not grid:
             extents.check(kernel.name, grid, arguments)
+    if executable.may_share and executable.apart != arguments:
+        check_shared(kernel.name, executable, arrays)
+        executable.apart = arguments
     writes = executable.writes
     # Without arrays it runs there; what it writes through elements is looked for.
     if (not writes and current.device is not None) or executable.writes_elements:

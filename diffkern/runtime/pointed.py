@@ -35,7 +35,7 @@ class Table:
 
     def __init__(self, holder: array) -> None:
         self._holder = holder
-        self._words = np.ascontiguousarray(holder._host()).view(np.uint64)
+        self._words = np.ascontiguousarray(holder._elements()).view(np.uint64)
         self._width = self._words.shape[-1]
         known = holder._memory.pointed or {}
         rows = [row.tobytes() for row in self._words.reshape(-1, self._width) if row[0]]

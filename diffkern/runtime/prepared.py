@@ -25,7 +25,7 @@ from diffkern.errors import LaunchError, MisuseError
 from diffkern.ir.structs import Struct
 from diffkern.ir.types import Element, scalar_of
 from diffkern.lang.dtypes import SCALARS, element_of_value
-from diffkern.runtime.adjoint import AdjointLaunch, cotangent, spread, with_own
+from diffkern.runtime.adjoint import AdjointLaunch, check_not_lost, cotangent, spread, with_own
 from diffkern.runtime.array import array
 from diffkern.runtime.block import arguments_of
 from diffkern.runtime.device import CPU
@@ -155,12 +155,14 @@ class Prepared:
         if self.family or self.fixed or self.released or not block:
             return
         quick: list[Slot | None] = [None] * len(launch.keys)
+        # On a GPU another array may need another program; beside a view it may share that view's memory.
+        only_values = self._form.device is not CPU or not self._are_alone()
         for index, key in enumerate(launch.keys):
             span = launch.span(index)
             slots = [self._slot(index, leaf) for leaf in range(span.start, span.stop)]
             found = [slot for slot in slots if slot is not None]
-            if len(found) < len(slots) or (self._form.device is not CPU and any(slot.is_array for slot in found)):
-                continue  # on a GPU another array may need another program
+            if len(found) < len(slots) or (only_values and any(slot.is_array for slot in found)):
+                continue
             t = type_of_key(key)
             if isinstance(t, Struct):
                 writer = struct_writer(t, found)
@@ -173,7 +175,15 @@ class Prepared:
                 pack = launch.kernel.parameters[index].pack
                 if pack is not None:
                     self._numbers[index] = found[0].offset, pack
-        self.setter.open(quick, self.plan, block, launch.arrays)
+        self.setter.open(quick, self.plan, block, launch.arrays, launch.executable.may_share)
+
+    def _are_alone(self) -> bool:
+        """Whether no array that may be put in the place of one can share memory with another, or that is all the same.
+
+        Of arrays that are no views only the same one does.
+        """
+        launch = self._form.launch
+        return not launch.executable.may_share or all(a is None or a._alone is not None for a in launch.arrays)
 
     def _forget_slots(self) -> None:
         """Have them found again by the next change that asks for them."""
@@ -217,11 +227,11 @@ class Prepared:
         launch, cotangents = self.launch, self.adjoint.cotangents if self.adjoint is not None else {}
         self._take(launch, self._adjoint_of(launch, cotangents, may_gather), self._form.given)
 
-    def check_races(self, leaf: int, packed: bytes) -> None:
-        """Raise if threads may race once a value has been changed."""
+    def check_races(self, leaf: int, parts: Sequence[bytes]) -> None:
+        """Raise if threads may race once a value has been changed, and all are those that are given."""
         races, launch = self._races_with(leaf), self.launch
         if races is not None:
-            races.check(launch.kernel.name, launch.dims, lambda k: packed if k == leaf else launch.parts[k])
+            races.check(launch.kernel.name, launch.dims, parts.__getitem__)
 
     def settle(self, leaves: frozenset[int]) -> None:
         """Refuse other values for some leaves from now on."""
@@ -447,18 +457,36 @@ class Prepared:
             counters[counter] = address
         launch.put(leaf, held)
         block[offset:behind] = packed
+        if self._searched and not self._are_alone():
+            self._forget_slots()
         self._renew()
         self._tell_users(of_arrays=True)  # those too that another thread has brought up to date meanwhile
 
-    def check(self, index: int, value: Any) -> None:
-        """Raise if a parameter cannot take a value."""
+    def check(self, values: Mapping[int, Any]) -> None:
+        """Raise if parameters cannot take values, which are set one after the other."""
         self.check_alive()
-        key, packed, held = self.launch.kernel.parameters[index].convert_leaves(value)
-        if self.fixed and not self._same_arrays(index, held):
+        launch = self.launch
+        leaves = {index: launch.kernel.parameters[index].convert_leaves(value) for index, value in values.items()}
+        if self.fixed and not all(self._same_arrays(index, held) for index, (_, _, held) in leaves.items()):
             raise _fixed()
-        for leaf, part in enumerate(packed, self.launch.span(index).start):
-            self._check_settled(leaf, part)
-        self.launch.changed({index: (key, packed, held)})
+        for index, (_, packed, _) in leaves.items():
+            for leaf, part in enumerate(packed, launch.span(index).start):
+                self._check_settled(leaf, part)
+        launch.changed(leaves)
+        parts = list(launch.parts)
+        for index, (_, packed, _) in leaves.items():
+            for leaf, part in zip(range(launch.span(index).start, len(parts)), packed, strict=False):
+                parts[leaf] = part
+                for member in self.family or (self,):
+                    member.check_races(leaf, parts)
+
+    def set_all(self, values: Mapping[int, Any]) -> None:
+        """Change parameters that were checked together."""
+        if self.fixed or len(values) == 1:
+            for index, value in values.items():
+                self.set(index, value)
+        else:
+            self.change({k: self.launch.kernel.parameters[k].convert_leaves(v) for k, v in values.items()}, {})
 
     def _same_arrays(self, index: int, held: Sequence[array | None]) -> bool:
         """Whether the arrays of an argument are those of the present one, so that at most its values differ."""
@@ -489,9 +517,10 @@ class Prepared:
         goals: list[Any] = [self._form.launch.parts]
         places: list[Any] = [leaf]
         members = self.family or (self,)
+        parts = [*self.launch.parts[:leaf], packed, *self.launch.parts[leaf + 1 :]]
         for member in members:
             member._check_settled(leaf, packed)
-            member.check_races(leaf, packed)
+            member.check_races(leaf, parts)
         for member in members:
             member.scatter(leaf, packed)
         for member in members:
@@ -530,7 +559,10 @@ class Prepared:
         adjoint = None
         if self.adjoint is not None:
             checked = [None if ct is None else cotangent(launch, i, ct) for i, ct in enumerate(merged)]
-            adjoint = self._adjoint_of(launch, with_own(launch, checked))
+            cotangents, before = with_own(launch, checked), self._form.launch.merged
+            wanted = [i for i in range(len(merged)) if before.get(i, i) in self.adjoint.cotangents]
+            check_not_lost(launch, wanted, cotangents)
+            adjoint = self._adjoint_of(launch, cotangents)
         self._take(launch, adjoint, merged)
 
     def join(self, family: list[Prepared]) -> None:

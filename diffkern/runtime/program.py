@@ -79,6 +79,10 @@ class Executable:
         Whether it writes to arrays in elements of arrays.
     is_in_place : bool
         Whether one of them is both read and written.
+    may_share : bool
+        Whether it is of consequence that its arrays share memory: one is written, and there is another.
+    apart : bytes
+        The arguments of the last launch that were looked at for that.
     layout : Layout
         Of its argument block.
     contiguous_cotangents : frozenset of int
@@ -104,10 +108,10 @@ class Executable:
     """
 
     __slots__ = (
-        "__weakref__", "_added", "_block_offset", "_derivative", "_grouped", "_sizes", "address", "block_dim",
+        "__weakref__", "_added", "_block_offset", "_derivative", "_grouped", "_sizes", "address", "apart", "block_dim",
         "blockwise", "by_id", "code", "contiguous_cotangents", "cost", "device", "extents", "finish", "gathering",
-        "grids", "is_in_place", "layout", "manifest", "races", "reads", "regions", "sites", "sorts", "sweeps",
-        "together", "updates", "uses", "whole", "writes", "writes_elements",
+        "grids", "is_in_place", "layout", "manifest", "may_share", "races", "reads", "regions", "sites", "sorts",
+        "sweeps", "together", "updates", "uses", "whole", "writes", "writes_elements",
     )  # fmt: skip
 
     def __init__(self, address: int, finish: int, manifest: Manifest, code: Code | None = None) -> None:
@@ -133,6 +137,7 @@ class Executable:
         self.uses = tuple(sorted({*self.reads, *self.writes}))
         self.whole = tuple((k, axes) for k in self.writes if (axes := manifest.params[k].whole) is not None)
         self.is_in_place = not set(self.reads).isdisjoint(self.writes)
+        self.may_share, self.apart = bool(self.writes) and len(self.uses) > 1, b""
         self.grids: dict[Any, Grid] = {}
         self.layout = Layout(manifest)
         self.contiguous_cotangents = frozenset(

@@ -6,7 +6,12 @@ compiles.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from diffkern.errors import LaunchError
 from diffkern.runtime.adjoint import AdjointLaunch
+from diffkern.runtime.array import array
+from diffkern.runtime.memory import Memory
 from diffkern.runtime.native.replay import Steps
 from diffkern.runtime.operation import Copy, Operation, perform
 from diffkern.runtime.packed import PackedLaunch, dispatch
@@ -92,23 +97,44 @@ def _log_anew(launch: PackedLaunch) -> None:
 class Recorder(Scope):
     """Takes what happens to arrays.
 
-    Attributes
+    Parameters
     ----------
-    runs
+    runs : bool
         Whether things also happen while they are recorded.
+    allow_reads : bool, optional
+        Whether the host may read what was recorded to be written.
+    written : mapping of Memory to str, optional
+        What a recording around it has written, and by what.
+    is_capture : bool, optional
+        Whether a graph is captured.
     """
 
-    def __init__(self, runs: bool) -> None:
+    def __init__(
+        self,
+        runs: bool,
+        allow_reads: bool = False,
+        written: Mapping[Memory, str] | None = None,
+        is_capture: bool = False,
+    ) -> None:
         self.runs = runs
         self.items: list[Item] = []
+        self.written = dict(written or {})
+        self._allow_reads, self._is_capture = allow_reads, is_capture
         self._prepared: dict[int, list[Prepared]] = {}
         # Launches some of whose integer arguments are settled, and these; also those that are yet to be taken.
         self._settled: dict[int, tuple[PackedLaunch, frozenset[int]]] = {}
+
+    def inside(self) -> Recorder:
+        """Return what takes a part of this recording that becomes one step of it."""
+        return Recorder(False, self._allow_reads, self.written, self._is_capture)
 
     def add(self, operation: Operation, stream: Stream | None) -> None:
         """Take one operation."""
         item = Item(operation, stream or current.stream, current.tape is not None)
         self.items.append(item)
+        label = operation.label
+        for a in operation.writes():
+            self.written[a._memory] = label
         if item.prepared is not None:
             # A launch and its adjoint share the arguments by value, and change them together.
             family = self._prepared.setdefault(id(item.prepared.launch), [])
@@ -125,6 +151,24 @@ class Recorder(Scope):
         self._settled[id(launch)] = launch, known | leaves
         for prepared in self._prepared.get(id(launch), ()):
             prepared.settle(leaves)
+
+    def check_read(self, held: array) -> None:
+        """Refuse that the host reads what was recorded to be written: a replay would not look at it again."""
+        label = self.written.get(held._memory)
+        if label is None or self._allow_reads:
+            return
+        what = "captured" if self._is_capture else "recorded"
+        remedy = (
+            "let the sequence look at it, with dk.capture_while(condition, body) or dk.capture_if(condition, on_true, "
+            "on_false), or read it behind the block"
+        )
+        if not self._is_capture:
+            remedy += "; dk.record(allow_reads=True) is for reads that have no part in what is recorded"
+        raise LaunchError(
+            f"{held._summary()} is read while work for it is {what} (step {label!r} writes it): numbers, branches and "
+            "loops that depend on it would be the same in every replay",
+            remedy=remedy,
+        )
 
     def fix(self, launch: PackedLaunch) -> None:
         """Refuse other arrays and dimensions for a launch that was taken: a gradient was built for them."""

@@ -42,6 +42,9 @@ class Collector(Scope):
     def _begin(self) -> tuple[str, Collector, Collector]:
         return "recorder", self, self
 
+    def check_read(self, held: array) -> None:
+        """Do nothing: what a sweep reads is the user's in no part."""
+
     def add(self, operation: Operation, stream: Stream | None) -> None:
         """Take one operation."""
         self.operations.append(operation)

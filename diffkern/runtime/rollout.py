@@ -11,7 +11,7 @@ A step that runs again must do what it did at first. It is compared, launch by l
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from diffkern.runtime.digest import digest
 from diffkern.runtime.exposures import Exposures
 from diffkern.runtime.history import carry_out
 from diffkern.runtime.memory import Memory, births, watch
-from diffkern.runtime.operation import Copy, perform
+from diffkern.runtime.operation import Copy, Operation, perform
 from diffkern.runtime.packed import PackedLaunch
 from diffkern.runtime.places import Places
 from diffkern.runtime.progress import Bar
@@ -332,6 +332,21 @@ class Rollout(Scope):
             tape.record_copy(goal, source)
         elif (tape := self._first()) is not None:
             tape.follow_copy(goal, source, self._new)
+
+    def note_read(self, held: array) -> None:
+        """Take note that the host reads an array."""
+        if (tape := self._first()) is not None:
+            tape.note_read(held)
+
+    def note_unrecorded(self, operation: Operation) -> None:
+        """Take note of an operation that is left out of gradients on purpose."""
+        if (tape := self._first()) is not None:
+            tape.note_unrecorded(operation)
+
+    def derive(self, found: Iterable[array], sources: Iterable[Memory]) -> None:
+        """Take note that arrays are derivatives of what was computed from some memory."""
+        if (tape := self._first()) is not None:
+            tape.derive(found, sources)
 
     def note_change(self, held: array) -> None:
         """Take the present contents of an array as what a step has left."""

@@ -107,28 +107,35 @@ class Sequence(Uncopied):
         int
             How many launches there were.
         """
-        goals: list[tuple[Prepared, int]] = []
-        for item in self._program.items:
-            prepared = item.prepared
-            if prepared is None or (kernel is not None and prepared.launch.kernel is not kernel):
-                continue
-            goals += [(prepared, p.index) for p in prepared.launch.kernel.parameters if p.name == name]
-        if not goals:
+        return self._set_params({name: value}, kernel)
+
+    @brief
+    def set_params(self, values: Mapping[str, Any], kernel: Any = None) -> None:
+        """Set several parameters by name, all of them or none; see :meth:`set_param`."""
+        self._set_params(values, kernel)
+
+    def _set_params(self, values: Mapping[str, Any], kernel: Any) -> int:
+        """Set parameters by name when all are checked, and return how many there were."""
+        launches = [item.prepared for item in self._program.items if item.prepared is not None]
+        goals: list[tuple[Prepared, dict[int, Any]]] = []
+        missing = dict.fromkeys(values)
+        for prepared in launches:
+            if kernel is None or prepared.launch.kernel is kernel:
+                own = {p.index: values[p.name] for p in prepared.launch.kernel.parameters if p.name in values}
+                if own:
+                    goals.append((prepared, own))
+                for p in prepared.launch.kernel.parameters:
+                    missing.pop(p.name, None)
+        for name in missing:
             raise LaunchError(
                 f"no launch of the sequence has a parameter {name!r}",
                 remedy="set one that a kernel of the sequence has",
             )
-        for prepared, index in goals:
-            prepared.check(index, value)
-        for prepared, index in goals:
-            prepared.set(index, value)
-        return len(goals)
-
-    @brief
-    def set_params(self, values: Mapping[str, Any], kernel: Any = None) -> None:
-        """Set several parameters by name; see :meth:`set_param`."""
-        for name, value in values.items():
-            self.set_param(name, value, kernel)
+        for prepared, own_values in goals:
+            prepared.check(own_values)
+        for prepared, own_values in goals:
+            prepared.set_all(own_values)
+        return sum(len(own_values) for _, own_values in goals)
 
     # -- order -------------------------------------------------------------------------------------------------------
 
@@ -292,16 +299,19 @@ class record(Scope):
     """Records what happens to arrays in a ``with`` block: ``with dk.record() as sequence:``.
 
     Launches, ``dk.copy``, fills and assignments, and what a :class:`Tape` does are taken. What Python computes is not:
-    a number that was read from an array is a constant of the sequence.
+    a number that was read from an array is a constant of the sequence, and to read in the block what it has written is
+    an error. Branches and loops that depend on results are written with :func:`capture_if` and :func:`capture_while`.
 
     Parameters
     ----------
     run : bool, optional
         Whether things also happen while they are recorded. With False nothing does, so their results are not there.
+    allow_reads : bool, optional
+        Whether arrays that the block has written may be read in it, for purposes that have no part in what is recorded.
     """
 
-    def __init__(self, run: bool = True) -> None:
-        self._recorder = Recorder(run)
+    def __init__(self, run: bool = True, allow_reads: bool = False) -> None:
+        self._recorder = Recorder(run, allow_reads)
         self._sequence = Sequence()
 
     def _begin(self) -> tuple[str, Recorder, Sequence]:

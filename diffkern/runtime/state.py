@@ -27,6 +27,8 @@ class _Current(threading.local):
 
     tape: Tape | None = None
     recorder: Recorder | Collector | None = None
+    # The tape that dk.no_grad has put aside.
+    left: Tape | None = None
     stream: Stream | None = None
     # Whether observers were started here; they are those of the process.
     observed: bool | None = None

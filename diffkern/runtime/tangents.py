@@ -7,15 +7,16 @@ too, and constants have the tangent zero. An outer tape records all of that, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from diffkern.errors import LaunchError, described
 from diffkern.runtime.adjoint import AdjointLaunch
 from diffkern.runtime.array import array, new
 from diffkern.runtime.array_copy import copy
-from diffkern.runtime.beside import Beside, launch_along
+from diffkern.runtime.beside import Beside, launch_along, root_of
 from diffkern.runtime.exposures import Exposures
+from diffkern.runtime.influence import Influence
 from diffkern.runtime.memory import Memory
 from diffkern.runtime.operation import Add, Assign, Copy, Operation, perform
 from diffkern.runtime.packed import PackedLaunch, dispatch
@@ -31,7 +32,7 @@ _LOST = -1
 """The version of memory that somebody else has changed: no version is that."""
 
 
-class Tangents(Scope, Uncopied):
+class Tangents(Influence, Scope, Uncopied):
     """Carries tangents along everything that happens in its ``with`` block.
 
     ``with dk.Tangents({x: t_x}) as tangents: …`` begins with tangents of some arrays; that of any other is zero.
@@ -56,8 +57,13 @@ class Tangents(Scope, Uncopied):
         self._found = Beside("tangent")
         self._versions: dict[Memory, int] = {}
         self._exposures = Exposures()
+        self._forget_influence()
+        # What varies, and with it whatever else a function is of; the memory that was met.
+        self._primals: set[Memory] = set()
+        self._met: set[Memory] = set()
         for held, tangent in tangents.items():
             self._given(held, tangent)
+        self.follow(tangents)
 
     def _given(self, held: array, tangent: Any) -> None:
         if not isinstance(held, array) or not held._smooth:
@@ -82,8 +88,57 @@ class Tangents(Scope, Uncopied):
         if not isinstance(held, array) or not held._smooth:
             raise KeyError(f"{described(held)} has no tangent: it is no array of floats")
         self._look_at(held)
+        if self._may_be_read(held):
+            self._refuse(
+                f"{described(held)} depends on no array that has a tangent, and was written when what depends on these "
+                "had been read"
+            )
         found = self._found.of(held)
-        return new(held.shape, held._element, True, held._memory.device) if found is None else found
+        if found is None:
+            found = new(held.shape, held._element, True, held._memory.device)
+        if self.around is not None and self._is_fed(held):
+            self.around.derive([found], self._met)
+        return found
+
+    # -- what depends on what varies ---------------------------------------------------------------------------------
+
+    def follow(self, primals: Iterable[array]) -> None:
+        """Take note of arrays that a function is of, whether they vary or not."""
+        self._primals.update(held._memory for held in primals)
+        self._met |= self._primals
+
+    def note_read(self, held: array) -> None:
+        """Take note that the host reads an array."""
+        super().note_read(held)
+        if self.around is not None:
+            self.around.note_read(held)
+
+    def note_unrecorded(self, operation: Operation) -> None:
+        """Take note of an operation that is left out of derivatives on purpose."""
+        super().note_unrecorded(operation)
+        if self.around is not None:
+            self.around.note_unrecorded(operation)
+
+    def derive(self, found: Iterable[array], sources: Iterable[Memory]) -> None:
+        """Take note that arrays are derivatives of what was computed from some memory."""
+        super().derive(found, sources)
+        if self.around is not None:
+            self.around.derive(found, sources)
+
+    def _is_source(self, memory: Memory) -> bool:
+        return memory in self._primals
+
+    def _has_derivative(self, held: array) -> bool:
+        return held._memory in self._primals
+
+    def _is_all(self, held: array) -> bool:
+        return root_of(held)[0]._data.nbytes == held._data.nbytes
+
+    def _wrote(self, goals: Iterable[array], sources: Iterable[array] = ()) -> None:
+        """Take note of what was met, and written."""
+        written = {a._memory for a in goals}
+        self._met.update(written, (a._memory for a in sources))
+        self._written |= written
 
     # -- tangents of arrays ------------------------------------------------------------------------------------------
 
@@ -153,6 +208,8 @@ class Tangents(Scope, Uncopied):
         held = [a for a in launch.arrays if a is not None]
         for one in held:
             self._look_at(one)
+        self._feed(launch)
+        self._wrote(launch.writes(), held)
         check_constant(launch.kernel.name, launch.executable, held, self._found.pairs, "has a tangent")
         varies = any(a._smooth and a._memory in self._found.pairs for a in held)
         self._outside(dispatch, launch_along(launch, self._along) if varies else launch)
@@ -166,6 +223,8 @@ class Tangents(Scope, Uncopied):
     def record_overwrite(self, goal: array, values: Any) -> None:
         """Set the tangent of what is about to be filled with constants to zero."""
         self._look_at(goal)
+        self._feed_by_overwrite(goal)
+        self._wrote([goal])
         tangent = self._found.of(goal) if goal._smooth else None
         if tangent is not None:
             self._outside(tangent.zero_)
@@ -176,6 +235,8 @@ class Tangents(Scope, Uncopied):
         """Copy the tangent of what is about to be copied."""
         self._look_at(goal)
         self._look_at(source)
+        self._feed_by_copy(goal, source)
+        self._wrote([goal], [source])
         if source._smooth:
             tangent = self._found.of(source)
             if tangent is not None:
@@ -189,6 +250,8 @@ class Tangents(Scope, Uncopied):
         """Add the tangent of what is about to be added."""
         self._look_at(goal)
         self._look_at(source)
+        self._feed_by_sum(goal, source)
+        self._wrote([goal], [source])
         tangent = self._found.of(source) if source._smooth else None
         if tangent is not None:
             self._outside(record, Add(self._made(goal), tangent))
@@ -200,6 +263,10 @@ class Tangents(Scope, Uncopied):
         inputs, own = inputs_of(adjoint), adjoint.cotangents
         for held in (*inputs.values(), *own.values()):
             self._look_at(held)
+        sources = [a for a in (*inputs.values(), *adjoint.launch.arrays, *own.values()) if a is not None]
+        if any(map(self._is_fed, sources)):
+            self._fed.update(ct._memory for ct in own.values())
+        self._wrote(own.values(), sources)
         along = {k: t for k, held in inputs.items() if held._smooth and (t := self._found.of(held)) is not None}
         if along or any(ct._memory in self._found.pairs for ct in own.values()):
             for operation in self._adjoint_along(adjoint, inputs, along):

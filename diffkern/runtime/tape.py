@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from diffkern.callers import brief, shorten, warn
+from diffkern.callers import brief, shorten
 from diffkern.errors import KernelError, LaunchError, described
 from diffkern.runtime.array import array
 from diffkern.runtime.cotangents import Cotangents, may_differ_from_zero, take
@@ -276,23 +276,21 @@ class Tape(TapeRecording, Scope, Uncopied):
 
     def _check_influence(self, seeds: Seeds | None) -> None:
         """Refuse a sweep that begins where no array with a gradient has an influence."""
-        if seeds is None:
-            if self._owners:
-                return
-        else:
-            for goal, _ in seeds:
-                if self._has_influence(goal):
-                    return
+        if seeds is None and self._owners:
+            return
+        goals = [goal for goal, _ in seeds or ()]
+        if lost := [goal for goal in goals if self._may_be_read(goal)]:
+            self._refuse(f"{', '.join(map(described, lost))} depends on no array of this tape that has a gradient")
+            return
+        if any(map(self._has_influence, goals)):
+            return
         what = "no array on this tape has a gradient to be computed"
-        if self._owners.keys() - {goal._memory for goal, _ in seeds or ()}:
-            names = ", ".join(described(goal) for goal, _ in seeds or ())
-            what = f"{names} depends on no array of this tape that has a gradient"
-        if any(goal._memory in self._kept for goal, _ in seeds or ()):
+        if self._owners.keys() - {goal._memory for goal in goals}:
+            what = f"{', '.join(map(described, goals))} depends on no array of this tape that has a gradient"
+        if any(goal._memory in self._kept for goal in goals):
             what += ", not counting what a sum of one element held at first"
         remedy = "make the arrays that you want gradients for with requires_grad=True, before they are first used"
-        if self._kernel is None or not self._kernel.dialect.zero_gradients:
-            raise LaunchError(what, remedy=remedy)
-        warn(f"{what}, so all gradients are zero; {remedy}")
+        self._refuse(what, remedy)
 
     def _repeat(self, seeds: Seeds | None) -> bool:
         """Run a sweep that ran before as one native call; return whether that was possible."""

@@ -15,7 +15,7 @@ from diffkern.runtime.adjoint import AdjointLaunch, check_aliases
 from diffkern.runtime.array import array
 from diffkern.runtime.cotangents import Cotangents
 from diffkern.runtime.history import AddStep, ByHandStep, CopyStep, LaunchStep, OverwriteStep, Work
-from diffkern.runtime.launchable import Launchable
+from diffkern.runtime.influence import Influence
 from diffkern.runtime.memory import Memory
 from diffkern.runtime.needs import Need
 from diffkern.runtime.operation import Operation
@@ -32,7 +32,7 @@ __all__ = ["TapeRecording"]
 _NONE: frozenset[int] = frozenset()
 
 
-class TapeRecording(TapeNeeds):
+class TapeRecording(TapeNeeds, Influence):
     """What was recorded."""
 
     follows_elements = False
@@ -40,12 +40,7 @@ class TapeRecording(TapeNeeds):
 
     def _clear(self) -> None:
         super()._clear()
-        self._written: set[Memory] = set()
-        # Memory whose contents come from others that have a gradient; memory with a gradient of which something may be
-        # left that it held at first; the kernel that was launched last.
-        self._fed: set[Memory] = set()
-        self._kept: set[Memory] = set()
-        self._kernel: Launchable | None = None
+        self._forget_influence()
 
     def record_launch(self, launch: PackedLaunch) -> None:
         """Run a launch and keep what its adjoint will need."""
@@ -69,12 +64,8 @@ class TapeRecording(TapeNeeds):
         if executable.by_id and executable.manifest.pointing:
             pointed = self._look_inside(launch)
         step: LaunchStep | None = None
-        self._kernel = launch.kernel
         active = self._active(launch)
-        if active:
-            self._feed(launch)
-        else:
-            self._leave(launch)
+        self._feed(launch)
         if active and launch.grid.n:
             if not launch.is_apart:
                 check_aliases(launch.kernel, launch, {})
@@ -120,15 +111,6 @@ class TapeRecording(TapeNeeds):
             self._look_at(held, launch.kernel.name)
         return found
 
-    def _held(self, launch: PackedLaunch, index: int) -> list[array]:
-        """Return the arrays that a parameter stands for: itself, or those in its elements."""
-        held, executable = launch.arrays[index], launch.executable
-        if held is None:
-            return []
-        if executable.by_id and index in executable.manifest.pointing:
-            return list(held_in(executable, launch.arrays, [index]))
-        return [held]
-
     def _write(self, operation: Operation, written: Sequence[tuple[array, Region]]) -> None:
         """Perform what writes to parts of some arrays."""
         needs = self._needs
@@ -171,7 +153,7 @@ class TapeRecording(TapeNeeds):
                 for k, ct in own.items()
                 if k in adjoint.launch.executable.writes
             }
-        is_fed = any(self._is_fed(held) for held in (*inputs.values(), *written))
+        is_fed = any(a is not None and self._is_fed(a) for a in (*inputs.values(), *adjoint.launch.arrays, *written))
         self._write(adjoint, [(ct, None) for ct in written])
         self._steps.append(step)
         for index, held in inputs.items():
@@ -186,10 +168,7 @@ class TapeRecording(TapeNeeds):
         self._look_at(goal, "a sum")
         self._look_at(source, "a sum")
         self._before_overwrite(goal)
-        if self._is_fed(source):
-            self._fed.add(goal._memory)
-        elif self._is_fed(goal):
-            self._kept.add(goal._memory)
+        self._feed_by_sum(goal, source)
         self._written.add(goal._memory)
         if self._carries(source):
             self._steps.append(AddStep(goal, source))
@@ -211,10 +190,7 @@ class TapeRecording(TapeNeeds):
         self._look_at(goal, "a copy")
         self._look_at(source, "a copy")
         self._before_overwrite(goal)
-        is_fed = self._is_fed(source)
-        self._feed_by_overwrite(goal)
-        if is_fed:
-            self._fed.add(goal._memory)
+        self._feed_by_copy(goal, source)
         self._written.add(goal._memory)
         if self._carries(source):
             self._steps.append(CopyStep(goal, source))
@@ -262,12 +238,8 @@ class TapeRecording(TapeNeeds):
         for held in launch.arrays:
             if held is not None and held._memory not in new:
                 self._look_at(held, launch.kernel.name)
-        self._kernel = launch.kernel
         active = self._active(launch)
-        if active:
-            self._feed(launch)
-        else:
-            self._leave(launch)
+        self._feed(launch)
         for index in active:
             if (held := launch.arrays[index]) is not None:
                 self._varied.add(held._memory)
@@ -281,10 +253,7 @@ class TapeRecording(TapeNeeds):
         for held in (goal, source):
             if held is not None and held._memory not in new:
                 self._look_at(held, "a copy")
-        is_fed = source is not None and self._is_fed(source)
-        self._feed_by_overwrite(goal)
-        if is_fed:
-            self._fed.add(goal._memory)
+        self._feed_by_copy(goal, source)
         if source is not None and self._carries(source):
             self._varied.add(goal._memory)
         if goal._memory not in new:
@@ -323,12 +292,11 @@ class TapeRecording(TapeNeeds):
         sweep.own(self._owners)
         return [step.prepare(sweep) for step in reversed(self._steps)]
 
-    def _is_fed(self, held: array) -> bool:
-        """Whether what an array holds comes from an array with a gradient, which may be itself."""
-        memory = held._memory
-        if memory in self._fed or memory in self._kept:
-            return True
-        return memory in self._owners and memory not in self._written
+    def _is_source(self, memory: Memory) -> bool:
+        return memory in self._owners
+
+    def _has_derivative(self, held: array) -> bool:
+        return held._smooth and self._gradient(held) is not None
 
     def _has_influence(self, goal: array) -> bool:
         """Whether an array with a gradient has an influence on a result.
@@ -336,56 +304,6 @@ class TapeRecording(TapeNeeds):
         Not counted is what the one element that a loss is held at first, and to which launches add.
         """
         return self._is_fed(goal) and (goal._memory not in self._kept or goal._memory in self._fed or goal.size > 1)
-
-    def _feed(self, launch: PackedLaunch) -> None:
-        """Note what a launch writes from arrays with a gradient, or leaves as it was in them."""
-        executable = launch.executable
-        fed, updated, is_fed = self._fed, executable.manifest.updated, False
-        for index in executable.reads:
-            if index not in updated and self._brings(launch, index):
-                is_fed = True
-                break
-        if is_fed and not executable.by_id:
-            for index in executable.writes:
-                if (found := launch.arrays[index]) is not None:
-                    fed.add(found._memory)
-            return
-        for index in executable.writes:
-            for held in self._held(launch, index):
-                if is_fed:
-                    fed.add(held._memory)
-                elif self._is_fed(held) and self._leaves_some(launch, index):
-                    self._kept.add(held._memory)
-
-    def _brings(self, launch: PackedLaunch, index: int) -> bool:
-        """Whether what a parameter stands for holds something that comes from an array with a gradient."""
-        if launch.executable.by_id:
-            return any(self._is_fed(held) for held in self._held(launch, index))
-        found = launch.arrays[index]
-        return found is not None and self._is_fed(found)
-
-    def _leave(self, launch: PackedLaunch) -> None:
-        """Note what is left of arrays of structs of which a launch writes fields without derivatives alone."""
-        for index in launch.executable.writes:
-            for held in self._held(launch, index):
-                if held._memory in self._owners and self._is_fed(held) and self._leaves_some(launch, index):
-                    self._kept.add(held._memory)
-
-    def _feed_by_overwrite(self, goal: array) -> None:
-        """Note what is left of an array when constants, or what a copy brings, have taken the place of its elements."""
-        if self._is_all(goal):
-            self._fed.discard(goal._memory)
-            self._kept.discard(goal._memory)
-        elif self._is_fed(goal):
-            self._kept.add(goal._memory)
-
-    def _leaves_some(self, launch: PackedLaunch, index: int) -> bool:
-        """Whether an array may keep elements that it had before a launch which writes to it."""
-        held = launch.arrays[index]
-        if held is None:
-            return False
-        axes = launch.executable.manifest.params[index].whole
-        return not (axes == len(launch.dims) and held.shape == launch.dims and self._is_all(held))
 
     def _active(self, launch: PackedLaunch) -> frozenset[int]:
         """Return the parameters to differentiate for: what varies, and what is written from it or over it."""

@@ -20,6 +20,7 @@ from diffkern.lang.structs import resolve_type
 from diffkern.runtime.array_copy import copy
 from diffkern.runtime.convert import as_shape, bfloat16_values, component_shape, stored_type
 from diffkern.runtime.memory import Memory
+from diffkern.runtime.reads import note_read
 from diffkern.runtime.state import current
 from diffkern.runtime.stream import drain
 
@@ -75,10 +76,15 @@ class Viewable:
             raise IndexError(f"too many indices for an array of {self.ndim} axes")
         full = parts if any(part is Ellipsis for part in parts) else (*parts, Ellipsis)
         full = (*full, *(slice(None),) * len(component_shape(self._element)))
-        if self._data[full].ndim == len(component_shape(self._element)):
-            drain()
-            return self._value(self._memory.contents(self._data[full]))
-        return self._derive(lambda data: data[full])
+        if not self._is_element(self._data[full]):
+            return self._derive(lambda data: data[full])
+        note_read(self)
+        drain()
+        return self._value(self._memory.contents(self._data[full]))
+
+    def _is_element(self, part: Any) -> bool:
+        """Whether a part of the data has no axis left but those of components."""
+        return bool(part.ndim == len(component_shape(self._element)))
 
     def _value(self, element: Any) -> Any:
         """Return an element, as NumPy gives it, as a value of its own."""
@@ -102,8 +108,7 @@ class Viewable:
         target = self._data[parts] if Ellipsis in parts else self._data[(*parts, Ellipsis)]
         if isinstance(value, Viewable):
             value = cast("array", value)
-            part = self[index]
-            destination: array = cast("array", part) if isinstance(part, Viewable) else view.flatten()
+            destination: array = view.flatten() if self._is_element(target) else self[index]
             if destination._is_like(value):
                 copy(destination, value)
                 return

@@ -176,3 +176,74 @@ def test_two_arrays_and_one_in_turn():
             square[4](x, at)
         tape.backward(grads={at: np.ones(4)})
         np.testing.assert_allclose(x.grad.numpy(), 2.0 * START)
+
+
+f2 = dk.array(dtype=F64, ndim=2)
+
+
+@dk.kernel
+def swept(x: f2, n: int, y: f2):
+    r = dk.tid()
+    for _ in range(n):
+        for i in range(x.shape[1] - 1):
+            y[r, i] = dk.sin(x[r, i]) * x[r, i + 1]
+
+
+@dk.kernel
+def swept_in_place(x: f2, n: int):
+    r = dk.tid()
+    for _ in range(n):
+        for i in range(x.shape[1] - 1):
+            x[r, i] = dk.sin(x[r, i]) * x[r, i + 1]
+
+
+ROWS = np.random.default_rng(0).uniform(0.5, 1.5, (3, 7))
+WEIGHTS = np.random.default_rng(1).uniform(0.5, 1.5, (3, 7))
+
+
+def by_tape(run: Any) -> np.ndarray:
+    x = dk.array(ROWS, requires_grad=True)
+    with dk.Tape() as tape:
+        run(x)
+    tape.backward(grads={x: WEIGHTS})
+    return x.grad.numpy().copy()
+
+
+def by_sequence(run: Any) -> np.ndarray:
+    x = dk.array(ROWS, requires_grad=True)
+    with dk.record(run=False) as sequence:
+        run(x)
+    adjoint = sequence.adjoint(grads={x: WEIGHTS})
+    for _ in range(2):
+        x.assign(ROWS)
+        adjoint.replay()
+    return x.grad.numpy().copy()
+
+
+def by_function(run: Any) -> np.ndarray:
+    def f(x: Any) -> Any:
+        y = dk.clone(x)
+        run(y)
+        return y
+
+    _, (gradient,) = dk.vjp(f, (dk.array(ROWS),), WEIGHTS)
+    along = dk.jacobian(f, dk.array(ROWS), mode="forward")
+    np.testing.assert_allclose(np.einsum("ij,ijkl->kl", WEIGHTS, along), gradient.numpy(), rtol=1e-9)
+    return gradient.numpy()
+
+
+def by_roll_out(run: Any) -> np.ndarray:
+    return by_tape(lambda x: dk.checkpoint(lambda _: run(x), 1, 1))
+
+
+@pytest.mark.parametrize("way", [by_tape, by_sequence, by_function, by_roll_out])
+def test_values_that_one_array_overwrites_are_logged(way: Any):
+    """Neither of the two parameters is read and written; the array is."""
+    expected = by_tape(lambda x: dk.launch(swept_in_place, 3, [x, 3]))
+    np.testing.assert_allclose(way(lambda x: dk.launch(swept, 3, [x, 3, x])), expected, rtol=1e-12)
+
+
+def test_without_a_tape_the_log_is_missed_by_name():
+    x = dk.array(ROWS, requires_grad=True)
+    with pytest.raises(LaunchError, match="needs what x held"):
+        dk.launch(swept, 3, [x, 3, x], adjoint=True)

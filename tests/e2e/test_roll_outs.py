@@ -557,3 +557,34 @@ def test_a_grid_of_an_earlier_step_is_refused() -> None:
 
     with dk.Tape(), pytest.raises(LaunchError, match="an object that an earlier step built"):
         dk.checkpoint(step, 4, 2)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_generators_go_on_where_they_were(fails):
+    """A sweep draws the numbers of the steps again, which nobody else notices."""
+    np.random.seed(3)  # noqa: NPY002 - what is tested
+    random.seed(3)
+    x, u, s = doubles(START, requires_grad=True), doubles(0.1 * START + 0.5), doubles([0.0])
+    step, runs = noise(x, u), []
+
+    def counted(k: int) -> None:
+        runs.append(k)
+        if fails and len(runs) == 20:
+            raise RuntimeError("in a sweep")
+        step(k)
+
+    with dk.Tape() as tape:
+        dk.checkpoint(counted, 8, 2)
+        dk.launch(add_squares, dim=N, inputs=[x, s])
+    np.random.standard_normal()  # noqa: NPY002 - of two numbers one is left for the next call
+    states = np.random.get_state(), random.getstate()  # noqa: NPY002
+    for _ in range(2):
+        if fails:
+            with pytest.raises(RuntimeError, match="in a sweep"):
+                tape.backward(s)
+            break
+        tape.backward(s)
+    assert len(runs) >= 20
+    for now, before in zip(np.random.get_state(), states[0], strict=True):  # noqa: NPY002
+        np.testing.assert_array_equal(now, before)
+    assert random.getstate() == states[1]

@@ -94,7 +94,7 @@ class _Layout(NamedTuple):
         made._element = self.element
         made._memory = _memory_of(t, self.gpu)
         made._writable = True
-        made._grad = made._parent = made._view = None
+        made._grad = made._parent = made._view = made._alone = None
         made.shape = self.shape
         made._type, made._key, made._smooth = self.type, self.key, self.smooth
         made._packed = pack_address(address) + self.tail

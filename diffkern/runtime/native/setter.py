@@ -17,6 +17,7 @@ from diffkern.runtime.native.replay import Plan, address_of
 __all__ = ["Setter", "Slot"]
 
 _ATTRIBUTES = ("_key", "_packed", "_writable", "_memory", "_where")
+_ALONE = "_alone"
 _WIDTH = 6
 _PYTHON, _FLOAT32, _FLOAT64, _INTEGER, _READ, _WRITTEN = range(6)
 _DOC = b"""set_param_at_index($self, index, value, adjoint=False, /)
@@ -112,7 +113,9 @@ class Setter:
         self._table[0] = 1
         self._kept = ()
 
-    def open(self, slots: Sequence[Slot | None], plan: Plan, block: bytearray, arrays: list[Any]) -> None:
+    def open(
+        self, slots: Sequence[Slot | None], plan: Plan, block: bytearray, arrays: list[Any], only_alone: bool
+    ) -> None:
         """Describe the parameters anew, None for one that is Python's.
 
         Parameters
@@ -125,6 +128,8 @@ class Setter:
             The argument block. It must not change its length any more.
         arrays : list
             Where the arrays are kept.
+        only_alone : bool
+            Whether only arrays fit that share no memory with others.
         """
         start = address_of(block)
         for index, slot in enumerate(slots):
@@ -133,6 +138,7 @@ class Setter:
         self._kept = (slots, plan, block, arrays)
         self._table[2] = plan.words.buffer_info()[0]
         self._table[5] = id(arrays)
+        self._table[7] = id(_ALONE if only_alone else _ATTRIBUTES[1])
         self._table[0] = 0
 
 

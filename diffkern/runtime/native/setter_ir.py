@@ -15,8 +15,8 @@ from diffkern.runtime.native.builder import DOUBLE, FLOAT, I32, I64, Label, Modu
 __all__ = ["add_setter"]
 
 # A table: 0 flags, not 0 sends every call to Python; 1 set to 1 by every change; 2 address of the plan (its word 1:
-# running); 3 number of slots; 4 class of arrays; 5 list of arrays; 6 to 10 names of attributes: _key _packed _writable
-# _memory _where; 11 address of the slots.
+# running); 3 number of slots; 4 class of arrays; 5 list of arrays; 6 to 10 names of attributes: _key, _packed or _alone
+# (None where Python has to look at the array), _writable _memory _where; 11 address of the slots.
 _FLAGS, _CHANGED, _PLAN, _COUNT, _CLASS, _LIST, _KEY, _PACKED, _WRITABLE, _MEMORY, _WHERE, _SLOTS = range(0, 96, 8)
 # A slot: 0 kind; 1 position in the list of arrays; 2 where it stands in the block; 3, 4, 5 of an integer the least and
 # the greatest value and the mask of its width; of an array the key of its type, the bytes that describe it, and where
@@ -136,6 +136,7 @@ class _Setter:
         c.require(c.compare("==", self.attribute(value, _KEY), key), python)
         packed = self.attribute(value, _PACKED)
         c.require(c.compare("!=", packed, 0), python)
+        c.require(c.compare("!=", packed, c.named("_Py_NoneStruct")), python)
         described = c.add(packed, _CONTENTS)
         # Another shape may not fit the launch: Python looks at that. Behind the address are shape and strides.
         shape_bytes = c.b.lshr(c.sub(size, 8), c.word(1))

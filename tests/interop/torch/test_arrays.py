@@ -300,3 +300,25 @@ def test_without_torch_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setattr(importlib, "import_module", missing)
     with pytest.raises(ImportError, match=r'pip install "diffkern\[torch\]"'):
         from_torch(None)
+
+
+def test_tensors_that_share_memory():
+    whole = torch.zeros(6)
+    with pytest.raises(dk.LaunchError, match="'x' and 'y' share memory"):
+        dk.launch(square, 5, [whole[:5], whole[1:]])
+    with pytest.raises(dk.LaunchError, match="'x' and 'y' share memory"):
+        dk.launch(square, 5, [dk.from_torch(whole)[:5], whole[1:]])
+    whole += 2.0
+    dk.launch(square, 3, [whole[::2], whole[1::2]])
+    dk.launch(square, 6, [whole, whole])
+    assert whole.tolist() == [4.0, 16.0] * 3
+
+
+def test_tensors_of_what_was_recorded():
+    x, y = dk.ones(3), dk.zeros(3)
+    with dk.record():
+        dk.to_torch(y)
+        dk.launch(square, 3, [x, y])
+        for read in (dk.to_torch, torch.from_dlpack, torch.as_tensor):
+            with pytest.raises(dk.LaunchError, match="is read while work for it is recorded"):
+                read(y)

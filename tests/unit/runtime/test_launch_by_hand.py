@@ -123,3 +123,18 @@ def test_errors_that_need_the_missing_types_are_raised_at_the_launch():
     assert caught.value.loc.line == of_any_type.func.__code__.co_firstlineno + 3
     with pytest.raises(dk.LaunchError, match="parameter 'x'"):
         dk.launch(of_any_type, 2, ["text", None], record_cmd=True)
+
+
+def test_an_adjoint_does_not_lose_a_gradient():
+    x, y = dk.ones(3, requires_grad=True), dk.ones(3, requires_grad=True)
+    cmd = dk.Launch(scaled, adjoint=True)
+    cmd.set_params([x, 2.0, dk.vec2(), y])
+    cmd.set_dim(3)
+    cmd.launch()
+    cmd.set_param_at_index(0, dk.ones(3))
+    with pytest.raises(dk.LaunchError, match=r"parameter 'x'.*adds to its gradient, and the array has none"):
+        cmd.launch()
+    cmd.set_param_at_index(0, ct := dk.zeros(3), adjoint=True)
+    y.grad.fill_(1.0)
+    cmd.launch()
+    assert ct.list() == [4.0] * 3

@@ -410,3 +410,46 @@ def run_in_threads(work, count):
     for thread in threads:
         thread.join()
     assert not errors
+
+
+def _of_adjoints(x, y):
+    yield dk.launch(scale, 3, [x, 2.0], [y], record_cmd=True).adjoint()
+    yield dk.launch(scale, 3, [x, 2.0], [y], adjoint=True, record_cmd=True)
+
+
+def test_an_array_without_a_gradient_does_not_take_the_place_of_one_with():
+    x, y, bare, ct = floats(1, 2, 3, grad=True), floats(0, 0, 0, grad=True), dk.ones(3), dk.zeros(3)
+    y.grad.fill_(1.0)
+    for record in _of_adjoints(x, y):
+        for change in (
+            lambda r: r.set_param_at_index(0, bare),
+            lambda r: r.set_param_by_name("y", bare),
+            lambda r: r.set_params([bare, 2.0, y]),
+            lambda r: r.set_params([bare, 2.0, y], [None, None, None]),
+        ):
+            before = record.arrays
+            with pytest.raises(dk.LaunchError, match=r"parameter '[xy]'.*adds to its gradient, and the array has none"):
+                change(record)
+            assert [a._packed for a in record.arrays.values()] == [a._packed for a in before.values()]
+        x.grad.zero_()
+        record.launch()
+        assert x.grad.list() != [0.0] * 3
+        y.grad.fill_(1.0)
+        record.set_params([bare, 2.0, y], [ct, None, None])
+        record.set_param_at_index(0, floats(4, 5, 6, grad=True))  # with the gradient that was given by hand
+        with pytest.raises(dk.LaunchError, match="the array has none"):
+            record.set_params([bare, 2.0, y], [None, None, None])
+        record.launch()
+        assert ct.list() != [0.0] * 3
+        ct.zero_()
+        y.grad.fill_(1.0)
+
+
+def test_of_an_adjoint_without_that_gradient_other_arrays_have_none_either():
+    bare, y = dk.ones(3), floats(0, 0, 0, grad=True)
+    a = dk.zeros(1)
+    record = dk.launch(
+        scale, 3, [bare, 2.0], [y], adj_inputs=[None, a], adj_outputs=[None], adjoint=True, record_cmd=True
+    )
+    record.set_param_at_index(0, dk.zeros(3))
+    record.launch()

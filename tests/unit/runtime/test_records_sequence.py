@@ -466,3 +466,81 @@ def test_a_tape_takes_the_sums_of_a_replay():
         scale[2](x.grad, 1.0, z)
     tape.backward(grads={z: dk.ones(2)})
     assert seed.grad.numpy().tolist() == [6, 8]
+
+
+@dk.kernel
+def moved(x: dk.array(dtype=float), n: int, y: dk.array(dtype=float)):
+    i = dk.tid()
+    y[i + n] = x[i] * y[i + n]
+
+
+@dk.kernel
+def narrow(n: dk.int8, y: dk.array(dtype=float)):
+    i = dk.tid()
+    y[i] = y[i] + float(n)
+
+
+def _state(sequence):
+    return [(list(launch._prepared.launch.parts), launch._prepared._form.block[:]) for launch in sequence]
+
+
+@pytest.mark.parametrize("change", ["set_param", "set_params"])
+def test_a_refused_parameter_changes_no_launch(change):
+    """The first launches would take the value; the last one does not."""
+    x, y, z = floats(*range(8)), floats(*range(8)), floats(*range(8))
+    with dk.record() as sequence:
+        dk.launch(moved, 2, [x, 4, y])
+        dk.launch(moved, 2, [x, 4, z])
+        narrow[8](3, z)
+    wrong = [
+        ("n", 300, "int8"),
+        ("y", floats(1, 2), "outside its shape"),
+        ("y", y.reshape(2, 4), "axes|ndim|dimension"),
+    ]
+    for name, value, message in wrong:
+        before = _state(sequence)
+        given = [name, value] if change == "set_param" else [{"x": floats(*range(8)), name: value}]
+        with pytest.raises((dk.LaunchError, TypeError, OverflowError), match=message):
+            getattr(sequence, change)(*given)
+        assert _state(sequence) == before
+    sequence.set_params({"n": 2, "y": y})
+    assert [launch.arrays["y"] is y for launch in sequence] == [True] * 3
+    y.fill_(1.0)
+    x.fill_(3.0)
+    sequence.replay()
+    assert y.list() == [3.0, 3.0, 11.0, 11.0, 3.0, 3.0, 3.0, 3.0]
+
+
+def test_parameters_that_fit_together_alone_are_set_together():
+    x, y, w, v = floats(1, 2, 3, 4), floats(1, 2, 3, 4), floats(*range(1, 7)), floats(*range(1, 7))
+    with dk.record() as sequence:
+        dk.launch(joined, 2, [x, y])
+    with pytest.raises(dk.LaunchError, match="share memory"):
+        sequence.set_param("y", x[1:])
+    sequence.set_params({"x": w, "y": v})
+    sequence.replay()
+    assert v.list() == [2.0, 4.0, 3.0, 4.0, 5.0, 6.0]
+
+
+@dk.kernel
+def joined(x: dk.array(dtype=float), y: dk.array(dtype=float)):
+    i = dk.tid()
+    y[i] = 2.0 * x[i]
+
+
+def test_a_number_that_lets_an_adjoint_race_changes_no_launch():
+    x, y = floats(1, 2, 3, 4, 5, 6, 7, 8, grad=True), floats(*range(8), grad=True)
+    with dk.record() as sequence:
+        dk.launch(moved_in_place, 2, [y, 4])  # the threads of this one would not race
+        dk.launch(moved_in_place, 4, [x, 4])
+    adjoint = sequence.adjoint(grads={x: np.ones(8, np.float32), y: np.ones(8, np.float32)})
+    before = _state(adjoint)
+    with pytest.raises(dk.errors.AutodiffError, match="n=2"):
+        adjoint.set_param("n", 2)
+    assert _state(adjoint) == before
+
+
+@dk.kernel
+def moved_in_place(y: dk.array(dtype=float), n: int):
+    i = dk.tid()
+    y[n + i] = y[i] * y[n + i]
