@@ -26,6 +26,7 @@ from ..fuzz import load_module
 from . import oracle
 from .program import RandomProgram, random_program
 from .reference import run_reference
+from .refusals import accepted_overlap, silent_round_trip
 
 __all__ = ["Verdict", "check"]
 
@@ -325,6 +326,8 @@ def _checked(run: _Run, directory: str) -> Verdict:
     arrays = run.arrays()
     run.steps(arrays)
     _compare_results(run, {name: a.numpy() for name, a in arrays.items()})
+    if reason := _accepted(run):
+        raise _WrongError("error", reason)
     rng = np.random.default_rng(run.program.seed)
     size = run.gather(run.start, run.written).size
     weights = rng.uniform(-1.0, 1.0, size)
@@ -348,6 +351,13 @@ def _checked(run: _Run, directory: str) -> Verdict:
         return Verdict("right", "", run.seconds, compared + further, kinks, reason, by_python)
     compared, kinks = _compare_twin(run, gradient, weights, directory, rng)
     return Verdict("right", "", run.seconds, compared, kinks)
+
+
+def _accepted(run: _Run) -> str:
+    """What of some programs was not refused and must be."""
+    if run.program.seed % 8 == 3:
+        return accepted_overlap(run.program, run.module, run.arrays(), run.values)
+    return silent_round_trip(run) if run.program.seed % 8 == 7 else ""
 
 
 @contextlib.contextmanager
