@@ -174,7 +174,9 @@ def _transformed(b: Builder, x: Sequence[Complex], sign: float) -> list[Complex]
         halves = (_transformed(b, x[0::2], sign), _transformed(b, x[1::2], sign))
         turned = [_times(b, y, k, r, sign) for k, y in enumerate(halves[1])]
         pairs = list(zip(halves[0], turned, strict=True))
-        return [_sum(b, x, y) for x, y in pairs] + [[b.sub(*p) for p in zip(x, y, strict=True)] for x, y in pairs]
+        return [_sum(b, *pair) for pair in pairs] + [
+            [b.sub(*parts) for parts in zip(*pair, strict=True)] for pair in pairs
+        ]
     return [reduce(partial(_sum, b), [_times(b, y, j * k % r, r, sign) for j, y in enumerate(x)]) for k in range(r)]
 
 
