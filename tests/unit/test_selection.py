@@ -1,4 +1,4 @@
-"""The cases that run by default: the table names tests that are there, and the choice does not depend on other cases."""
+"""Cases that run by default: the table names tests that are there, and the choice does not depend on other cases."""
 
 from __future__ import annotations
 
