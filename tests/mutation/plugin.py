@@ -10,8 +10,9 @@ import os
 import pytest
 
 from mutation.elsewhere import TARGETED
+from mutation.keys import KEYS
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    (fault,) = (f for f in TARGETED if f.name == os.environ["DIFFKERN_FAULT"])
+    (fault,) = (f for f in (*TARGETED, *KEYS) if f.name == os.environ["DIFFKERN_FAULT"])
     fault.apply(pytest.MonkeyPatch())

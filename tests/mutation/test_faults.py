@@ -32,6 +32,7 @@ from diffkern.testing.programs import Compiled, Interpreted, Program, as_double
 from .edits import Fault
 from .elsewhere import TARGETED
 from .faults import FAULTS
+from .keys import KEYS
 
 SUBSET = """
     branches.if_else branches.if_in_loop_two_carried branches.root_before_the_choice branches.untaken_division
@@ -140,7 +141,7 @@ def test_the_subset_notices(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> No
     print(noticed.value)
 
 
-@pytest.mark.parametrize("fault", TARGETED, ids=lambda f: f.name.replace(" ", "-"))
+@pytest.mark.parametrize("fault", [*TARGETED, *KEYS], ids=lambda f: f.name.replace(" ", "-"))
 def test_its_tests_notice(fault: Fault) -> None:
     tests = Path(__file__).parents[1]
     paths = os.pathsep.join([str(tests), *filter(None, [os.environ.get("PYTHONPATH")])])
