@@ -71,6 +71,8 @@ def binary(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Const | Val
     _check_kinds(cx, op, left, node)
     if op == "mod" and cx.dialect.remainder is Remainder.OF_DIVIDEND and not _both_nonneg(cx, left, right):
         return Val(cx.b.one("rem", left, right))
+    if op == "floordiv" and cx.dialect.floored_quotients and T.scalar_of(left.type).is_float:
+        return Val(cx.b.one("floor", cx.b.div(left, right)))
     out = cx.b.one(op, left, right)
     # Sums and products may wrap around: what can be said of them is the business of ``opt.ranges``.
     if _both_nonneg(cx, left, right) and op in ("floordiv", "mod", "and", "shr"):

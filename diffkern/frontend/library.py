@@ -33,6 +33,7 @@ from diffkern.frontend.context import Context
 from diffkern.frontend.literals import fold
 from diffkern.frontend.terms import WEAK_FLOAT, Const, RecView, Static, Term, Tup, Val, View, describe
 from diffkern.ir import types as T
+from diffkern.ir.nodes import Value
 from diffkern.lang.intrinsics import INTERNAL
 from diffkern.lang.library import COMPOSED
 from diffkern.ops.table import all_ops
@@ -105,10 +106,19 @@ def _of_floats(op: str) -> Handler:
         what = f"the argument of {op}" if len(args) == 1 else f"an argument of {op}"
         first, *others = (as_float(cx, a, node, what) for a in args)
         if not others:
-            return Val(cx.b.one(op, first.value))
+            clamped = cx.dialect.clamped_cosines and op in ("acos", "asin")
+            return Val(cx.b.one(op, _cosine(cx, first.value) if clamped else first.value))
         return Val(cx.b.one(op, *coerce.unify(cx, first, others[0], node, op)))
 
     return handler
+
+
+def _cosine(cx: Context, x: Value) -> Value:
+    """A number in [-1, 1]; the nearest of the ends, which does not vary, for others and themselves, and -1 for NaN."""
+    b, t = cx.b, x.type
+    assert isinstance(t, T.Scalar)
+    end = b.select(b.one("gt", x, b.const(0.0, t)), b.const(1.0, t), b.const(-1.0, t))
+    return b.select(b.one("lt", b.one("abs", x), b.const(1.0, t)), x, end)
 
 
 def _to_int(op: str, of_literal: Callable[[float], int]) -> Handler:

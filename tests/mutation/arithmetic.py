@@ -8,6 +8,7 @@ from __future__ import annotations
 from diffkern.ad import forward, reverse, singular, steep
 from diffkern.ad.rules import products
 from diffkern.ad.rules import scalar as scalar_rules
+from diffkern.frontend import library, library_vector
 from diffkern.targets.cuda import math as cuda_math
 from diffkern.targets.emit import kernel, scalars
 
@@ -15,6 +16,8 @@ from .edits import Fault, edit
 
 _FAST = "tests/e2e/test_fast_math.py::test_values"
 _FAR = "tests/e2e/test_extreme_magnitudes.py"
+_DIALECTS = "tests/unit/frontend/test_dialects.py"
+_POINTS = "test_special_points_in_the_dialect_of_warp"
 _MODES = "tests/grad/test_singular_modes.py"
 _CHOSEN = f"{_MODES}::test_chosen_derivatives_in_both_modes"
 _SECOND = f"{_MODES}::test_second_derivatives_of_launches"
@@ -33,6 +36,14 @@ ARITHMETIC = [
           edit(scalars, "_hypot", "scale(-1)", "scale(1)"), (f"{_FAR}::test_lengths",)),
     Fault("the steeper coordinate of an angle is the other one",
           edit(scalar_rules, "atan2_parts", 'b.one("gt"', 'b.one("lt"'), (f"{_FAR}::test_slopes_of_angles",)),
+    # the dialect of Warp
+    Fault("a quotient by -1 is the dividend",
+          edit(scalars, "_truncdiv", "b.neg(x)", "x"), (f"{_DIALECTS}::test_quotients_by_minus_one",)),
+    Fault("the first of equal arguments has the derivative in every dialect",
+          edit(library_vector, "_extremum", "cx.dialect.later_of_equals", "False"), (f"{_DIALECTS}::{_POINTS}",)),
+    Fault("an arccosine is clamped and still varies",
+          edit(library, "_cosine", "b.const(1.0, t)), x, end", "b.const(1.5, t)), x, end"),
+          (f"{_DIALECTS}::{_POINTS}",)),
     # singular points
     Fault("any sum is one of squares",
           edit(steep, "Squares._is_sum", "return all(map(self.of, op.operands))", "return True"),
