@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from diffkern.frontend import coerce, complexes, numba_grid, rigid
 from diffkern.frontend.context import Context
+from diffkern.frontend.integer_powers import integer_power
 from diffkern.frontend.terms import WEAK_FLOAT, Const, Term, Val, describe
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
@@ -193,6 +194,8 @@ def power(cx: Context, a: Const | Val, b: Const | Val, node: ast.AST) -> Const |
         if whole and not is_float:
             cx.type_error(node, f"an integer to the power {exponent}", "write float(i) ** ..., or multiply in a loop")
     left, right = coerce.unify(cx, a, b, node, "**")
+    if not T.scalar_of(left.type).is_float and cx.layout is not None:
+        return Val(integer_power(cx, left, right))
     if not T.scalar_of(left.type).is_float:
         cx.type_error(node, f"** of {left.type} with an exponent known only at run time", "write float(a) ** float(b)")
     return Val(cx.b.one("pow", left, right))

@@ -22,6 +22,7 @@ from diffkern.frontend import (
     complex_functions,
     composed,
     construct,
+    exponents,
     local,
     numba_cuda,
     output,
@@ -129,7 +130,7 @@ def _to_int(op: str, of_literal: Callable[[float], int]) -> Handler:
                 return arg
             return Const(of_literal(arg.value))
         x = as_float(cx, arg, node, f"the argument of {op}")
-        return Val(cx.b.cast(cx.b.one(op, x.value), T.INT32))
+        return Val(cx.b.cast(cx.b.one(op, x.value), T.INT32 if cx.layout is None else T.INT64))
 
     return handler
 
@@ -219,10 +220,15 @@ def _bool(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
     return coerce.as_bool(cx, args[0], node)
 
 
-def _cast(to: T.Scalar) -> Handler:
+def _cast(to: T.Scalar, numbas: T.Scalar) -> Handler:
+    """A conversion by Python's name of a type; in numba's spelling numbers of that kind keep their type."""
+
     def handler(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
         arg = coerce.scalar_term(cx, args[0], node, f"the argument of {to}")
-        return coerce.explicit_cast(cx, arg, to, node)
+        if cx.layout is None:
+            return coerce.explicit_cast(cx, arg, to, node)
+        kept = isinstance(arg, Val) and (arg.type.is_float if to.is_float else arg.type.is_integer)
+        return arg if kept else coerce.explicit_cast(cx, arg, numbas, node)
 
     return handler
 
@@ -287,6 +293,10 @@ _TABLE: Final[Mapping[str, _Row]] = {
     "int_round": (1, _to_int("rint", round)),
     **{op: (1, _test(op)) for op in ("isnan", "isinf", "isfinite")},
     "sign": (1, _sign),
+    "sign_or_zero": (1, exponents.sign_or_zero),
+    "divmod": (2, exponents.divided),
+    "frexp": (1, exponents.fraction_and_exponent),
+    "ldexp": (2, exponents.scaled_by_power),
     "step": (1, _step),
     "nonzero": (1, _nonzero),
     "stop_gradient": (1, _stop_gradient),
@@ -295,8 +305,8 @@ _TABLE: Final[Mapping[str, _Row]] = {
     "radians": (1, _scaled(math.pi / 180.0)),
     "lerp": (3, _lerp),
     "smoothstep": (3, _smoothstep),
-    "float": (1, _cast(T.FLOAT32)),
-    "int": (1, _cast(T.INT32)),
+    "float": (1, _cast(T.FLOAT32, T.FLOAT64)),
+    "int": (1, _cast(T.INT32, T.INT64)),
     "bool": (1, _bool),
     "neg": (1, _negate),
     "pos": (1, _pos),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from diffkern.ad import forward, reverse, singular, steep
 from diffkern.ad.rules import products
 from diffkern.ad.rules import scalar as scalar_rules
-from diffkern.frontend import library, library_vector
+from diffkern.frontend import exponents, expr, library, library_vector, numba_numbers
 from diffkern.targets.cuda import math as cuda_math
 from diffkern.targets.emit import kernel, scalars
 
@@ -16,6 +16,7 @@ from .edits import Fault, edit
 
 _FAST = "tests/e2e/test_fast_math.py::test_values"
 _FAR = "tests/e2e/test_extreme_magnitudes.py"
+_NUMBA = "tests/cuda_dialect/test_numbers.py"
 _DIALECTS = "tests/unit/frontend/test_dialects.py"
 _POINTS = "test_special_points_in_the_dialect_of_warp"
 _MODES = "tests/grad/test_singular_modes.py"
@@ -36,6 +37,19 @@ ARITHMETIC = [
           edit(scalars, "_hypot", "scale(-1)", "scale(1)"), (f"{_FAR}::test_lengths",)),
     Fault("the steeper coordinate of an angle is the other one",
           edit(scalar_rules, "atan2_parts", 'b.one("gt"', 'b.one("lt"'), (f"{_FAR}::test_slopes_of_angles",)),
+    # numba's spelling
+    Fault("no bit is found at the end", edit(numba_numbers, "_ffs", "cx.b.i32(0), position", "cx.b.i32(33), position"),
+          (f"{_NUMBA}::test_bits",)),
+    Fault("zeros are counted in 32 bits", edit(numba_numbers, "_clz", "while shift < t.bits", "while shift < 32"),
+          (f"{_NUMBA}::test_bits[int64]",)),
+    Fault("bits of 64 are those of 32", edit(numba_numbers, "_bits", "v.type.bits == 64", "False"),
+          (f"{_NUMBA}::test_bits[int64]",)),
+    Fault("a fused product is no sum", edit(numba_numbers, "_fma", '"add"', '"sub"'),
+          (f"{_NUMBA}::test_fused_products",)),
+    Fault("the last operand of and is the first", edit(expr, "_operand", '(others, lambda: first) if op == "and"',
+          '(others, lambda: first) if op == "or"'), (f"{_NUMBA}::test_operands_of_and_and_or",)),
+    Fault("a subnormal number has the exponent of its bits", edit(exponents, "fraction_and_exponent",
+          "b.const(fraction + 1, T.INT64)", "b.const(0, T.INT64)"), (f"{_NUMBA}::test_exponents",)),
     # the dialect of Warp
     Fault("a quotient by -1 is the dividend",
           edit(scalars, "_truncdiv", "b.neg(x)", "x"), (f"{_DIALECTS}::test_quotients_by_minus_one",)),
