@@ -9,10 +9,12 @@ from diffkern.ad import forward, reverse, singular, steep
 from diffkern.ad.rules import products
 from diffkern.ad.rules import scalar as scalar_rules
 from diffkern.frontend import exponents, expr, library, library_vector, numba_numbers
+from diffkern.library import quaternions
+from diffkern.lower.tiles import order
 from diffkern.targets.cuda import math as cuda_math
 from diffkern.targets.emit import kernel, scalars
 
-from .edits import Fault, edit
+from .edits import Fault, constant, edit
 
 _FAST = "tests/e2e/test_fast_math.py::test_values"
 _FAR = "tests/e2e/test_extreme_magnitudes.py"
@@ -37,6 +39,10 @@ ARITHMETIC = [
           edit(scalars, "_hypot", "scale(-1)", "scale(1)"), (f"{_FAR}::test_lengths",)),
     Fault("the steeper coordinate of an angle is the other one",
           edit(scalar_rules, "atan2_parts", 'b.one("gt"', 'b.one("lt"'), (f"{_FAR}::test_slopes_of_angles",)),
+    # rotations, positions in tiles
+    Fault("Euler angles are never locked", constant(quaternions, "_LOCKED", -1.0), ("tests/e2e/test_euler_angles.py",)),
+    Fault("a NaN is no extremum of a tile", edit(order, "better", 'b.one("isnan", value)', 'b.one("isnan", best)'),
+          ("tests/e2e/test_tile_positions.py",)),
     # numba's spelling
     Fault("no bit is found at the end", edit(numba_numbers, "_ffs", "cx.b.i32(0), position", "cx.b.i32(33), position"),
           (f"{_NUMBA}::test_bits",)),
