@@ -7,6 +7,7 @@ In: points, and the size of a cell. Out: an id, which a launch passes to a kerne
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any, Final
 
@@ -287,6 +288,7 @@ def _scalar(dtype: Any) -> Scalar:
     return found
 
 
+@functools.lru_cache(maxsize=64)
 def _inverse(scalar: Scalar, size: float) -> float:
     """1 / radius in the precision in which kernels compute cells."""
     number = np.float64 if scalar == FLOAT64 else np.float32
