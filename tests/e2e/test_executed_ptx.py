@@ -262,6 +262,26 @@ def test_atomic_updates_stay_inside_odd_arrays(element, compiler):
         np.testing.assert_allclose(a[: len(b)], b, rtol=1e-6, err_msg=f"{name} of {element}")
 
 
+@dk.kernel
+def summed_backwards(x, y):
+    i = dk.tid()
+    dk.atomic_add(y, y.shape[0] - 1 - i // 2, x[i])
+
+
+@pytest.mark.parametrize("element", [dk.float16, dk.bfloat16], ids=str)
+def test_sums_of_halves_stay_inside_odd_arrays(element):
+    """They are added in pairs, but for the last one, which has no neighbour."""
+    types = (dk.array(dtype=element),) * 2
+    fn = Compilation(summed_backwards.func, Kernel(summed_backwards.func).argument_types(*types), TARGET).fn
+    one, two = (0x3C00, 0x4000) if element is dk.float16 else (0x3F80, 0x4000)
+    x, y = np.full(5, one, np.uint16), np.zeros(3, np.uint16)
+    given = [a.view(np.float16) if element is dk.float16 else a for a in (x, y)]
+    made = PtxProgram(fn)
+    assert "add.noftz" in made.text
+    made.run((5,), given)
+    assert y.tolist() == [one, two, two]
+
+
 def whole_words(a: np.ndarray) -> np.ndarray:
     return np.concatenate([a, np.zeros(-len(a) % 4, a.dtype)])
 
