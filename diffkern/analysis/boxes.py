@@ -71,6 +71,8 @@ def _plain_accesses(fn: Function) -> dict[int, list[Op]]:
     position = {p: k for k, p in enumerate(fn.params) if isinstance(p.type, Array) and not p.type.outer}
     found: dict[int, list[Op]] = {k: [] for k in position.values()}
     for op in walk(fn.body):
+        for v in (v for sub in op.regions for v in sub.yields):
+            found.pop(position.get(v, -1), None)  # it goes by another name
         is_access = op.name in _READS | _WRITES and "along" not in op.attrs
         for place, v in enumerate(op.operands):
             k = position.get(v)
