@@ -23,6 +23,13 @@ THINNED = {
     "grad/test_launched.py::test_backward_with_lanes_and_without": 3,
     "grad/test_singular.py::test_a_zero_cotangent_stays_zero": 3,
     "grad/test_singular.py::test_what_is_not_chosen_has_gradient_zero": 4,
+    "unit/ir/test_stages.py::test_a_kernel_of_the_corpus": 3,
+    "unit/printing/test_cuda_source.py::test_numba_cuda_compiles_it": 3,
+    "unit/printing/test_one_program.py::test_the_printed_program_is_the_compiled_one": 3,
+    "unit/runtime/cuda/test_cuda_corpus.py::test_case": 3,
+    "unit/targets/cuda/test_corpus_compiles.py::test_a_case_compiles": 4,
+    "unit/targets/cuda/test_corpus_compiles.py::test_a_sample_compiles_for_every_architecture": 4,
+    "unit/targets/cuda/test_corpus_on_host.py::test_gradients_agree_with_the_cpu": 6,
     # each built-in function of the language
     "e2e/test_builtin_table.py::test_all_compile_for_cuda": 4,
     "e2e/test_builtin_table.py::test_values_and_derivatives_are_right": 6,
@@ -37,6 +44,12 @@ THINNED = {
     "e2e/test_lanes.py::test_elements_of_16_bits": 3,
     "e2e/test_lanes.py::test_lanes_compute_what_single_threads_do": 2,
     "interop/jax/test_adbench.py::test_derivatives_are_those_of_jax": 3,
+    "interop/numba/test_gpu_code.py::test_gradients_are_inlined": 3,
+    "interop/torch/test_torch_second_order.py::test_pytorchs_own_checks": 3,
+    "interop/torch/test_torch_second_order.py::test_transformations_of_transformations": 2,
+    "unit/targets/cuda/test_kernel_products.py::test_products_are_those_that_are_wanted": 3,
+    # seeded faults, each of which takes a process
+    "mutation/test_faults.py::test_its_tests_notice": 10,
 }
 """Tests of which one case in so many runs by default, since other tests show the same faults.
 
