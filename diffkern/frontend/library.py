@@ -227,7 +227,8 @@ def _cast(to: T.Scalar, numbas: T.Scalar) -> Handler:
         arg = coerce.scalar_term(cx, args[0], node, f"the argument of {to}")
         if cx.layout is None:
             return coerce.explicit_cast(cx, arg, to, node)
-        kept = isinstance(arg, Val) and (arg.type.is_float if to.is_float else arg.type.is_integer)
+        t = T.scalar_of(arg.type) if isinstance(arg, Val) else T.BOOL
+        kept = t.is_float if to.is_float else t.is_integer
         return arg if kept else coerce.explicit_cast(cx, arg, numbas, node)
 
     return handler
