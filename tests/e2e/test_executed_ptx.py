@@ -16,12 +16,12 @@ from grad.build import lower, values
 from grad.cases import Case
 from grad.corpus import CASES
 from support.fake_driver.driver import fake_cuda
-from support.ptx import PtxFault, PtxProgram
+from support.ptx import PtxFault
+from support.ptx.programs import PtxProgram, execute, vjp_of
 
 import diffkern as dk
 from diffkern.compilation import Compilation
 from diffkern.kernel import Kernel
-from diffkern.lower.cuda_plan import finalize_updates
 from diffkern.options import Variant
 from diffkern.testing.gradcheck import Vjp
 from diffkern.testing.programs import Compiled
@@ -54,9 +54,7 @@ EVERY = sorted(set(CASES) - TOO_LARGE - TOO_LONG)
 def check(case: Case, **given: object) -> None:
     """Compare what a kernel and its adjoint leave with what the CPU's do."""
     here = Vjp(lower(case), **case.options)
-    there = Vjp(lower(case), lambda _: None, variant=TARGET, **case.options)
-    finalize_updates(there.adjoint.fn, there.adjoint.buffers, there.adjoint.conflicts)
-    there = there.running(*(lambda fn: PtxProgram(fn, **given),) * 2)
+    there = vjp_of(lower(case), **case.options, **given)
     point = here.arguments(values(case))
     weights = here.weights(point, np.random.default_rng(3))
     outputs, found = here.arguments(values(case)), here.arguments(values(case))
@@ -140,6 +138,17 @@ def test_threads_that_work_together(name):
 @pytest.mark.parametrize("name", sorted(BLOCKS))
 def test_all_threads_that_work_together(name, compiler):
     check_blocks(name, compiler=compiler)
+
+
+def test_a_kernel_on_arrays_and_numbers():
+    @dk.kernel
+    def scaled(x: dk.array(dtype=float, ndim=2), factor: float, y: dk.array(dtype=float, ndim=2)):
+        i, j = dk.tid()
+        y[i, j] = factor * x[i, -1 - j]
+
+    x, y = np.arange(12, dtype=np.float32).reshape(3, 4), np.zeros((3, 4), np.float32)
+    execute(scaled, (3, 4), [x, 2.0, y], block_dim=5)
+    np.testing.assert_array_equal(y, 2 * x[:, ::-1])
 
 
 # -- launches ----------------------------------------------------------------------------------------------------------
