@@ -43,6 +43,8 @@ THINNED = {
     "e2e/test_indices.py::test_threads_meet_only_where_it_is_announced": 3,
     "e2e/test_lanes.py::test_elements_of_16_bits": 3,
     "e2e/test_lanes.py::test_lanes_compute_what_single_threads_do": 2,
+    "e2e/test_ranges_on_gpu.py::test_executed": 3,
+    "e2e/test_ranges_on_gpu.py::test_what_numba_cuda_compiles": 4,
     "interop/jax/test_adbench.py::test_derivatives_are_those_of_jax": 3,
     "interop/numba/test_gpu_code.py::test_gradients_are_inlined": 3,
     "interop/torch/test_torch_second_order.py::test_pytorchs_own_checks": 3,
