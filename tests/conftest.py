@@ -6,6 +6,7 @@ Random tests draw from a fixed seed (:mod:`support.seeds`), which is printed at 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import importlib
@@ -13,7 +14,7 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from hypothesis import HealthCheck, core, settings
 os.environ.setdefault("DIFFKERN_VERIFY_IR", "1")  # before diffkern is imported; processes of the tests inherit it
 
 from support.fake_driver.driver import FakeDriver, fake_cuda
+from support.rings import is_in_ring0, nothing_is_compiled
 from support.seeds import run_seed
 from support.selection import thin_out
 
@@ -56,6 +58,7 @@ def pytest_report_header() -> str:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="also run the tests marked 'full'")
+    parser.addoption("--ring0", action="store_true", help="only the tests that need no compiler and no process")
     parser.addoption("--lanes", choices=("on", "wide", "off"), help="threads in lanes wherever they can be, or nowhere")
 
 
@@ -82,6 +85,13 @@ def products_made(directory: Path) -> list[str]:
     """The matrix products in a cache directory that libmathdx has made, not those that tests pretend."""
     kept = [a for a in artifacts(directory) if a.title.startswith("matrix product")]
     return [a.title for a in kept if any(f.read_bytes()[:4] == _LTO_CODE for f in a.place.iterdir() if f.is_file())]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Hold the tests of ring 0 to what they promise."""
+    with nothing_is_compiled() if item.config.getoption("--ring0") else contextlib.nullcontext():
+        return (yield)
 
 
 @pytest.hookimpl(trylast=True)
@@ -128,6 +138,9 @@ def fakes_gpu() -> bool:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     thin_out(items)
+    if config.getoption("--ring0"):
+        config.hook.pytest_deselected(items=[item for item in items if not is_in_ring0(item.nodeid)])
+        items[:] = [item for item in items if is_in_ring0(item.nodeid)]
     if not config.getoption("--full"):
         for item in items:
             if item.get_closest_marker("full"):

@@ -178,7 +178,7 @@ def test_other_threads_are_not_asked():
     np.testing.assert_allclose(y.numpy(), s, rtol=1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_an_interrupt_in_llvmlite_does_not_end_the_process(tmp_path):
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("llvmlite_interrupted.py"))],

@@ -15,7 +15,7 @@ require("jax", "optax", "matplotlib", "tqdm")
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [("sysid_jax.py", ["--quick", "--out", "found.png"]), ("sharded_jax.py", ["--iterations", "100"])],

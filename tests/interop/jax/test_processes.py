@@ -89,6 +89,7 @@ def test_exported_program_with_symbolic_shapes_runs_where_nothing_is_traced(tmp_
         assert got["sizes"][f"{m}x{n}"] == pytest.approx([float(v) for v in (value, (gx * x).sum(), gc)], rel=1e-3)
 
 
+@pytest.mark.full
 def test_unknown_program_is_an_error_that_says_what_to_do(tmp_path):
     cache, path = tmp_path / "cache", tmp_path / "program"
     run(f"    PATH = {str(path)!r}" + EXPORT, cache)
@@ -168,6 +169,7 @@ def test_nothing_grows_with_calls(tmp_path):
     assert compiled <= 2
 
 
+@pytest.mark.full
 def test_many_programs_are_all_found(tmp_path):
     code = """
         import json, jax.numpy as jnp, diffkern as dk, jax_kernels as k
