@@ -359,7 +359,7 @@ class Variant:
 
     def key(self) -> bytes:
         """Return what of it has a say in the code as text for a cache's key: all fields that do not stand elsewhere."""
-        return json.dumps([_fields_told(self.options), _fields_told(self)], sort_keys=True).encode()
+        return json.dumps(_fields_told(self.options) | _fields_told(self), sort_keys=True).encode()
 
 
 def _fields_told(holder: KernelOptions | Variant) -> dict[str, Any]:

@@ -213,6 +213,11 @@ def test_every_field_of_a_program_counts(monkeypatch):
         assert specialize.artifact_key(changed, "native") != specialize.artifact_key(every[0], "native")
 
 
+def test_fields_of_options_and_variants_are_told_apart_by_their_names():
+    told = [{f.name for f in fields(holder) if f.metadata.get("in_key", True)} for holder in (Variant, KernelOptions)]
+    assert told[0].isdisjoint(told[1])
+
+
 @pytest.mark.parametrize("holder", [Variant, KernelOptions])
 def test_every_field_counts_unless_it_says_otherwise(holder):
     """What says otherwise stands elsewhere in the key, or has no say in the code."""
