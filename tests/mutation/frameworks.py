@@ -13,9 +13,7 @@ from .edits import Fault, edit
 
 _FUNCTION = "tests/interop/torch/test_function.py"
 _BATCH = f"{_FUNCTION}::test_a_batch_is_one_launch"
-_PRODUCT = (
-    "tests/interop/torch/test_torch_second_order.py::test_a_product_with_second_derivatives_is_that_of_diffkern"
-)
+_PRODUCT = "tests/interop/torch/test_torch_second_order.py::test_a_product_with_second_derivatives_is_that_of_diffkern"
 _KERNEL = "tests/interop/jax/test_kernel.py"
 _SECOND = "tests/interop/jax/test_jax_derivatives.py::test_second_order"
 
@@ -57,7 +55,8 @@ def _of_jax() -> list[Fault]:
               edit(forward, "_Forward.constant", "if not np.any(step.values):", "if True:"),
               ("tests/interop/jax/test_callable.py::test_in_out_copies_fills_and_constants",)),
         Fault("tangents of results are in the order of the parameters",
-              edit(derivative, "Along.evaluate", "found.operands(x, t)", "found.operands(x, dict(zip(t, reversed(t.values()))))"),
+              edit(derivative, "Along.evaluate", "found.operands(x, t)",
+                   "found.operands(x, dict(zip(t, reversed(t.values()))))"),
               (f"{_SECOND}[scatter]", f"{_SECOND}[decay]")),
     ]  # fmt: skip
 

@@ -16,7 +16,9 @@ from diffkern.frontend.canonical import fingerprint
 from diffkern.lang.dialects import NATIVE, WARP, dialect_of, spoken
 from diffkern.testing import run_in_python
 
-PAIRS = [(7, 2), (-7, 2), (7, -2), (-7, -2), (6, 3), (-6, 3), (0, 5), (5, 0), (-5, 0), (7, -1), (-9, -1), (-(2**31), -1)]
+PAIRS = [
+    (7, 2), (-7, 2), (7, -2), (-7, -2), (6, 3), (-6, 3), (0, 5), (5, 0), (-5, 0), (7, -1), (-9, -1), (-(2**31), -1),
+]  # fmt: skip
 
 
 def integers(a: dk.array(dtype=int), b: dk.array(dtype=int), q: dk.array(dtype=float), r: dk.array(dtype=int)):

@@ -287,8 +287,8 @@ def both_go_up(x, n, y, g):
     "kernel",
     [
         order_counts, needs_the_result, begins_with_the_result, other_trips, other_constant, other_bound,
-        reads_what_the_first_stores, reads_what_is_stored_in_between, first_reads_what_is_stored_in_between, sum_is_used_in_the_loop, second_stores,
-        both_go_up,
+        reads_what_the_first_stores, reads_what_is_stored_in_between,
+        first_reads_what_is_stored_in_between, sum_is_used_in_the_loop, second_stores, both_go_up,
     ],
 )  # fmt: skip
 def test_two_loops_stay(kernel):
