@@ -5,7 +5,7 @@ They are put in as those of :mod:`mutation.elsewhere` are.
 
 from __future__ import annotations
 
-from diffkern.ad import exchange, forward, gather
+from diffkern.ad import exchange, forward
 from diffkern.library import decompositions
 from diffkern.runtime import second_order, tangents
 
@@ -59,9 +59,6 @@ DERIVATIVES = [
     Fault("a negative number keeps its sign",
           edit(exchange, "Exchange._with_signs", "return values[0], not signs[0]", "return values[0], signs[0]"),
           (f"{_GATHER}::test_the_gradient_is_that_of_the_program_that_scatters[kernel_matrix]",)),
-    Fault("threads of a launch of another size gather",
-          edit(gather, "_Search._taken", "self._number(test.operands[1 - place]) == count", "True"),
-          (f"{_GATHER}::test_only_as_many_threads_as_trips_gather",)),
     # decompositions
     Fault("two components between the factors change places",
           func_edit(decompositions, "_coupled", "difference + total, difference - total",
