@@ -2572,7 +2572,7 @@ def atan2(y: Any, x: Any) -> float:
 def hypot(x: Any, y: Any) -> float:
     """hypot(x, y)
 
-    sqrt(x*x + y*y).
+    sqrt(x*x + y*y), also where the squares overflow or vanish.
 
     Parameters
     ----------
@@ -2637,7 +2637,7 @@ def sqrt(x: float) -> float:
     -----
     Derivative: 0.5/r, where r is the result.
 
-    At kinks: Infinite at x = 0. A cotangent that is exactly zero stays zero there.
+    At kinks: Infinite at x = 0, but 0 of the root of a sum of squares. A cotangent that is exactly zero stays zero there.
 
     Examples
     --------

@@ -254,7 +254,10 @@ _LIBRARIES: Final = frozenset({"jax", "jaxlib", "llvmlite", "numba", "numba_cuda
 
 
 def is_of_user(error: BaseException) -> bool:
-    """Whether a special method of a user's class raised an error when diffkern asked it, such as ``__index__``."""
+    """Whether a special method of a user's class raised an error when diffkern asked it, such as ``__index__``.
+
+    Not those that find attributes: of most of these nobody but diffkern wants to know.
+    """
     called: FrameType | None = None
     trace, ours = error.__traceback__, False
     while trace is not None:
@@ -264,7 +267,7 @@ def is_of_user(error: BaseException) -> bool:
     if called is None:
         return False
     name, package = called.f_code.co_name, str(called.f_globals.get("__name__")).partition(".")[0]
-    is_special = name.startswith("__") and name.endswith("__")
+    is_special = name.startswith("__") and name.endswith("__") and name not in ("__getattr__", "__getattribute__")
     return is_special and package not in _LIBRARIES and package not in sys.stdlib_module_names
 
 

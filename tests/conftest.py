@@ -24,6 +24,7 @@ os.environ.setdefault("DIFFKERN_VERIFY_IR", "1")  # before diffkern is imported;
 
 from support.fake_driver.driver import FakeDriver, fake_cuda
 from support.seeds import run_seed
+from support.selection import thin_out
 
 from diffkern.cache.maintenance import artifacts
 from diffkern.runtime.config import config as runtime_config
@@ -126,6 +127,7 @@ def fakes_gpu() -> bool:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    thin_out(items)
     if not config.getoption("--full"):
         for item in items:
             if item.get_closest_marker("full"):

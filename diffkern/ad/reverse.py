@@ -298,7 +298,8 @@ class _Reverse:
             return
         operands = [env[v] for v in op.operands]
         guarded = self.guards.needed(op)
-        facts = {"steep": self.guards.steep_cotangent(op), "norm": self.guards.is_norm(op)}
+        steep, norm = self.guards.steep_cotangent(op), self.guards.is_norm(op)
+        facts = {"steep": steep, "norm": norm, "again": self.again}
         arguments = RuleArguments(op, operands, env[op.result], ct, want, self.guards.finite(op), **facts)
         found = RULES[op.name](self.b, arguments)
         for v, w, contribution in zip(op.operands, want, found, strict=True):

@@ -43,8 +43,8 @@ class Guards:
         self._steep = Steep(fn, (op for op in walk(fn.body) if self._is_steep(op)))
 
     def is_norm(self, op: Op) -> bool:
-        """Whether an operation is the root of a sum of squares, whose derivative at 0 is taken to be 0."""
-        return self._squares.is_norm(op)
+        """Whether an operation is the root of a sum of squares that may be 0, where its derivative is taken to be 0."""
+        return self._squares.is_norm(op) and not self._least(op.operands[0], _DEPTH)
 
     def steep_tangents(self, op: Op) -> bool:
         """Whether tangents of operands may be infinite although the operands are not."""

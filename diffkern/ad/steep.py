@@ -1,9 +1,10 @@
 """Where derivatives are infinite although values are not, and which tangents and cotangents they reach.
 
 The root of 0 has an infinite derivative, as have the cube root, powers below 1, and inverse sines and cosines at the
-ends of their domains. By the chain rule it meets other partial derivatives; where one of them is exactly zero the product is
-taken to be zero, in forward mode (``sqrt(a) * 0.0``) and in reverse mode (``sqrt(1 - cos(a))``). So what an operation
-does to a tangent that comes from such a point, or to a cotangent that comes back from one, is compared with zero.
+ends of their domains. By the chain rule it meets other partial derivatives; where one of them is exactly zero the
+product is taken to be zero, in forward mode (``sqrt(a) * 0.0``) and in reverse mode (``sqrt(1 - cos(a))``). So what an
+operation does to a tangent that comes from such a point, or to a cotangent that comes back from one, is compared with
+zero.
 
 A sum of squares has no derivative where it is 0, and its root is the norm of a vector, which has the zero vector for a
 gradient there. No infinity arises from it: neither are its squares compared, nor what uses its root.

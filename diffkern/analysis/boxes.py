@@ -71,6 +71,8 @@ def _plain_accesses(fn: Function) -> dict[int, list[Op]]:
     position = {p: k for k, p in enumerate(fn.params) if isinstance(p.type, Array) and not p.type.outer}
     found: dict[int, list[Op]] = {k: [] for k in position.values()}
     for op in walk(fn.body):
+        for v in (v for sub in op.regions for v in sub.yields):
+            found.pop(position.get(v, -1), None)  # it goes by another name
         is_access = op.name in _READS | _WRITES and "along" not in op.attrs
         for place, v in enumerate(op.operands):
             k = position.get(v)
@@ -203,13 +205,20 @@ class _Box:
 
     def widened(self, v: Value) -> list[Value]:
         """What was computed in an index before it was cast to a wider type: if it wrapped around, no form says so."""
-        op = self.forms.affine.producer.get(v)
-        if op is None or not (lookup(op.name).affine or op.name in ("cast", "floordiv", "mod")):
-            return []
-        found = [inner for operand in op.operands for inner in self.widened(operand)]
-        operand = op.operands[0]
-        made = self.forms.affine.producer.get(operand)
-        is_computed = made is not None and lookup(made.name).affine
-        if op.name == "cast" and is_computed and isinstance(operand.type, Scalar) and operand.type.kind is Kind.INT:
-            found.append(operand)
+        producer = self.forms.affine.producer
+        left, seen, found = [v], {v}, []
+        while left:
+            op = producer.get(left.pop())
+            if op is None or not (lookup(op.name).affine or op.name in ("cast", "floordiv", "mod")):
+                continue
+            made = producer.get(op.operands[0])
+            if op.name == "cast" and made is not None and lookup(made.name).affine and _is_integer(op.operands[0]):
+                found.append(op.operands[0])
+            fresh = [operand for operand in op.operands if operand not in seen]
+            seen.update(fresh)
+            left += fresh
         return found
+
+
+def _is_integer(v: Value) -> bool:
+    return isinstance(v.type, Scalar) and v.type.kind is Kind.INT

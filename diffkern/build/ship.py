@@ -21,6 +21,7 @@ from diffkern.build.stores import add_directory
 from diffkern.cache.entries import contents, publish
 from diffkern.cache.environment import compiler_digest
 from diffkern.cache.maintenance import Artifact, artifacts_of
+from diffkern.cache.place import UnsafeError
 from diffkern.cache.store import Store, absolute
 from diffkern.callers import warn
 from diffkern.errors import CompileError, KernelError
@@ -192,10 +193,7 @@ def load_directory(directory: str | os.PathLike[str]) -> Library:
     place = absolute(directory)
     if not place.is_dir():
         raise FileNotFoundError(f"there is no directory {place}")
-    there = contents(place)
-    found = [a for a in artifacts_of(there) if "types" in a.ingredients]
-    if there.refused and not found:
-        raise there.refused[0]
+    found = _programs(place)
     here = runnable_targets()
     usable = [target for target in here if any(a.target == target for a in found)]
     others = {a.target for a in found if _may_run(a, here)}.difference(here)
@@ -209,6 +207,24 @@ def load_directory(directory: str | os.PathLike[str]) -> Library:
     _warn_of_other_versions(place, found)
     add_directory(place)
     return Library(place, tuple(usable), tuple(dict.fromkeys(a.title for a in found if a.target in usable)))
+
+
+def _programs(place: Path) -> list[Artifact]:
+    """Return the programs in a directory.
+
+    Raises
+    ------
+    PermissionError
+        If others can write to the directory, or to all that it has.
+    """
+    try:
+        there = contents(place)
+        found = [a for a in artifacts_of(there) if "types" in a.ingredients]
+        if there.refused and not found:
+            raise there.refused[0]
+    except UnsafeError as error:
+        raise PermissionError(f"{error}: make it yours (chmod -R go-w), or load a copy that is yours") from None
+    return found
 
 
 def _named_parameters(kernels: Sequence[Kernel], active: Sequence[str] | None) -> dict[Kernel, list[str]]:

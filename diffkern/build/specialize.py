@@ -135,14 +135,17 @@ class Specialization:
         fields.append(("options", self.variant.key()))
         fields.append((_COMPILER, self.variant.compiler.encode()))
         fields.extend(meaning_of(self.pyfunc).fields)
+        functions = [self.pyfunc]
         for name, func in (pair for t in self.types for pair in functions_of(declared(t))):
             fields.extend((f"{name} {label}", value) for label, value in meaning_of(func.pyfunc).fields)
+            functions.append(func.pyfunc)
         if (taken := self.taken()) is not None:
+            functions += taken.reached
             fields.extend(taken.fields)
             for k, reached in enumerate(taken.reached):
                 fields.extend((f"taken {k} {label}", value) for label, value in meaning_of(reached).fields)
-        if self.variant.is_debug:
-            fields.extend(positions(self.pyfunc))  # its errors say where
+        if self.variant.is_debug:  # its errors say where
+            fields.extend(field for function in functions for field in positions(function))
         fields.append(("diffkern", compiler_digest()))
         return fields
 

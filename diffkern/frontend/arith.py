@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from diffkern.frontend import coerce, complexes, numba_grid, rigid
 from diffkern.frontend.context import Context
+from diffkern.frontend.integer_powers import integer_power
 from diffkern.frontend.terms import WEAK_FLOAT, Const, Term, Val, describe
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
@@ -71,6 +72,8 @@ def binary(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Const | Val
     _check_kinds(cx, op, left, node)
     if op == "mod" and cx.dialect.remainder is Remainder.OF_DIVIDEND and not _both_nonneg(cx, left, right):
         return Val(cx.b.one("rem", left, right))
+    if op == "floordiv" and cx.dialect.floored_quotients and T.scalar_of(left.type).is_float:
+        return Val(cx.b.one("floor", cx.b.div(left, right)))
     out = cx.b.one(op, left, right)
     # Sums and products may wrap around: what can be said of them is the business of ``opt.ranges``.
     if _both_nonneg(cx, left, right) and op in ("floordiv", "mod", "and", "shr"):
@@ -191,6 +194,8 @@ def power(cx: Context, a: Const | Val, b: Const | Val, node: ast.AST) -> Const |
         if whole and not is_float:
             cx.type_error(node, f"an integer to the power {exponent}", "write float(i) ** ..., or multiply in a loop")
     left, right = coerce.unify(cx, a, b, node, "**")
+    if not T.scalar_of(left.type).is_float and cx.layout is not None:
+        return Val(integer_power(cx, left, right))
     if not T.scalar_of(left.type).is_float:
         cx.type_error(node, f"** of {left.type} with an exponent known only at run time", "write float(a) ** float(b)")
     return Val(cx.b.one("pow", left, right))

@@ -17,6 +17,7 @@ from diffkern.frontend.context import Context
 from diffkern.frontend.plain import enum_value, exact, overrides_items
 from diffkern.frontend.terms import NARROW, Const, Rec, Static, Term, Tup, Val
 from diffkern.ir import types as T
+from diffkern.ir.structs import Struct, StructArray
 from diffkern.lang import CompositeValue, Constant, definition_of, element_of_value
 from diffkern.lang.numba_cuda import Special
 
@@ -77,7 +78,7 @@ def static_result(cx: Context, obj: Any, node: ast.AST) -> Term:
     if definition is not None:
         cx.type_error(
             node,
-            f"static(...) is the struct {definition.type.name}, which holds an array",
+            f"static(...) is the struct {definition.type.name}, whose field {_array_in(definition.type)} is an array",
             "pass the struct as a parameter of the kernel",
         )
     is_value = isinstance(obj, (enum.Enum, np.ndarray)) or element_of_value(obj) is not None
@@ -89,6 +90,17 @@ def static_result(cx: Context, obj: Any, node: ast.AST) -> Term:
             "let it give a number, a vector, a matrix, a struct, a tuple of these, a string, a function or a type",
         )
     return static_term(cx, obj, "static(...)", node)
+
+
+def _array_in(struct: Struct) -> str | None:
+    """The path of the first field that is an array."""
+    for name, t in struct.fields:
+        if isinstance(t, (T.Array, StructArray)):
+            return name
+        inner = _array_in(t) if isinstance(t, Struct) else None
+        if inner is not None:
+            return f"{name}.{inner}"
+    return None
 
 
 def _struct(cx: Context, obj: Constant, node: ast.AST) -> Term:

@@ -369,7 +369,15 @@ def explicit_cast(cx: Context, term: Term, to: T.Scalar, node: ast.AST) -> Const
         return as_bool(cx, term, node)
     if to.is_integer and isinstance(term.type, T.Scalar) and term.value in cx.quotients:
         return Val(cx.b.cast(cx.b.one("truncdiv", *cx.quotients[term.value]), to))  # no rounding through floats
-    return Val(to_scalar(cx, term, to, node))
+    return Val(to_scalar(cx, rounded(cx, term), to, node))
+
+
+def rounded(cx: Context, term: Val) -> Val:
+    """What is converted: in Warp's dialect a number of float16 or bfloat16 is rounded to its type first."""
+    narrow = isinstance(term.type, (T.Scalar, T.Vec, T.Mat)) and T.scalar_of(term.type) in _NARROW
+    if not (narrow and cx.dialect.narrow_elements):
+        return term
+    return Val(cx.b.one("cast", term.value, to=term.type))
 
 
 def as_bool(cx: Context, term: Term, node: ast.AST) -> Const | Val:

@@ -77,7 +77,7 @@ def construct(cx: Context, t: T.Composite, name: str, args: list[Term], node: as
     first = args[0]
     if len(args) == 1 and isinstance(first, Val) and not isinstance(first.type, T.Scalar):
         if T.with_scalar(first.type, t.dtype) == t:
-            return Val(cx.b.cast(first.value, t))
+            return Val(cx.b.cast(coerce.rounded(cx, first).value, t))
         if not (isinstance(t, T.Vec) and t.role is T.Role.TRANSFORM):
             cx.type_error(node, f"{name} of {first.type}", f"{name} has {t.size} components")
     if len(args) == 1 and coerce.is_number(first):

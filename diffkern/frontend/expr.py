@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import enum
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from diffkern.errors import KernelError
@@ -270,6 +270,8 @@ def _unary(cx: Context, node: ast.UnaryOp) -> Term:
 
 def _boolop(cx: Context, node: ast.BoolOp) -> Term:
     op = "and" if isinstance(node.op, ast.And) else "or"
+    if cx.layout is not None and not all(map(_is_test, node.values)):
+        return _operand(cx, op, node.values, node)
 
     def test(k: int) -> Const | Val:
         return coerce.as_bool(cx, cx.expr(node.values[k]), node.values[k])
@@ -278,6 +280,35 @@ def _boolop(cx: Context, node: ast.BoolOp) -> Term:
     for k in range(1, len(node.values)):
         result = branch.logical(cx, op, result, lambda k=k: test(k), node)  # type: ignore[misc]
     return result
+
+
+def _is_test(node: ast.expr) -> bool:
+    """Whether an expression is a bool by its form."""
+    if isinstance(node, ast.BoolOp):
+        return all(map(_is_test, node.values))
+    negated = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
+    return negated or isinstance(node, ast.Compare) or (isinstance(node, ast.Constant) and isinstance(node.value, bool))
+
+
+def _operand(cx: Context, op: str, values: Sequence[ast.expr], node: ast.BoolOp) -> Term:
+    """One of the operands, as in Python: the first that decides, else the last; bools among numbers are integers."""
+
+    def number(k: int) -> Term:
+        term = cx.expr(values[k])
+        if isinstance(term, Const) and isinstance(term.value, bool):
+            return Const(int(term.value))
+        is_bool = isinstance(term, Val) and term.type == T.BOOL
+        return coerce.explicit_cast(cx, term, T.INT64, values[k]) if is_bool else term
+
+    first = number(0)
+    if len(values) == 1:
+        return first
+
+    def others() -> Term:
+        return _operand(cx, op, values[1:], node)
+
+    sides = (others, lambda: first) if op == "and" else (lambda: first, others)
+    return branch.choose(cx, coerce.as_bool(cx, first, values[0]), *sides, node, f"{op} of numbers")
 
 
 def _named(cx: Context, node: ast.NamedExpr) -> Term:

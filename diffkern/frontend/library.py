@@ -22,6 +22,7 @@ from diffkern.frontend import (
     complex_functions,
     composed,
     construct,
+    exponents,
     local,
     numba_cuda,
     output,
@@ -33,6 +34,7 @@ from diffkern.frontend.context import Context
 from diffkern.frontend.literals import fold
 from diffkern.frontend.terms import WEAK_FLOAT, Const, RecView, Static, Term, Tup, Val, View, describe
 from diffkern.ir import types as T
+from diffkern.ir.nodes import Value
 from diffkern.lang.intrinsics import INTERNAL
 from diffkern.lang.library import COMPOSED
 from diffkern.ops.table import all_ops
@@ -105,10 +107,19 @@ def _of_floats(op: str) -> Handler:
         what = f"the argument of {op}" if len(args) == 1 else f"an argument of {op}"
         first, *others = (as_float(cx, a, node, what) for a in args)
         if not others:
-            return Val(cx.b.one(op, first.value))
+            clamped = cx.dialect.clamped_cosines and op in ("acos", "asin")
+            return Val(cx.b.one(op, _cosine(cx, first.value) if clamped else first.value))
         return Val(cx.b.one(op, *coerce.unify(cx, first, others[0], node, op)))
 
     return handler
+
+
+def _cosine(cx: Context, x: Value) -> Value:
+    """A number in [-1, 1]; the nearest of the ends, which does not vary, for others and themselves, and -1 for NaN."""
+    b, t = cx.b, x.type
+    assert isinstance(t, T.Scalar)
+    end = b.select(b.one("gt", x, b.const(0.0, t)), b.const(1.0, t), b.const(-1.0, t))
+    return b.select(b.one("lt", b.one("abs", x), b.const(1.0, t)), x, end)
 
 
 def _to_int(op: str, of_literal: Callable[[float], int]) -> Handler:
@@ -119,7 +130,7 @@ def _to_int(op: str, of_literal: Callable[[float], int]) -> Handler:
                 return arg
             return Const(of_literal(arg.value))
         x = as_float(cx, arg, node, f"the argument of {op}")
-        return Val(cx.b.cast(cx.b.one(op, x.value), T.INT32))
+        return Val(cx.b.cast(cx.b.one(op, x.value), T.INT32 if cx.layout is None else T.INT64))
 
     return handler
 
@@ -209,10 +220,16 @@ def _bool(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
     return coerce.as_bool(cx, args[0], node)
 
 
-def _cast(to: T.Scalar) -> Handler:
+def _cast(to: T.Scalar, numbas: T.Scalar) -> Handler:
+    """A conversion by Python's name of a type; in numba's spelling numbers of that kind keep their type."""
+
     def handler(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
         arg = coerce.scalar_term(cx, args[0], node, f"the argument of {to}")
-        return coerce.explicit_cast(cx, arg, to, node)
+        if cx.layout is None:
+            return coerce.explicit_cast(cx, arg, to, node)
+        t = T.scalar_of(arg.type) if isinstance(arg, Val) else T.BOOL
+        kept = t.is_float if to.is_float else t.is_integer
+        return arg if kept else coerce.explicit_cast(cx, arg, numbas, node)
 
     return handler
 
@@ -277,6 +294,10 @@ _TABLE: Final[Mapping[str, _Row]] = {
     "int_round": (1, _to_int("rint", round)),
     **{op: (1, _test(op)) for op in ("isnan", "isinf", "isfinite")},
     "sign": (1, _sign),
+    "sign_or_zero": (1, exponents.sign_or_zero),
+    "divmod": (2, exponents.divided),
+    "frexp": (1, exponents.fraction_and_exponent),
+    "ldexp": (2, exponents.scaled_by_power),
     "step": (1, _step),
     "nonzero": (1, _nonzero),
     "stop_gradient": (1, _stop_gradient),
@@ -285,8 +306,8 @@ _TABLE: Final[Mapping[str, _Row]] = {
     "radians": (1, _scaled(math.pi / 180.0)),
     "lerp": (3, _lerp),
     "smoothstep": (3, _smoothstep),
-    "float": (1, _cast(T.FLOAT32)),
-    "int": (1, _cast(T.INT32)),
+    "float": (1, _cast(T.FLOAT32, T.FLOAT64)),
+    "int": (1, _cast(T.INT32, T.INT64)),
     "bool": (1, _bool),
     "neg": (1, _negate),
     "pos": (1, _pos),

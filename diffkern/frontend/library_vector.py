@@ -215,9 +215,12 @@ def _fold_pair(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Term:
 
 
 def _extremum(cx: Context, op: str, x: Value, y: Value) -> Value:
-    """The smaller or larger of two numbers; of a NaN and a number what the dialect says."""
+    """The smaller or larger of two numbers; of equal ones, and of a NaN and a number, what the dialect says."""
     if cx.dialect.nan is Nan.PASSED_ON or not T.scalar_of(x.type).is_float:
         return cx.b.one(op, x, y)
+    if cx.dialect.later_of_equals:
+        first = cx.b.one("or", cx.b.one("lt" if op == "min" else "gt", x, y), cx.b.one("isnan", y))
+        return cx.b.select(first, x, y)
     second = cx.b.one("or", cx.b.one("lt" if op == "min" else "gt", y, x), cx.b.one("isnan", x))
     return cx.b.select(second, y, x)
 
@@ -234,6 +237,8 @@ def _extreme(op: str) -> Handler:
         if len(items) == 1:
             v = _composite(cx, items[0], node, f"{op} of one argument", floats=False)
             items = [Val(c) for c in cx.b.components(v)]
+            if cx.dialect.later_of_equals:  # of a vector's equal components the first one has the derivative
+                items.reverse()
         result = items[0]
         for other in items[1:]:
             result = _fold_pair(cx, op, result, other, node)
@@ -245,7 +250,8 @@ def _extreme(op: str) -> Handler:
 def clamp(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
     """``clamp(x, lo, hi)``."""
     x, lo, hi = args
-    return _fold_pair(cx, "min", _fold_pair(cx, "max", x, lo, node), hi, node)
+    pair = (lo, x) if cx.dialect.later_of_equals else (x, lo)
+    return _fold_pair(cx, "min", _fold_pair(cx, "max", *pair, node), hi, node)
 
 
 def _abs(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:

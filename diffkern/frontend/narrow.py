@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from diffkern.frontend.terms import NARROW
 from diffkern.ir import types as T
+from diffkern.ir.builder import Builder
 from diffkern.ir.clone import substitute
 from diffkern.ir.nodes import Op, Region, Value
 
@@ -100,10 +101,34 @@ def _widened(op: Op, exact: set[Value], same: dict[Value, Value]) -> list[Op]:
         same[op.result] = source
         return []
     operand, before = source, []
-    if not floats:
+    if T.scalar_of(source.type) == T.FLOAT64:
+        b = Builder(loc=op.loc)
+        parts = [_rounded_to_odd(b, x) for x in b.components(source)]
+        operand, before = b.construct(_wide(op.result.type), parts), b.region.ops
+    elif not floats:
         operand = Value(_wide(op.result.type))
         before = [Op("cast", (source,), (operand,), {"to": operand.type}, (), op.loc)]
     return [*before, Op(f"round_{_STORED[to]}", (operand,), op.results, {}, (), op.loc)]
+
+
+def _rounded_to_odd(b: Builder, x: Value) -> Value:
+    """A float64 as a float32 that is rounded to a narrower type as the float64 would be.
+
+    A number between two of float32 becomes the one whose last bit is 1: then it is between the same numbers of the
+    narrower type, and on the same side of the middle (Boldo and Melquiond, "Emulation of FMA and correctly rounded
+    sums", 2008).
+    """
+    near = b.cast(x, T.FLOAT32)
+    again = b.cast(near, T.FLOAT64)
+    bits = b.one("bits_of_float32", near)
+    one, none = b.const(1, T.UINT32), b.const(0, T.UINT32)
+    away = b.one("gt", b.one("abs", again), b.one("abs", x))
+    below = b.sub(bits, b.select(away, one, none))
+    odd = b.one("float32_of_bits", b.one("or", below, one))
+    # The bits have no derivative: what is added is 0, and varies with the number.
+    odd = b.add(odd, b.sub(near, b.one("float32_of_bits", bits)))
+    exact = b.one("or", b.one("eq", again, x), b.one("not", b.one("isfinite", near)))
+    return b.select(exact, near, odd)
 
 
 def _retype(op: Op) -> None:

@@ -73,11 +73,23 @@ class Dialect:
     ----------
     name
         Its name: part of the key of programs.
-    integer_quotient, remainder, nan, elements, printed, narrow_elements, namespace, zero_gradients
-        One field for each difference. ``narrow_elements``: whether what is read from arrays of float16 and bfloat16
-        are numbers of that type, which are rounded where they are named; else they are of float32. ``namespace``: the
-        module whose built-in functions are known by their bare names too. ``zero_gradients``: whether gradients of a
-        loss that depends on nothing which requires one are zeros, with a warning; else asking for them is an error.
+    integer_quotient, remainder, nan, elements, printed
+        One field for each difference.
+    narrow_elements
+        Whether what is read from arrays of float16 and bfloat16 are numbers of that type, which are rounded where they
+        are named; else they are of float32.
+    namespace
+        The module whose built-in functions are known by their bare names too.
+    zero_gradients
+        Whether gradients of a loss that depends on nothing which requires one are zeros, with a warning; else asking
+        for them is an error.
+    later_of_equals
+        Whether the last of equal arguments of min, max and clamp has the derivative, else the first.
+    clamped_cosines
+        Whether arguments of acos and asin beyond 1 and -1 are taken for these numbers, and have no derivative; else the
+        result is NaN.
+    floored_quotients
+        Whether ``a // b`` of floats is the quotient rounded down; else it is exact, as in Python.
     """
 
     name: str
@@ -89,6 +101,9 @@ class Dialect:
     narrow_elements: bool = False
     namespace: str = ""
     zero_gradients: bool = False
+    later_of_equals: bool = False
+    clamped_cosines: bool = False
+    floored_quotients: bool = False
 
 
 NATIVE: Final = Dialect("native")
@@ -104,6 +119,9 @@ WARP: Final = Dialect(
     narrow_elements=True,
     namespace="diffkern.warp",
     zero_gradients=True,
+    later_of_equals=True,
+    clamped_cosines=True,
+    floored_quotients=True,
 )
 """That of ``import diffkern.warp as wp``."""
 

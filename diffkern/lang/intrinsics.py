@@ -314,6 +314,8 @@ def _foreign() -> dict[Any, str]:
         builtins.abs: "abs", builtins.min: "min", builtins.max: "max", builtins.pow: "pow",
         builtins.round: "int_round", builtins.len: "len", builtins.breakpoint: "breakpoint",
         builtins.float: "float", builtins.int: "int", builtins.bool: "bool", builtins.complex: "complex",
+        builtins.divmod: "divmod", math.frexp: "frexp", math.ldexp: "ldexp", np.frexp: "frexp", np.ldexp: "ldexp",
+        np.sign: "sign_or_zero",
         builtins.range: "range", builtins.print: "print", math.pow: "pow", math.fabs: "abs",
         math.floor: "int_floor", math.ceil: "int_ceil", math.trunc: "int_trunc",
         math.degrees: "degrees", math.radians: "radians",

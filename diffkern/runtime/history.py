@@ -178,8 +178,10 @@ class LaunchStep:
         for index, a in arrays.items():
             given[index] = of(a)
         live.update(memories)
-        (saved, contents), work = cotangents.rooms.filled(self.saved, self.contents)
-        work.append(AdjointLaunch(launch, given, saved, contents, program))
+        rooms = cotangents.rooms.of_step()
+        saved, work = rooms.filled(self.saved)
+        contents, fill = rooms.filled(self.contents)
+        work = [*work, *fill, AdjointLaunch(launch, given, saved, contents, program)]
         for use in self.objects:
             before, after = use.around(f"launch {self.number} on the tape (kernel {launch.kernel.name!r})")
             work = [*before, *work, *after]

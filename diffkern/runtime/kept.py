@@ -17,7 +17,7 @@ from diffkern.runtime.operation import Copy, Operation
 from diffkern.runtime.packed import PackedLaunch
 from diffkern.runtime.regions import Extent, Region, part_of, size_of
 
-__all__ = ["Contents", "KeptCopies", "Parts", "Rooms"]
+__all__ = ["Contents", "KeptCopies", "Parts", "Rooms", "StepRooms", "copies_of", "parts_of"]
 
 _MANY, _FEW_BYTES = 16, 1 << 20
 """Copies of an array that a sequence keeps as a whole, so that all numbers can be set, are many from so many on."""
@@ -51,39 +51,53 @@ Contents: TypeAlias = "array | Parts"
 
 
 class Rooms:
-    """The arrays of one reverse sweep in which adjoints find copies of parts."""
+    """The arrays of one reverse sweep that each step may use for itself, such as those with copies of parts."""
 
     def __init__(self) -> None:
         self._made: dict[tuple[Any, ...], list[array]] = {}
 
-    def filled(self, *kept: Mapping[int, Contents]) -> tuple[list[dict[int, array]], list[Operation]]:
-        """Return what stands for each parameter of one step, and what is to be done before.
+    def of_step(self) -> StepRooms:
+        """Return what hands them out to one step."""
+        return StepRooms(self._made)
 
-        Parameters
-        ----------
-        *kept : mapping of int to array or Parts
-            What the step has of its parameters, none of which may be in one array with another.
-        """
-        found: list[dict[int, array]] = []
-        work: list[Operation] = []
-        taken: dict[tuple[Any, ...], int] = {}
-        for contents in kept:
-            found.append({})
-            for index, one in contents.items():
-                if isinstance(one, Parts):
-                    room = self._room(one.held, taken)
-                    work += one.put(room)
-                    one = room
-                found[-1][index] = one
-        return found, work
 
-    def _room(self, held: array, taken: dict[tuple[Any, ...], int]) -> array:
+class StepRooms:
+    """Arrays that one step uses, each for one thing."""
+
+    def __init__(self, made: dict[tuple[Any, ...], list[array]]) -> None:
+        self._made = made
+        self._taken: dict[tuple[Any, ...], int] = {}
+
+    def room(self, held: array) -> array:
+        """Return an array like another one; it holds numbers, but nobody knows which."""
         like = held.shape, held._element, held._memory.device
-        rooms, k = self._made.setdefault(like, []), taken.get(like, 0)
-        taken[like] = k + 1
+        rooms, k = self._made.setdefault(like, []), self._taken.get(like, 0)
+        self._taken[like] = k + 1
         if k == len(rooms):
             rooms.append(new(held.shape, held._element, True, held._memory.device))
         return rooms[k]
+
+    def filled(self, kept: Mapping[int, Contents]) -> tuple[dict[int, array], list[Operation]]:
+        """Return what stands for each parameter of which a step has something, and what is to be done before."""
+        found: dict[int, array] = {}
+        work: list[Operation] = []
+        for index, one in kept.items():
+            if isinstance(one, Parts):
+                found[index] = self.room(one.held)
+                work += one.put(found[index])
+            else:
+                found[index] = one
+        return found, work
+
+
+def parts_of(held: array, region: Region) -> list[array]:
+    """Return the boxes of an array as views; the array itself if that is all of it."""
+    return [held] if region is None else [part_of(held, extent) for extent in region]
+
+
+def copies_of(goal: array, source: array, region: Region) -> list[Operation]:
+    """Return what copies a part of an array to the same part of another one."""
+    return [Copy(*pair) for pair in zip(parts_of(goal, region), parts_of(source, region), strict=True)]
 
 
 class KeptCopies:

@@ -126,7 +126,8 @@ class _Adjoint(AdjointLaunch):
         cotangents: Cotangents,
     ) -> None:
         self._inner = inner
-        (saved, contents), _ = cotangents.rooms.filled(step.saved, step.contents)  # copies of whole arrays
+        rooms = cotangents.rooms.of_step()  # there are only copies of whole arrays
+        saved, contents = rooms.filled(step.saved)[0], rooms.filled(step.contents)[0]
         super().__init__(launch, given, saved, contents, step.program())
 
     def reads(self) -> list[array]:

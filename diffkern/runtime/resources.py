@@ -36,13 +36,18 @@ class Content:
     ----------
     arrays
         The arrays at the addresses among the words.
-    kept
-        Whether a tape needs what they hold.
+    uses
+        What needs the arrays as they are: launches on tapes that still exist.
     """
 
     def __init__(self, arrays: Sequence[array]) -> None:
         self.arrays = tuple(arrays)
-        self.kept = False
+        self.uses: weakref.WeakSet[Use] = weakref.WeakSet()
+
+    @property
+    def kept(self) -> bool:
+        """Whether a tape needs what the arrays hold."""
+        return bool(self.uses)
 
     @property
     def versions(self) -> tuple[int, ...]:
@@ -120,7 +125,7 @@ class Use:
 
     def __init__(self, resource: Resource) -> None:
         self.resource, self.content = resource, resource.content
-        self.content.kept = True
+        self.content.uses.add(self)
         self.versions = self.content.versions
         self.values = resource._values.copy()
         self.words = resource._words._memory.now

@@ -21,11 +21,11 @@ from diffkern.runtime.adjoint import AdjointLaunch
 from diffkern.runtime.array import array, new
 from diffkern.runtime.beside import launch_along
 from diffkern.runtime.cotangents import Cotangents
-from diffkern.runtime.kept import Contents
+from diffkern.runtime.kept import Contents, Rooms, StepRooms, copies_of, parts_of
 from diffkern.runtime.memory import Memory
 from diffkern.runtime.operation import Add, Assign, Copy, Operation, perform
 from diffkern.runtime.packed import PackedLaunch
-from diffkern.runtime.regions import Region
+from diffkern.runtime.regions import Region, joined
 from diffkern.runtime.state import current
 
 __all__ = ["AdjointStep", "Again", "check_repeatable", "inputs_of", "on_copies", "record"]
@@ -121,6 +121,8 @@ class Again:
         What it reads, by parameter.
     varied : collection of int
         The parameters with tangents; what is written has them as well.
+    rooms : StepRooms, optional
+        Where arrays for it come from.
 
     Attributes
     ----------
@@ -128,8 +130,17 @@ class Again:
         By parameter; their contents are the tangents before, and then after the launch.
     """
 
-    def __init__(self, launch: PackedLaunch, inputs: Mapping[int, array], varied: Collection[int]) -> None:
+    def __init__(
+        self,
+        launch: PackedLaunch,
+        inputs: Mapping[int, array],
+        varied: Collection[int],
+        rooms: StepRooms | None = None,
+    ) -> None:
         self._of, self._inputs = launch, inputs
+        self._room = (rooms or Rooms().of_step()).room
+        # Which parts a launch touches is not known where its numbers can be set, in a sequence.
+        self._is_settled = current.recorder is None or not launch.executable.regions.arguments
         self._saved: dict[int, array] = {}
         writes = launch.executable.writes
         made: dict[int, array] = {}
@@ -138,7 +149,9 @@ class Again:
         def along(held: array, is_written: bool) -> array | None:
             if not is_written and id(held._whole) not in wanted:
                 return None
-            return made.setdefault(id(held), new(held.shape, held._element, True, held._memory.device))
+            if id(held) not in made:
+                made[id(held)] = self._room(held)
+            return made[id(held)]
 
         self.launch = launch_along(launch.without_log(), along)
         for index, held in inputs.items():
@@ -146,7 +159,7 @@ class Again:
         for index in writes:
             held = launch.arrays[index]
             if held is not None:
-                self._put(index, _like(held))
+                self._put(index, self._room(held))
         self._places = _places_of_tangents(launch, self.launch)
         arrays = self.launch.arrays
         self.tangents = {i: t for i, place in self._places.items() if (t := arrays[place]) is not None and t._smooth}
@@ -159,16 +172,37 @@ class Again:
         """The parameters that are read and written."""
         return [index for index in self._of.executable.writes if index in self._inputs]
 
+    def region(self, index: int) -> Region:
+        """Return what the launch touches of a parameter."""
+        executable = self._of.executable
+        read = executable.regions.read(self._of, index) if index in executable.reads else ()
+        if not self._is_settled:
+            return None
+        return joined(read, self.written(index)) if index in executable.writes else read
+
+    def written(self, index: int) -> Region:
+        """Return what the launch writes of a parameter."""
+        return self._of.executable.regions.written(self._of, index) if self._is_settled else None
+
     def begin(self, tangents: Mapping[int, array]) -> list[Operation]:
         """Return what sets the tangents, zero where none is given, and the copies of what the launch overwrites."""
-        work: list[Operation] = [
-            Copy(own, tangents[index]) if index in tangents else Assign(own, 0) for index, own in self.tangents.items()
-        ]
+        work: list[Operation] = []
+        for index, own in self.tangents.items():
+            region = self.region(index)
+            if index in tangents:
+                work += copies_of(own, tangents[index], region)
+            else:
+                work += [Assign(part, 0) for part in parts_of(own, region)]
         for index in self.changed:
             goal = self.launch.arrays[index]
             assert goal is not None
-            work.append(Copy(goal, self._inputs[index]))
+            work += copies_of(goal, self._inputs[index], self.region(index))
         return work
+
+    def results(self, tangents: Mapping[int, array]) -> list[Operation]:
+        """Return what sets tangents of what the launch has written to what became of them."""
+        pairs = tangents.items()
+        return [copy for index, ct in pairs for copy in copies_of(ct, self.tangents[index], self.written(index))]
 
     def back(self, primal: Mapping[int, array], along: Mapping[int, array]) -> list[Operation]:
         """Return the launch and its adjoint, for the cotangents of parameters and of their tangents."""
@@ -177,8 +211,11 @@ class Again:
         if program.derivative.log is not None:
             _check_log(self._of, program.derivative.log)
             self.launch = self.launch.with_log(program.derivative.log)
-        saved = {k: _like(held) for k in program.derivative.before if (held := self.launch.arrays[k]) is not None}
-        copies = [Copy(copy, held) for k, copy in saved.items() if (held := self.launch.arrays[k]) is not None]
+        saved, copies, of = {}, [], {place: index for index, place in self._places.items()}
+        for k in program.derivative.before:
+            if (held := self.launch.arrays[k]) is not None:
+                saved[k] = self._room(held)
+                copies += copies_of(saved[k], held, self.region(of.get(k, k)))
         return [*copies, self.launch, AdjointLaunch(self.launch, given, saved, executable=program)]
 
 
@@ -221,7 +258,7 @@ class AdjointStep:
         self.launch = adjoint.launch.copy()
         for index, held in inputs.items():
             self.launch.arrays[index] = held
-        self.before: dict[int, array] = {}
+        self.before: dict[int, Contents] = {}
         self.contents: dict[int, Contents] = {}
         self.lost: set[int] = set()
         self.lost_before: set[int] = set()
@@ -260,29 +297,39 @@ class AdjointStep:
                     loc=place_of(self.launch.kernel.func),
                     remedy="make the change inside the function that is differentiated",
                 )
-        found, fill = cotangents.rooms.filled({i: self.contents.get(i, held) for i, held in self.inputs.items()})
-        inputs = found[0]
-        again = Again(self.adjoint.launch, inputs, own)
+        rooms = cotangents.rooms.of_step()
+        inputs, fill = rooms.filled({i: self.contents.get(i, held) for i, held in self.inputs.items()})
+        again = Again(self.adjoint.launch, inputs, own, rooms)
         given = {index: cotangents.of(ct) for index, ct in own.items()}
         written = [index for index in self.adjoint.launch.executable.writes if index in own]
         work = [*fill, *again.begin(given)]
         if self.varied:
-            work += self._towards_inputs(again, cotangents, written)
+            work += self._towards_inputs(again, cotangents, written, rooms)
             cotangents.live.update(self.inputs[index]._memory for index in self.varied)
         else:
             work.append(again.launch)
-        work += [Copy(given[index], again.tangents[index]) for index in written]
+        work += again.results({index: given[index] for index in written})
         cotangents.live.update(ct._memory for ct in own.values())
         return work
 
-    def _towards_inputs(self, again: Again, cotangents: Cotangents, written: Sequence[int]) -> list[Operation]:
+    def _towards_inputs(
+        self, again: Again, cotangents: Cotangents, written: Sequence[int], rooms: StepRooms
+    ) -> list[Operation]:
         """Return what adds to the cotangents of the inputs."""
-        along = {index: _like(self.before[index]) for index in written}
+        along, begin = rooms.filled({index: self.before[index] for index in written})
+        for index, ct in along.items():
+            if ct is self.before[index]:  # which stays as it is
+                along[index] = rooms.room(ct)
+                begin.append(Copy(along[index], ct))
         changed = [index for index in again.changed if self.inputs[index]._smooth]
-        primal = {index: _like(self.inputs[index]) for index in changed}
-        begin: list[Operation] = [Copy(ct, self.before[index]) for index, ct in along.items()]
-        begin += [Assign(ct, 0) for ct in primal.values()]
-        end = [Add(cotangents.of(self.inputs[index]), primal[index]) for index in changed if index in self.varied]
+        primal = {index: rooms.room(self.inputs[index]) for index in changed}
+        begin += [Assign(part, 0) for index, ct in primal.items() for part in parts_of(ct, again.region(index))]
+        end: list[Operation] = []
+        for index in changed:
+            if index in self.varied:
+                goal, region = cotangents.of(self.inputs[index]), again.region(index)
+                pairs = zip(parts_of(goal, region), parts_of(primal[index], region), strict=True)
+                end += [Add(*pair) for pair in pairs]
         for index in self.varied:
             if index not in primal:
                 primal[index] = cotangents.of(self.inputs[index])

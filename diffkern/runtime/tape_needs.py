@@ -61,7 +61,7 @@ class TapeNeeds(TapeMemory):
             if (held := launch.arrays[index]) is None:
                 continue
             region = step.read_before(index)
-            if region is not None and self._may_rest(launch, step.rests_on(), held):
+            if region is not None and (current.recorder is None or self._may_rest(launch, step.rests_on(), held)):
                 if not any(meet(held, region, other, part) for other, part in written):
                     step.saved[index] = held
                     needs.append(Need(step, index, held, region, is_known=True, before=True))

@@ -16,6 +16,7 @@ from diffkern.runtime.array import array
 from diffkern.runtime.cotangents import Cotangents
 from diffkern.runtime.history import AddStep, ByHandStep, CopyStep, LaunchStep, OverwriteStep, Work
 from diffkern.runtime.influence import Influence
+from diffkern.runtime.kept import Contents
 from diffkern.runtime.memory import Memory
 from diffkern.runtime.needs import Need
 from diffkern.runtime.operation import Operation
@@ -149,7 +150,7 @@ class TapeRecording(TapeNeeds, Influence):
         step = AdjointStep(adjoint, self._launches, inputs, varied)
         if varied:
             step.before = {
-                k: self._kept_copies.whole(ct, self._perform)
+                k: self._before_adjoint(adjoint.launch, k, ct)
                 for k, ct in own.items()
                 if k in adjoint.launch.executable.writes
             }
@@ -161,6 +162,14 @@ class TapeRecording(TapeNeeds, Influence):
         self._varied.update(ct._memory for ct in written)
         self._fed.update(ct._memory for ct in written if is_fed)
         self._unfinished = None
+
+    def _before_adjoint(self, launch: PackedLaunch, index: int, ct: array) -> Contents:
+        """Return a copy of the cotangent of what a launch has written."""
+        regions = launch.executable.regions
+        region = regions.written(launch, index)
+        if region is not None and not self._may_rest(launch, regions.arguments, ct):
+            region = None
+        return self._copy(ct, region, None)
 
     def record_add(self, goal: array, source: array) -> None:
         """Prepare for a sum; to be called before it happens."""

@@ -7,6 +7,7 @@ In: points, and the size of a cell. Out: an id, which a launch passes to a kerne
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any, Final
 
@@ -31,6 +32,7 @@ _FLOATS: Final = (FLOAT16, FLOAT32, FLOAT64)
 _MOST_CELLS: Final = (1 << 31) - 2
 _BLOCK: Final = 1 << 15  # points that are worth a thread
 _MOST_BLOCKS: Final = 32
+_FEW_CELLS: Final = 1 << 16  # which one thread fills in less time than a launch takes
 
 _Step = tuple[Any, int, list[Any]]
 
@@ -209,8 +211,12 @@ class HashGrid(Uncopied):
         if places.size != blocks << shift:
             places = places[: blocks << shift]
         where = [points, self.dtype(inverse), *self._dims, shift]
-        if blocks == 1:
-            steps: list[_Step] = [(kernels.sort_alone, 1, [*where, cells, places, pairs, ids])]
+        whole = [*where, cells, places, pairs, ids]
+        steps: list[_Step] = []
+        if blocks == 1 and self._cells <= _FEW_CELLS:
+            steps = [(kernels.build_alone, 1, [*whole, starts])]
+        elif blocks == 1:
+            steps = [(kernels.sort_alone, 1, whole)]
         else:
             split = [shift, -(-n // blocks), blocks]
             steps = [
@@ -221,7 +227,8 @@ class HashGrid(Uncopied):
                 (kernels.sums_before, 1, [places]),
                 (kernels.place_second, blocks, [pairs, *split, places, ids, cells]),
             ]
-        steps.append((kernels.begin_cells, -(-starts.size // self._chunk), [cells, starts, self._chunk]))
+        if blocks > 1 or self._cells > _FEW_CELLS:
+            steps.append((kernels.begin_cells, -(-starts.size // self._chunk), [cells, starts, self._chunk]))
         if groups is not None:
             steps.append((kernels.in_order_of_groups, n, [cells, starts, ids, groups]))
         return steps
@@ -287,6 +294,7 @@ def _scalar(dtype: Any) -> Scalar:
     return found
 
 
+@functools.lru_cache(maxsize=64)
 def _inverse(scalar: Scalar, size: float) -> float:
     """1 / radius in the precision in which kernels compute cells."""
     number = np.float64 if scalar == FLOAT64 else np.float32

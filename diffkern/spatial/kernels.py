@@ -23,7 +23,7 @@ from diffkern.library.hash_grids import cell_of
 from diffkern.library.language import int32, int64
 
 __all__ = [
-    "begin_cells", "chunk_starts", "chunk_sums", "count", "first_digits", "group_of_places", "in_order",
+    "begin_cells", "build_alone", "chunk_starts", "chunk_sums", "count", "first_digits", "group_of_places", "in_order",
     "in_order_of_groups", "place", "place_first", "place_second", "second_digits", "sort_alone", "sums_before",
 ]  # fmt: skip
 
@@ -219,10 +219,8 @@ def sum_up(places):  # type: ignore[no-untyped-def]
         s += own
 
 
-@_alone
-def sort_alone(  # type: ignore[no-untyped-def]
-    points, inverse, dim_x: int, dim_y: int, dim_z: int, shift: int, cells, places, pairs, ids
-):
+@func
+def sort_all(points, inverse, dim_x, dim_y, dim_z, shift, cells, places, pairs, ids):  # type: ignore[no-untyped-def]
     """Sort all points by one thread; leaves their cells in the order of the result."""
     n, mask = points.shape[0], (1 << shift) - 1
     count_first(points, inverse, dim_x, dim_y, dim_z, mask, cells, places, 1, 0, 0, n)
@@ -231,6 +229,14 @@ def sort_alone(  # type: ignore[no-untyped-def]
     count_second(pairs, shift, mask, places, 1, 0, 0, n)
     sum_up(places)
     put_second(pairs, shift, ids, cells, places, 1, 0, 0, n)
+
+
+@_alone
+def sort_alone(  # type: ignore[no-untyped-def]
+    points, inverse, dim_x: int, dim_y: int, dim_z: int, shift: int, cells, places, pairs, ids
+):
+    """Sort all points by one thread; leaves their cells in the order of the result."""
+    sort_all(points, inverse, dim_x, dim_y, dim_z, shift, cells, places, pairs, ids)
 
 
 @_alone
@@ -280,11 +286,9 @@ def first_not_below(sorted_cells, cell):  # type: ignore[no-untyped-def]
     return low
 
 
-@_alone
-def begin_cells(sorted_cells, starts, chunk: int):  # type: ignore[no-untyped-def]
-    """Write where the cells of a chunk begin: at the number of points in all cells before."""
-    first = most(tid() * chunk, 0)  # which tells that no index is negative
-    end = end_of(starts, first, chunk)
+@func
+def write_begins(sorted_cells, starts, first, end):  # type: ignore[no-untyped-def]
+    """Write where cells begin: at the number of points in all cells before."""
     p, last = first_not_below(sorted_cells, first), first_not_below(sorted_cells, end)
     if last - p < (end - first) // _SPARSE:
         c = first
@@ -304,3 +308,19 @@ def begin_cells(sorted_cells, starts, chunk: int):  # type: ignore[no-untyped-de
             own = starts[k]
             starts[k] = p
             p += own
+
+
+@_alone
+def begin_cells(sorted_cells, starts, chunk: int):  # type: ignore[no-untyped-def]
+    """Write where the cells of a chunk begin."""
+    first = most(tid() * chunk, 0)  # which tells that no index is negative
+    write_begins(sorted_cells, starts, first, end_of(starts, first, chunk))
+
+
+@_alone
+def build_alone(  # type: ignore[no-untyped-def]
+    points, inverse, dim_x: int, dim_y: int, dim_z: int, shift: int, cells, places, pairs, ids, starts
+):
+    """Sort few points into few cells, by one thread."""
+    sort_all(points, inverse, dim_x, dim_y, dim_z, shift, cells, places, pairs, ids)
+    write_begins(cells, starts, 0, starts.shape[0])

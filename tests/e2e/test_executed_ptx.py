@@ -16,12 +16,12 @@ from grad.build import lower, values
 from grad.cases import Case
 from grad.corpus import CASES
 from support.fake_driver.driver import fake_cuda
-from support.ptx import PtxFault, PtxProgram
+from support.ptx import PtxFault
+from support.ptx.programs import PtxProgram, execute, vjp_of
 
 import diffkern as dk
 from diffkern.compilation import Compilation
 from diffkern.kernel import Kernel
-from diffkern.lower.cuda_plan import finalize_updates
 from diffkern.options import Variant
 from diffkern.testing.gradcheck import Vjp
 from diffkern.testing.programs import Compiled
@@ -54,9 +54,7 @@ EVERY = sorted(set(CASES) - TOO_LARGE - TOO_LONG)
 def check(case: Case, **given: object) -> None:
     """Compare what a kernel and its adjoint leave with what the CPU's do."""
     here = Vjp(lower(case), **case.options)
-    there = Vjp(lower(case), lambda _: None, variant=TARGET, **case.options)
-    finalize_updates(there.adjoint.fn, there.adjoint.buffers, there.adjoint.conflicts)
-    there = there.running(*(lambda fn: PtxProgram(fn, **given),) * 2)
+    there = vjp_of(lower(case), **case.options, **given)
     point = here.arguments(values(case))
     weights = here.weights(point, np.random.default_rng(3))
     outputs, found = here.arguments(values(case)), here.arguments(values(case))
@@ -140,6 +138,17 @@ def test_threads_that_work_together(name):
 @pytest.mark.parametrize("name", sorted(BLOCKS))
 def test_all_threads_that_work_together(name, compiler):
     check_blocks(name, compiler=compiler)
+
+
+def test_a_kernel_on_arrays_and_numbers():
+    @dk.kernel
+    def scaled(x: dk.array(dtype=float, ndim=2), factor: float, y: dk.array(dtype=float, ndim=2)):
+        i, j = dk.tid()
+        y[i, j] = factor * x[i, -1 - j]
+
+    x, y = np.arange(12, dtype=np.float32).reshape(3, 4), np.zeros((3, 4), np.float32)
+    execute(scaled, (3, 4), [x, 2.0, y], block_dim=5)
+    np.testing.assert_array_equal(y, 2 * x[:, ::-1])
 
 
 # -- launches ----------------------------------------------------------------------------------------------------------
@@ -260,6 +269,26 @@ def test_atomic_updates_stay_inside_odd_arrays(element, compiler):
     program.run(dim, given)
     for name, a, b in zip(narrow_atomics.update.__code__.co_varnames, given, expected, strict=False):
         np.testing.assert_allclose(a[: len(b)], b, rtol=1e-6, err_msg=f"{name} of {element}")
+
+
+@dk.kernel
+def summed_backwards(x, y):
+    i = dk.tid()
+    dk.atomic_add(y, y.shape[0] - 1 - i // 2, x[i])
+
+
+@pytest.mark.parametrize("element", [dk.float16, dk.bfloat16], ids=str)
+def test_sums_of_halves_stay_inside_odd_arrays(element):
+    """They are added in pairs, but for the last one, which has no neighbour."""
+    types = (dk.array(dtype=element),) * 2
+    fn = Compilation(summed_backwards.func, Kernel(summed_backwards.func).argument_types(*types), TARGET).fn
+    one, two = (0x3C00, 0x4000) if element is dk.float16 else (0x3F80, 0x4000)
+    x, y = np.full(5, one, np.uint16), np.zeros(3, np.uint16)
+    given = [a.view(np.float16) if element is dk.float16 else a for a in (x, y)]
+    made = PtxProgram(fn)
+    assert "add.noftz" in made.text
+    made.run((5,), given)
+    assert y.tolist() == [one, two, two]
 
 
 def whole_words(a: np.ndarray) -> np.ndarray:

@@ -43,7 +43,7 @@ def gpu_day(*arguments: object, cwd: Path, tool: Path = TOOL, **more: str) -> su
     return subprocess.run(command, cwd=cwd, env={**os.environ, **more}, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.skipif(sys.platform != "linux", reason="the checker's stand-in is a shell script")
 def test_the_day_is_rehearsed(tmp_path: Path) -> None:
     """Packed here, unpacked there, and run from there: the suite, the checker's sample and the benchmarks."""

@@ -96,3 +96,56 @@ def test_both_targets_spell_the_rounding() -> None:
     for target in ("cpu", "cuda"):
         assert "round_float16(" in named.source(*given, target=target)
         assert named.adjoint_source(*given, target=target)
+
+
+@dk.kernel
+def from_doubles(x: dk.array(dtype=dk.float64), o: dk.array(dtype=dk.float64), v: dk.array2d(dtype=dk.float64)):
+    i = dk.tid()
+    a = dk.float16(x[i])
+    b = dk.bfloat16(x[i])
+    w = dk.vec2h(dk.vec2d(x[i], -x[i]))
+    o[i] = dk.float64(a)
+    v[i, 0] = dk.float64(b)
+    v[i, 1] = dk.float64(w[0]) + 2.0 * dk.float64(w[1])
+
+
+def test_doubles_are_rounded_once() -> None:
+    rng = np.random.default_rng(4)
+    middles = np.concatenate([1.0 + (2 * np.arange(40) + 1) * 2.0**-11, (2 * np.arange(40) + 1) * 2.0**-25])
+    x = np.concatenate([middles * f for f in (1.0, 1.0 + 2.0**-40, 1.0 - 2.0**-40)])
+    wide = np.ldexp(1.0 + (2 * np.arange(64) + 1) * 2.0**-8, rng.integers(-100, 100, 64))
+    x = np.concatenate([x, wide * (1.0 + 2.0**-40), wide * (1.0 - 2.0**-40), rng.normal(size=100)])
+    x = np.concatenate([x, -x, [0.0, -0.0, np.inf, 65519.99999999, 65520.0, 1e300, 1e-300, 3.3961775292304e38]])
+    o, v = dk.zeros(len(x), dtype=dk.float64, requires_grad=True), dk.zeros((len(x), 2), dtype=dk.float64)
+    given = dk.array(x, requires_grad=True)
+    with dk.Tape() as tape:
+        dk.launch(from_doubles, len(x), inputs=[given], outputs=[o, v])
+    with np.errstate(over="ignore"):
+        right = x.astype(np.float16).astype(float)
+    np.testing.assert_array_equal(o.numpy(), right)
+    np.testing.assert_array_equal(np.signbit(o.numpy()), np.signbit(right))
+    usual = np.isfinite(right)
+    np.testing.assert_array_equal(v.numpy()[usual, 1], -right[usual])
+    mantissa, exponent = np.frexp(x[(np.abs(x) > 1e-37) & np.isfinite(x)])
+    brains = np.ldexp(np.rint(np.ldexp(mantissa, 8)), exponent - 8)
+    brains = np.where(np.abs(brains) > 3.3896e38, np.copysign(np.inf, brains), brains)
+    np.testing.assert_array_equal(v.numpy()[(np.abs(x) > 1e-37) & np.isfinite(x), 0], brains)
+    tape.backward(grads={o: dk.ones(len(x), dtype=dk.float64)})
+    assert (given.grad.numpy() == 1.0).all()
+
+
+def test_conversions_round_first_in_warps_dialect() -> None:
+    @wp.kernel
+    def converted(x: wp.array(dtype=wp.float16), y: wp.array(dtype=wp.float16), o: wp.array2d(dtype=float)):
+        i = wp.tid()
+        o[i, 0] = float(x[i] + y[i])
+        o[i, 1] = float(wp.int32(x[i] + y[i]))
+        o[i, 2] = wp.vec2(wp.vec2h(x[i], y[i]) * y[i])[0]
+        o[i, 3] = float(wp.float64(x[i] * y[i]))
+
+    x, y = np.array([1.0, 2048.0, 0.1], np.float16), np.array([2.0**-11, 1.0, 0.3], np.float16)
+    o = wp.zeros((3, 4), dtype=float)
+    wp.launch(converted, 3, inputs=[wp.array(x, dtype=wp.float16), wp.array(y, dtype=wp.float16)], outputs=[o])
+    total = x + y
+    right = np.stack([total, np.trunc(total), x * y, x * y], axis=1).astype(np.float32)
+    np.testing.assert_array_equal(o.numpy(), right)

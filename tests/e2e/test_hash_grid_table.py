@@ -11,8 +11,11 @@ import diffkern as dk
 from diffkern.spatial import hash_grid
 
 DIMS = [(1, 1, 1), (2, 1, 3), (4, 4, 4), (5, 3, 2), (3, 8, 16), (33, 31, 32)]
-WAYS = {"alone": (True, 1 << 15), "blocks": (True, 3), "counted": (False, 0)}
-"""How points are sorted: on a processor by one thread, by several, and as on a GPU."""
+WAYS = {
+    "alone": (True, 1 << 15, 1 << 16), "two launches": (True, 1 << 15, 0), "blocks": (True, 3, 0),
+    "counted": (False, 0, 0),
+}  # fmt: skip
+"""How points are sorted: on a processor in one launch, by one thread, by several; and as on a GPU."""
 
 
 @dk.kernel
@@ -33,6 +36,13 @@ def found(
                 out[i, n] = j
             n += 1
     count[i] = n
+
+
+@dk.kernel
+def spread(grid: dk.uint64, x: dk.array(dtype=dk.vec3), out: dk.array(dtype=float)):
+    i = dk.tid()
+    for j in dk.hash_grid_query(grid, x[i], 1.0):
+        out[i] += dk.length_sq(x[i] - x[j])
 
 
 @dk.kernel
@@ -92,8 +102,9 @@ def point_sets(radius: float) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("dims", DIMS, ids=str)
 def test_order_and_content_are_those_of_a_search_through_all(dims, way, monkeypatch):
-    by_digits, block = WAYS[way]
+    by_digits, block, few_cells = WAYS[way]
     monkeypatch.setattr(hash_grid, "_BLOCK", block)
+    monkeypatch.setattr(hash_grid, "_FEW_CELLS", few_cells)
     rng = np.random.default_rng(4)
     for radius, grouped in ((0.5, False), (0.7, True)):
         grid = dk.HashGrid(*dims)
@@ -130,15 +141,32 @@ def test_any_number_of_blocks_gives_the_same_order(n, monkeypatch):
         assert ids.numpy().tolist() == expected
 
 
-def test_a_build_of_few_points_is_two_launches(monkeypatch):
+@pytest.mark.parametrize(("dim", "names"), [(32, ["build_alone"]), (64, ["sort_alone", "begin_cells"])])
+def test_a_build_of_few_points_is_one_launch_or_two(dim, names, monkeypatch):
     """A sort by one thread, and one pass over the cells; all else that is cleared or summed depends on the points."""
     launched = []
     launch = hash_grid.launch
     monkeypatch.setattr(hash_grid, "launch", lambda kernel, **of: (launched.append(kernel.name), launch(kernel, **of)))
     monkeypatch.setattr(hash_grid, "perform", launched.append)
-    grid = dk.HashGrid(64, 64, 64, device="cpu")
+    grid = dk.HashGrid(dim, dim, dim, device="cpu")
     for points in (dk.zeros(10, dtype=dk.vec3), dk.zeros(500, dtype=dk.vec3)[::2]):
         launched.clear()
         grid.build(points, 1.0)
-        assert launched == ["sort_alone", "begin_cells"]
+        assert launched == names
     assert sum(a.size for a in grid._scratch) < 2000
+
+
+def test_arrays_are_used_again_when_the_tape_is_gone():
+    grid, x = dk.HashGrid(4, 4, 4), dk.array(np.zeros((3, 3), np.float32), dtype=dk.vec3, requires_grad=True)
+    out = dk.zeros(3, requires_grad=True)
+    contents = []
+    for _ in range(3):
+        with dk.Tape() as tape:
+            for _ in range(2):
+                grid.build(x, 1.0)
+                contents.append(grid._next)
+                dk.launch(spread, 3, [grid.id, x], [out])
+        assert contents[-1] is not contents[-2], "the tape needs both"
+        del tape
+    assert len(set(map(id, contents))) == 4
+    assert contents[1] is contents[2]

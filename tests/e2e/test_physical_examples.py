@@ -28,14 +28,14 @@ def out(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert "gradcheck of " in capsys.readouterr().out
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_arms_reach_their_poses(out: str) -> None:
     millimetres, degrees = example("robot_arm").main(["--arms", "6", "--steps", "250", "--out", out])
     assert millimetres < 5.0
     assert degrees < 3.0
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_place_of_a_picture_is_found(out: str) -> None:
     assert example("terrain").main(["--size", "48", "--steps", "150", "--out", out]) < 0.05
 
@@ -48,7 +48,7 @@ def test_options_are_priced_as_the_market_does(out: str) -> None:
     assert apart < 1.5
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_scans_are_brought_together(out: str) -> None:
     before, after = example("registration").main(["--points", "500", "--steps", "150", "--out", out])
     assert before > 20.0
@@ -75,7 +75,7 @@ def test_the_ball_comes_nearer_to_its_goal(out: str) -> None:
     assert after < 0.8 * before
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_body_learns_to_walk(out: str) -> None:
     arguments = ["--across", "14", "--steps", "150", "--rounds", "6", "--out", out]
     before, after = example("soft_body").main(arguments)
@@ -103,7 +103,7 @@ def test_the_smoke_takes_its_shape(out: str) -> None:
     assert after < 0.4 * before
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_cloth_is_known_by_its_motion(out: str) -> None:
     arguments = ["--size", "9", "--every", "2", "--steps", "400", "--rounds", "40", "--out", out]
     millimetres, error = example("cloth").main(arguments)
@@ -118,19 +118,19 @@ def test_the_ground_is_measured_from_photographs(out: str) -> None:
     assert after < 5.0  # the photographs' places are known to that
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_scene_is_found(out: str) -> None:
     before, after = example("sdf").main(["--size", "32", "--steps", "120", "--out", out])
     assert after < 0.5 * before
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_mesh_gets_the_outlines(out: str) -> None:
     before, after = example("mesh").main(["--size", "24", "--rings", "12", "--steps", "40", "--out", out])
     assert after < 0.4 * before
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_photograph_is_learned(out: str) -> None:
     require("sklearn")
     arguments = ["--every", "8", "--entries", "256", "--places", "1024", "--steps", "100", "--out", out]

@@ -34,11 +34,12 @@ def _recorded(case: Any, vjp: Vjp, point: list[Any], weights: dict[int, Any]) ->
     """A sequence that launches the case and goes backwards, and its arguments."""
     arguments = [_argument(t, a) for t, a in zip(vjp.types, point, strict=True)]
     kernel = dk.kernel(case.function)
+    seeds = {arguments[i]: w.astype(arguments[i].numpy().dtype) for i, w in weights.items()}
     with dk.record() as sequence:
         with dk.Tape() as tape:
             dk.launch(kernel, dim=case.dim, inputs=arguments)
         tape.zero()
-        tape.backward(grads={arguments[i]: w.astype(arguments[i].grad.numpy().dtype) for i, w in weights.items()})
+        tape.backward(grads=seeds)
     return sequence, arguments
 
 

@@ -8,13 +8,20 @@ from __future__ import annotations
 from diffkern.ad import forward, reverse, singular, steep
 from diffkern.ad.rules import products
 from diffkern.ad.rules import scalar as scalar_rules
+from diffkern.frontend import coerce, exponents, expr, library, library_vector, narrow, numba_numbers
+from diffkern.library import quaternions
+from diffkern.lower.tiles import order
 from diffkern.targets.cuda import math as cuda_math
 from diffkern.targets.emit import kernel, scalars
 
-from .edits import Fault, edit
+from .edits import Fault, constant, edit
 
 _FAST = "tests/e2e/test_fast_math.py::test_values"
 _FAR = "tests/e2e/test_extreme_magnitudes.py"
+_HALF = "tests/e2e/test_half_values.py"
+_NUMBA = "tests/cuda_dialect/test_numbers.py"
+_DIALECTS = "tests/unit/frontend/test_dialects.py"
+_POINTS = "test_special_points_in_the_dialect_of_warp"
 _MODES = "tests/grad/test_singular_modes.py"
 _CHOSEN = f"{_MODES}::test_chosen_derivatives_in_both_modes"
 _SECOND = f"{_MODES}::test_second_derivatives_of_launches"
@@ -33,6 +40,38 @@ ARITHMETIC = [
           edit(scalars, "_hypot", "scale(-1)", "scale(1)"), (f"{_FAR}::test_lengths",)),
     Fault("the steeper coordinate of an angle is the other one",
           edit(scalar_rules, "atan2_parts", 'b.one("gt"', 'b.one("lt"'), (f"{_FAR}::test_slopes_of_angles",)),
+    # rotations, positions in tiles
+    Fault("Euler angles are never locked", constant(quaternions, "_LOCKED", -1.0), ("tests/e2e/test_euler_angles.py",)),
+    Fault("a NaN is no extremum of a tile", edit(order, "better", 'b.one("isnan", value)', 'b.one("isnan", best)'),
+          ("tests/e2e/test_tile_positions.py",)),
+    # float16
+    Fault("a double is rounded to float16 by way of float32",
+          edit(narrow, "_rounded_to_odd", "select(exact, near, odd)", "select(exact, near, near)"),
+          (f"{_HALF}::test_doubles_are_rounded_once",)),
+    Fault("what is converted has more digits than its type",
+          edit(coerce, "rounded", "cx.dialect.narrow_elements", "False"),
+          (f"{_HALF}::test_conversions_round_first_in_warps_dialect",)),
+    # numba's spelling
+    Fault("no bit is found at the end", edit(numba_numbers, "_ffs", "cx.b.i32(0), position", "cx.b.i32(33), position"),
+          (f"{_NUMBA}::test_bits",)),
+    Fault("zeros are counted in 32 bits", edit(numba_numbers, "_clz", "while shift < t.bits", "while shift < 32"),
+          (f"{_NUMBA}::test_bits[int64]",)),
+    Fault("bits of 64 are those of 32", edit(numba_numbers, "_bits", "v.type.bits == 64", "False"),
+          (f"{_NUMBA}::test_bits[int64]",)),
+    Fault("a fused product is no sum", edit(numba_numbers, "_fma", '"add"', '"sub"'),
+          (f"{_NUMBA}::test_fused_products",)),
+    Fault("the last operand of and is the first", edit(expr, "_operand", '(others, lambda: first) if op == "and"',
+          '(others, lambda: first) if op == "or"'), (f"{_NUMBA}::test_operands_of_and_and_or",)),
+    Fault("a subnormal number has the exponent of its bits", edit(exponents, "fraction_and_exponent",
+          "b.const(fraction + 1, T.INT64)", "b.const(0, T.INT64)"), (f"{_NUMBA}::test_exponents",)),
+    # the dialect of Warp
+    Fault("a quotient by -1 is the dividend",
+          edit(scalars, "_truncdiv", "b.neg(x)", "x"), (f"{_DIALECTS}::test_quotients_by_minus_one",)),
+    Fault("the first of equal arguments has the derivative in every dialect",
+          edit(library_vector, "_extremum", "cx.dialect.later_of_equals", "False"), (f"{_DIALECTS}::{_POINTS}",)),
+    Fault("an arccosine is clamped and still varies",
+          edit(library, "_cosine", "b.const(1.0, t)), x, end", "b.const(1.5, t)), x, end"),
+          (f"{_DIALECTS}::{_POINTS}",)),
     # singular points
     Fault("any sum is one of squares",
           edit(steep, "Squares._is_sum", "return all(map(self.of, op.operands))", "return True"),

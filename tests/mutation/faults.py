@@ -7,6 +7,7 @@ from diffkern.ad.rules import RULES
 from diffkern.ad.rules import composite as composite_rules
 from diffkern.ad.rules import scalar as scalar_rules
 from diffkern.analysis import conflicts, dependence, threads
+from diffkern.ir import trip_count
 from diffkern.opt import cse, dce, promote, sink, unroll
 
 from .edits import Fault, edit, formula, rule_edit
@@ -58,12 +59,12 @@ FAULTS = [
     Fault("a loop's initial values get nothing",
           edit(reverse, "_Reverse.reverse_loop", "cts.add(shape.init[k], ct)", "pass")),
     Fault("the reversed loop counts one iteration too many",
-          edit(loop_shapes, "for_shape", "value = index(it)", "value = index(b.add(it, b.const(1, it.type)))")),
+          edit(loop_shapes, "for_shape", "index_of_trip(b, it,", "index_of_trip(b, b.add(it, b.const(1, it.type)),")),
     Fault("the reversed loop forgets the last iteration",
           edit(loops, "emit_reverse_loop", "b.sub(loop.trips, one)", "b.sub(b.sub(loop.trips, one), one)")),
     Fault("a loop with a step counts its trips wrongly",
-          edit(loops, "trip_count", "b.neg(b.one(\"floordiv\", b.sub(lo, hi), step))",
-               "b.one(\"floordiv\", b.sub(hi, lo), step)")),
+          edit(trip_count, "trip_count", "numbers.whole(numbers.distance(low, high), size)",
+               "numbers.distance(low, high)")),
     Fault("a while loop counts its condition instead of its trips",
           edit(replay, "Replay.counted_while", "(*self.values(loop.init), b.i32(0))",
                "(*self.values(loop.init), b.i32(1))")),

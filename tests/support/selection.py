@@ -1,4 +1,7 @@
-"""Which cases of a table run by default: chosen by a hash of the name, so that a new case does not move the others."""
+"""Which cases of a table run by default: chosen by a hash of the name, so that a new case does not move the others.
+
+The others are marked ``full``: ``--full`` runs them, and with it the nightly command.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,56 @@ from typing import Any
 
 import pytest
 
-__all__ = ["is_usual", "one_in"]
+__all__ = ["THINNED", "is_usual", "one_in", "thin_out"]
+
+THINNED = {
+    # the corpus, each kernel of which many tests run
+    "grad/test_corpus.py::test_case": 3,
+    "grad/test_forward.py::test_along_tangents": 4,
+    "grad/test_forward.py::test_second_derivatives": 4,
+    "grad/test_joint.py::test_one_program_does_what_two_do": 4,
+    "grad/test_launched.py::test_backward_through_a_launch": 4,
+    "grad/test_launched.py::test_backward_with_lanes_and_without": 3,
+    "grad/test_singular.py::test_a_zero_cotangent_stays_zero": 3,
+    "grad/test_singular.py::test_what_is_not_chosen_has_gradient_zero": 4,
+    "unit/ir/test_stages.py::test_a_kernel_of_the_corpus": 3,
+    "unit/printing/test_cuda_source.py::test_numba_cuda_compiles_it": 3,
+    "unit/printing/test_one_program.py::test_the_printed_program_is_the_compiled_one": 3,
+    "unit/runtime/cuda/test_cuda_corpus.py::test_case": 3,
+    "unit/targets/cuda/test_corpus_compiles.py::test_a_case_compiles": 4,
+    "unit/targets/cuda/test_corpus_compiles.py::test_a_sample_compiles_for_every_architecture": 4,
+    "unit/targets/cuda/test_corpus_on_host.py::test_gradients_agree_with_the_cpu": 6,
+    # each built-in function of the language
+    "e2e/test_builtin_table.py::test_all_compile_for_cuda": 4,
+    "e2e/test_builtin_table.py::test_values_and_derivatives_are_right": 6,
+    "e2e/test_half_functions.py::test_every_function_of_numbers": 3,
+    "e2e/test_reference.py::test_examples_are_differentiated_in_both_modes_and_for_gpus": 3,
+    "e2e/test_reference.py::test_examples_of_kernels_run": 3,
+    "unit/frontend/test_names_of_builtins.py::test_functions_that_change_a_tile": 4,
+    # products of kinds of arguments, dimensions and types
+    "e2e/test_indices.py::test_one_axis": 3,
+    "e2e/test_indices.py::test_rows_columns_and_vectors": 3,
+    "e2e/test_indices.py::test_threads_meet_only_where_it_is_announced": 3,
+    "e2e/test_lanes.py::test_elements_of_16_bits": 3,
+    "e2e/test_lanes.py::test_lanes_compute_what_single_threads_do": 2,
+    "e2e/test_ranges_on_gpu.py::test_executed": 3,
+    "e2e/test_ranges_on_gpu.py::test_what_numba_cuda_compiles": 4,
+    "interop/jax/test_adbench.py::test_derivatives_are_those_of_jax": 3,
+    "interop/numba/test_gpu_code.py::test_gradients_are_inlined": 3,
+    "interop/torch/test_torch_second_order.py::test_pytorchs_own_checks": 3,
+    "interop/torch/test_torch_second_order.py::test_transformations_of_transformations": 2,
+    "unit/targets/cuda/test_kernel_products.py::test_products_are_those_that_are_wanted": 3,
+    # seeded faults, each of which takes a process
+    "mutation/test_faults.py::test_its_tests_notice": 10,
+}
+"""Tests of which one case in so many runs by default, since other tests show the same faults.
+
+That they do is what ``tests/mutation`` shows: its faults are found by the tests that run by default.
+"""
 
 
 def is_usual(name: str, every: int) -> bool:
-    """Whether the case called ``name`` is among the one in ``every`` that run by default."""
+    """Whether what is called ``name`` is among the one in ``every`` that run by default."""
     return zlib.crc32(name.encode()) % every == 0
 
 
@@ -22,3 +70,18 @@ def one_in(every: int, names: Iterable[str], always: Iterable[str] = ()) -> list
     return [
         name if name in kept or is_usual(name, every) else pytest.param(name, marks=pytest.mark.full) for name in names
     ]
+
+
+def thin_out(items: Iterable[pytest.Item]) -> None:
+    """Mark the cases of :data:`THINNED` that do not run by default; of each test at least one does."""
+    tests: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        test, bracket, _ = item.nodeid.removeprefix("tests/").partition("[")
+        if bracket and test in THINNED:
+            tests.setdefault(test, []).append(item)
+    for test, cases in tests.items():
+        # By the name of the test as well, so that tests of one corpus run other parts of it.
+        usual = [item for item in cases if is_usual(item.nodeid, THINNED[test])] or cases[:1]
+        for item in cases:
+            if item not in usual:
+                item.add_marker(pytest.mark.full)

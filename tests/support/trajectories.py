@@ -1,8 +1,8 @@
 """Random programs that keep a trajectory in one array, and their gradients by central differences.
 
 In: a seed. Out: a :class:`Program`, launches that read and write rows of one array in one of several layouts, and a row
-of its own, with copies and fills of rows between them. Rows are chosen so that some launches overwrite what the gradients of earlier
-ones need, and others nothing. It runs without a tape as well, which gives the differences.
+of its own, with copies and fills of rows between them. Rows are chosen so that some launches overwrite what the
+gradients of earlier ones need, and others nothing. It runs without a tape as well, which gives the differences.
 """
 
 from __future__ import annotations
@@ -173,11 +173,9 @@ def _step(r: random.Random, name: str, rows: int, layout: str) -> tuple[str, tup
         a, c = sorted(r.sample(range(rows - 1), 2))
         return name, (a, c + (name == "back"))
     if name in ("step", "twice", "ring", "behind"):
-        low, high = {"step": (-1, rows - 2), "twice": (0, (rows - 2) // 2), "ring": (0, 9), "behind": (1, rows - 1)}[
-            name
-        ]
-        return name, (r.randint(low, high),)
-    same = name in ("in place", "added", "product") and r.random() < 0.3
+        bounds = {"step": (-1, rows - 2), "twice": (0, (rows - 2) // 2), "ring": (0, 9), "behind": (1, rows - 1)}
+        return name, (r.randint(*bounds[name]),)
+    same = name in ("in place", "product", "" if layout in ("flat", "blocks") else "added") and r.random() < 0.3
     chosen = [r.randrange(rows) for _ in OPERATIONS[name].integers]
     if not same:
         chosen[-1] = r.choice([k for k in range(rows) if k not in chosen[:-1]] or [chosen[-1]])

@@ -37,8 +37,8 @@ def _insert_dyn(b: Builder, a: RuleArguments) -> Cotangents:
 def _scale(b: Builder, a: RuleArguments) -> Cotangents:
     v, s = a.x
     return [
-        scaled(b, a.ct, s, steep=a.steep) if a.want[0] else None,
-        sum_of_products(b, a.ct, v, steep=a.steep) if a.want[1] else None,
+        scaled(b, a.ct, s, steep=a.steep, again=a.again) if a.want[0] else None,
+        sum_of_products(b, a.ct, v, steep=a.steep, again=a.again) if a.want[1] else None,
     ]
 
 
@@ -68,8 +68,8 @@ def _dot(b: Builder, a: RuleArguments) -> Cotangents:
     if a.op.operands[0] is a.op.operands[1]:
         return [*_length_sq(b, a), None]
     return [
-        scaled(b, a.ct, y, steep=a.steep) if a.want[0] else None,
-        scaled(b, a.ct, x, steep=a.steep) if a.want[1] else None,
+        scaled(b, a.ct, y, steep=a.steep, again=a.again) if a.want[0] else None,
+        scaled(b, a.ct, x, steep=a.steep, again=a.again) if a.want[1] else None,
     ]
 
 
@@ -87,7 +87,7 @@ def _length(b: Builder, a: RuleArguments) -> Cotangents:
 
 def _length_sq(b: Builder, a: RuleArguments) -> Cotangents:
     assert isinstance(a.ct.type, Scalar)
-    return [scaled(b, b.mul(b.const(2.0, a.ct.type), a.ct), a.x[0], steep=a.steep)]
+    return [scaled(b, b.mul(b.const(2.0, a.ct.type), a.ct), a.x[0], steep=a.steep, again=a.again)]
 
 
 def _normalize(b: Builder, a: RuleArguments) -> Cotangents:

@@ -41,16 +41,18 @@ def _times(b: Builder, a: RuleArguments, formula: Formula, env: dict[str, Value]
     """
     quotient = formula.quotient
     if quotient is None:
-        return times(b, a.ct, formula.emit(b, env, t), steep=a.steep)
+        return times(b, a.ct, formula.emit(b, env, t), steep=a.steep, again=a.again)
     numerator, denominator = quotient
     if numerator.is_one:
         return b.div(a.ct, denominator.emit(b, env, t))
     if sum(a.want) > 1:
-        return times(b, b.div(a.ct, denominator.emit(b, env, t)), numerator.emit(b, env, t), steep=a.steep)
+        return times(
+            b, b.div(a.ct, denominator.emit(b, env, t)), numerator.emit(b, env, t), steep=a.steep, again=a.again
+        )
     inverse = b.div(b.const(1.0, t), denominator.emit(b, env, t))
     if a.finite:
-        return times(b, a.ct, b.mul(inverse, numerator.emit(b, env, t)), steep=a.steep)
-    return times(b, b.mul(a.ct, inverse), numerator.emit(b, env, t), steep=a.steep)
+        return times(b, a.ct, b.mul(inverse, numerator.emit(b, env, t)), steep=a.steep, again=a.again)
+    return times(b, b.mul(a.ct, inverse), numerator.emit(b, env, t), steep=a.steep, again=a.again)
 
 
 def _add(b: Builder, a: RuleArguments) -> Sequence[Value | None]:
@@ -69,8 +71,11 @@ def _mul(b: Builder, a: RuleArguments) -> Sequence[Value | None]:
     x, y = a.x
     if a.op.operands[0] is a.op.operands[1]:
         assert isinstance(a.ct.type, Scalar)
-        return [times(b, b.mul(b.const(2.0, a.ct.type), a.ct), x, steep=a.steep), None]
-    return [times(b, a.ct, w, steep=a.steep) if want else None for w, want in zip((y, x), a.want, strict=True)]
+        return [times(b, b.mul(b.const(2.0, a.ct.type), a.ct), x, steep=a.steep, again=a.again), None]
+    return [
+        times(b, a.ct, w, steep=a.steep, again=a.again) if want else None
+        for w, want in zip((y, x), a.want, strict=True)
+    ]
 
 
 _ROOT: Final = _formula_rule((Formula("0.5/r"),))
@@ -88,7 +93,7 @@ def root_of_squares(b: Builder, change: Value, root: Value) -> Value:
 
 def _pow(b: Builder, a: RuleArguments) -> Sequence[Value | None]:
     slopes = (power_slope(b, *a.x) if a.want[0] else None, exponent_slope(b, a.x[0], a.r) if a.want[1] else None)
-    return [None if slope is None else times(b, a.ct, slope, steep=a.steep) for slope in slopes]
+    return [None if slope is None else times(b, a.ct, slope, steep=a.steep, again=a.again) for slope in slopes]
 
 
 def power_slope(b: Builder, x: Value, y: Value) -> Value:

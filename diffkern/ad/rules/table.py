@@ -30,6 +30,8 @@ class RuleArguments:
     steep
         Whether the cotangent may be infinite although the result is not: a partial derivative that is exactly zero then
         makes the contribution zero.
+    again
+        Whether the derivative is differentiated itself.
     norm
         Of a square root, whether it is that of a sum of squares, whose derivative at 0 is 0.
     """
@@ -41,6 +43,7 @@ class RuleArguments:
     want: Sequence[bool]
     finite: bool
     steep: bool = False
+    again: bool = False
     norm: bool = False
 
 

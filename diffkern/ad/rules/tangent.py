@@ -188,8 +188,11 @@ def _sqrt(b: Builder, a: Along) -> Value:
 
 def _pow(b: Builder, a: Along) -> Value:
     (x, y), (tx, ty) = a.x, a.t
-    slopes = ((tx, lambda: power_slope(b, x, y)), (ty, lambda: exponent_slope(b, x, a.r)))
-    changes = [a.guard(t, times(b, t, slope(), steep=a.steep)) for t, slope in slopes if t is not None]
+    changes = []
+    if tx is not None:
+        changes.append(a.guard(tx, times(b, tx, power_slope(b, x, y), steep=a.steep)))
+    if ty is not None:
+        changes.append(a.guard(ty, times(b, ty, exponent_slope(b, x, a.r), steep=a.steep)))
     return _sum(b, changes)
 
 

@@ -7,7 +7,6 @@ DIFFKERN_PERF_MAP=1. Python writes its own functions to the same file with ``-X 
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 from collections.abc import Mapping
@@ -65,23 +64,25 @@ def _append(text: str) -> None:
         # Anybody can put something there: neither a link is followed nor a pipe waited for.
         file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND | _CAUTION, 0o600)
         try:
-            _check(os.fstat(file))
-            os.write(file, text.encode())
+            problem = _problem(os.fstat(file))
+            if not problem:
+                os.write(file, text.encode())
         finally:
             os.close(file)
     except OSError as error:
+        problem = str(error.strerror)
+    if problem:
         enable(False)
-        warn(f"no map for perf: {name} cannot be written: {error.strerror}", UserWarning)
+        warn(f"no map for perf: {name} cannot be written: {problem}", UserWarning)
 
 
-def _check(status: os.stat_result) -> None:
-    """Raise if what is open is no regular file, somebody else's, or has another name as well."""
+def _problem(status: os.stat_result) -> str:
+    """Return why what is open is not written to: no regular file, somebody else's, or one with other names as well."""
     if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EINVAL, "it is no regular file")
+        return "it is no regular file"
     if hasattr(os, "geteuid") and status.st_uid != os.geteuid():
-        raise OSError(errno.EPERM, "it belongs to another user")
-    if status.st_nlink != 1:
-        raise OSError(errno.EMLINK, "it has other names as well")
+        return "it belongs to another user"
+    return "" if status.st_nlink == 1 else "it has other names as well"
 
 
 def _after_fork() -> None:

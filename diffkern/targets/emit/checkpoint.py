@@ -2,7 +2,7 @@
 
 Binomial checkpointing (Griewank and Walther, *Algorithm 799: revolve*, ACM TOMS 26, 2000). With ``s`` slots and each
 step advanced over at most ``r`` times, ``C(s + r, s)`` steps can be reversed. The twin in Python is
-``diffkern.printing.prims.schedule``; both do the same integer arithmetic.
+``diffkern.printing.prims.schedule``; both give the same numbers, here by divisions of 32 bits.
 """
 
 from __future__ import annotations

@@ -1,7 +1,12 @@
-"""Functions of the IR as executed PTX, beside :mod:`diffkern.testing.programs`: no driver, no assembler, no GPU."""
+"""Kernels as executed PTX, beside :mod:`diffkern.testing.programs`: no driver, no assembler, no GPU.
+
+``execute(kernel, dim, arguments)`` runs a kernel on NumPy arrays; ``vjp_of(fn)`` gives gradients by an adjoint that is
+executed as well. Both take what :class:`PtxProgram` takes.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import math
@@ -14,17 +19,23 @@ import numpy as np
 
 from diffkern import abi
 from diffkern.analysis.blocks import is_simt
+from diffkern.compilation import Compilation
 from diffkern.ir.nodes import Function
+from diffkern.ir.types import Array
+from diffkern.kernel import Kernel
+from diffkern.lower.cuda_plan import finalize_updates
+from diffkern.options import Variant
 from diffkern.targets import target_named
 from diffkern.targets.cuda import toolchain
 from diffkern.targets.target import Settings
-from diffkern.testing.programs import _pack
+from diffkern.testing.adjoints import Vjp
+from diffkern.testing.programs import _pack, as_argument
 
 from .grid import Launch, launch
 from .image import Image, load_image
 from .memory import Allocations
 
-__all__ = ["PtxProgram", "allocations_of", "ptx_of"]
+__all__ = ["PtxProgram", "allocations_of", "execute", "ptx_of", "vjp_of"]
 
 _seeds = itertools.count()
 
@@ -45,15 +56,21 @@ def ptx_of(fn: Function, compiler: str = "llvm", arch: str = "sm_90", **settings
     """
     target, given = target_named(arch, compiler), Settings(**{"may_alias": False, **settings})
 
+    emit, emitted = target.emit, []
+
+    def noted(*args: Any) -> Any:
+        emitted.append(emit(*args))
+        return emitted[-1]
+
     def assemble(text: str, *args: Any, **kwargs: Any) -> bytes:
         raise _AssembledError(text)
 
-    with patch.object(toolchain, "assemble", assemble):
+    with patch.object(target, "emit", noted), patch.object(toolchain, "assemble", assemble):
         try:
             target.compile(fn, "kernel", given)
         except _AssembledError as made:
             (text,) = made.args
-    return text, target.emit(fn, "kernel", given).dynamic_shared_bytes  # type: ignore[attr-defined]
+    return text, emitted[-1].dynamic_shared_bytes
 
 
 @functools.lru_cache(maxsize=256)
@@ -111,6 +128,24 @@ class PtxProgram:
         asked = Launch(self.blocks or needed, self.block_dim, block, self._shared_bytes, seed)
         arrays = [a for a in args if isinstance(a, np.ndarray)]
         self.steps += launch(_image(self.text), "kernel", asked, allocations_of(arrays))
+
+
+def execute(
+    kernel: Kernel, dim: int | Sequence[int], arguments: Sequence[Any], arch: str = "sm_90", **given: Any
+) -> None:
+    """Run a kernel; arrays among the arguments, which have the types of its parameters, are changed in place."""
+    types = kernel.argument_types(*arguments)
+    fn = Compilation(kernel.func, types, dataclasses.replace(kernel.variant, target=arch)).fn
+    values = [a if isinstance(t, Array) else as_argument(t, a) for t, a in zip(types, arguments, strict=True)]
+    PtxProgram(fn, arch=arch, **given).run((dim,) if isinstance(dim, int) else dim, values)
+
+
+def vjp_of(fn: Function, slots: int | None = None, arch: str = "sm_90", **given: Any) -> Vjp:
+    """Return a function as lowered and its adjoint, both executed as PTX."""
+    made = Vjp(fn, lambda _: None, variant=Variant(target=arch), slots=slots)  # type: ignore[arg-type,return-value]
+    finalize_updates(made.adjoint.fn, made.adjoint.buffers, made.adjoint.conflicts)
+    engine = functools.partial(PtxProgram, arch=arch, **given)
+    return made.running(engine, engine)
 
 
 def allocations_of(arrays: Sequence[np.ndarray[Any, Any]]) -> Allocations:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Frame", "Path", "Warp"]
 
 _GARBAGE = 0xDEADBEEFDEADBEEF
+_NEVER = 1 << 62
 
 
 class Path:
@@ -42,11 +43,18 @@ class Path:
         Whether they wait for other lanes.
     """
 
-    __slots__ = ("alone", "lanes", "mask", "place", "waits")
+    __slots__ = ("_lanes", "alone", "mask", "place", "waits")
 
     def __init__(self, place: int, mask: Lanes) -> None:
-        self.place, self.mask, self.lanes = place, mask, np.flatnonzero(mask)
+        self.place, self.mask = place, mask
         self.alone = self.waits = False
+        self._lanes: Any = None
+
+    @property
+    def lanes(self) -> Any:
+        if self._lanes is None:
+            self._lanes = np.flatnonzero(self.mask)
+        return self._lanes
 
     def of(self, chosen: Lanes) -> Path:
         """Those of its lanes that are chosen."""
@@ -63,6 +71,7 @@ class Frame:
         self.parameters: dict[str, np.ndarray[Any, np.dtype[np.uint8]]] = {}
         self.current: Path | None = None
         self.others: dict[int, Path] = {}
+        self._next = 0  # how far the current path may go before another one is to go on
         self._arrive(0, mask)
 
     # -- registers and parameters --------------------------------------------------------------------------------------
@@ -82,6 +91,7 @@ class Frame:
     def _arrive(self, place: int, mask: Lanes) -> None:
         met = self.others.get(place)
         self.others[place] = Path(place, mask if met is None else mask | met.mask)
+        self._next = min(self._next, place)
 
     def _rest(self, gone: Path) -> None:
         """Take lanes out of the current path."""
@@ -108,19 +118,23 @@ class Frame:
             self.warp.live &= ~path.mask
 
     def _choose(self) -> Path | None:
-        """Put the current path beside the others, and take the one furthest back that does not wait."""
-        if self.current is not None:
+        """Return the path furthest back that does not wait, with the lanes that have come to where it is."""
+        current = self.current
+        if current is not None:
             if not self.others:
-                self.current.alone = True
-                return self.current
-            self._arrive(self.current.place, self.current.mask)
-        ready = [place for place, path in self.others.items() if not path.waits]
-        if not ready:
+                current.alone = True
+                return current
+            if current.place < self._next and current.place not in self.others:
+                return current
+            self._arrive(current.place, current.mask)
+        first, *later = sorted(place for place, path in self.others.items() if not path.waits) or [None]
+        if first is None:
             self.current = None
             if self.others:
                 self._stuck()
             return None
-        self.current = self.others.pop(min(ready))
+        self._next = later[0] if later else _NEVER
+        self.current = self.others.pop(first)
         self.current.alone = not self.others
         return self.current
 
@@ -197,7 +211,7 @@ class Warp:
     def __init__(self, program: Program, first: int, count: int, shared_by_all: dict[str, int], memory: Memory) -> None:
         self.threads = np.arange(first, first + LANES, dtype=np.uint32)
         self.live: Lanes = self.threads < count
-        self._registers = shared_by_all
+        self._registers = {name: np.full(LANES, value, np.uint32) for name, value in shared_by_all.items()}
         self.waits_at: tuple[int, int | None, str] | None = None
         self.steps = 0
         self.frames = [Frame(self, program, self.live.copy(), memory)]
@@ -214,7 +228,7 @@ class Warp:
             return np.full(LANES, self.steps, np.uint64)
         if name not in self._registers:
             raise PtxFault(f"there is no special register {name}")
-        return np.full(LANES, self._registers[name], np.uint32)
+        return self._registers[name]
 
     @property
     def runs(self) -> bool:

@@ -106,6 +106,17 @@ def test_an_axis_of_which_nothing_is_known_is_all():
     assert launch.executable.regions.read(launch, 0) == (((2, 3), (0, 4)),)
 
 
+@dk.kernel
+def found_column(x: dk.array2d(dtype=dk.float32), at: dk.array(dtype=dk.float32), n: dk.int32):
+    i = dk.tid()
+    x[n, int(at[i] * 2.0)] = 1.0
+
+
+def test_a_column_that_is_computed_from_floats():
+    launch = PackedLaunch(found_column, 4, [dk.zeros((5, 6)), dk.zeros(4), 2])
+    assert launch.executable.regions.written(launch, 0) == (((2, 3), (0, 6)),)
+
+
 def test_numbers_beyond_32_bits_say_nothing():
     def form(c, *terms):
         return Form((Monomial(c),), terms)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+import diffkern as dk
+from diffkern.build.specialize import Specialization, artifact_key
+from diffkern.options import Variant
 
 ROOT = Path(__file__).parents[3]
 
@@ -103,3 +108,56 @@ def test_every_difference_counts(tmp_path, usual, changed):
 
 def test_default_of_a_struct_that_no_kernel_makes_does_not_count(tmp_path, usual):
     assert keys_of(tmp_path / "same", fields="a: float; inner: Inner; k: int = 4") == usual
+
+
+METHODS = """
+import diffkern as dk
+
+@dk.struct
+class Inner:
+    a: float
+    def weighed(self):
+        return {inner} * self.a
+
+@dk.struct
+class Outer:
+    inner: Inner
+    def weighed(self):
+        return {outer} * self.inner.weighed()
+
+@dk.kernel
+def k(s, y: dk.array(dtype=float)):
+    y[0] = s.weighed()
+
+@dk.kernel
+def of_elements(s, y: dk.array(dtype=float)):
+    y[0] = s[0].weighed()
+"""
+
+
+def keys_with_methods(path, inner, outer, above="", mode="release"):
+    """Keys of kernels whose parameters say nothing of the structs that they get."""
+    path.write_text(METHODS.format(inner=inner, outer=outer).replace("    def", f"{above}    def"))
+    spec = importlib.util.spec_from_file_location("structs_with_methods", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    y = dk.array(dtype=float)
+    given = [(module.k, module.Outer), (module.of_elements, dk.array(dtype=module.Outer))]
+    return [
+        artifact_key(Specialization(k.func, k.argument_types(t, y), Variant(mode=mode)).fields(), "native")
+        for k, t in given
+    ]
+
+
+def test_the_text_of_methods_of_what_is_passed_counts(tmp_path):
+    texts = [("2.0", "3.0"), ("2.5", "3.0"), ("2.0", "3.5")]
+    found = [keys_with_methods(tmp_path / f"{k}.py", *text) for k, text in enumerate(texts)]
+    assert len({key for keys in found for key in keys}) == 6
+    assert keys_with_methods(tmp_path / "again.py", *texts[0]) == found[0]
+
+
+def test_the_lines_of_methods_count_in_debug_programs_alone(tmp_path):
+    path = tmp_path / "lines.py"
+    for mode, alike in (("release", True), ("debug", False)):
+        before, after = (keys_with_methods(path, "2.0", "3.0", above, mode) for above in ("", "    # a comment\n"))
+        assert (before == after) == alike

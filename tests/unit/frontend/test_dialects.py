@@ -1,4 +1,4 @@
-"""Where dialects differ: quotients and remainders of integers, NaN in extrema, quotients of literals by 0."""
+"""Where dialects differ: quotients, remainders, NaN and ties in extrema, domains, quotients of literals by 0."""
 
 from __future__ import annotations
 
@@ -17,8 +17,19 @@ from diffkern.lang.dialects import NATIVE, WARP, dialect_of, spoken
 from diffkern.testing import run_in_python
 
 PAIRS = [
-    (7, 2), (-7, 2), (7, -2), (-7, -2), (6, 3), (-6, 3), (0, 5), (5, 0), (-5, 0), (7, -1), (-9, -1), (-(2**31), -1),
-]  # fmt: skip
+    (7, 2),
+    (-7, 2),
+    (7, -2),
+    (-7, -2),
+    (6, 3),
+    (-6, 3),
+    (0, 5),
+    (5, 0),
+    (-5, 0),
+    (7, -1),
+    (-7, -1),
+    (-(2**31), -1),
+]
 
 
 def integers(a: dk.array(dtype=int), b: dk.array(dtype=int), q: dk.array(dtype=float), r: dk.array(dtype=int)):
@@ -49,6 +60,83 @@ def run(kernel: Any, *inputs: Any, outputs: list[Any]) -> tuple[list[np.ndarray]
             out.grad.fill_(1.0)
     tape.backward()
     return [o.numpy() for o in outputs], [x.grad.numpy() for x in inputs if x.requires_grad]
+
+
+SIGNED = [dk.int8, dk.int16, dk.int32, dk.int64]
+
+
+@pytest.mark.parametrize("dtype", SIGNED, ids=lambda t: t.__name__)
+def test_quotients_by_minus_one(dtype: Any) -> None:
+    """The processor's division of the least integer by -1 overflows; of all others it is the negative."""
+    least = np.iinfo(dtype.__name__).min
+    x = np.array([0, 1, -1, 7, -7, 100, -100, least + 1, least], dtype.__name__)
+
+    @wp.kernel
+    def k(a, b, q):
+        i = wp.tid()
+        q[i, 0] = a[i] / b[i]
+        q[i, 1] = a[i] // b[i]
+        q[i, 2] = a[i] % b[i]
+
+    q = wp.zeros((len(x), 3), dtype=dtype)
+    wp.launch(k, len(x), inputs=[wp.array(x, dtype=dtype), wp.array(np.full_like(x, -1), dtype=dtype)], outputs=[q])
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(q.numpy(), np.stack([-x, -x, 0 * x], axis=1))
+
+
+def special(x: dk.array(dtype=dk.float64), y: dk.array(dtype=dk.float64), z: dk.array2d(dtype=dk.float64)):
+    i = dk.tid()
+    a = x[i]
+    b = y[i]
+    z[0, i] = dk.acos(a)
+    z[1, i] = dk.asin(a)
+    z[2, i] = dk.min(a, b)
+    z[3, i] = dk.max(a, b)
+    z[4, i] = dk.clamp(a, b, dk.float64(1.0))
+    z[5, i] = a // b
+    z[6, i] = dk.min(dk.vec2d(a, b))
+
+
+INF, NAN, PI = math.inf, math.nan, math.pi
+# a, b; of each row the value, and the derivatives with respect to a and b: what warp-lang 1.19 computes
+OF_WARP = [
+    ((2.0, 2.0), [(0, 0, 0), (PI / 2, 0, 0), (2, 0, 1), (2, 0, 1), (1, 0, 0), (1, 0, 0), (2, 1, 0)]),
+    ((-1.5, 1.0),
+     [(PI, 0, 0), (-PI / 2, 0, 0), (-1.5, 1, 0), (1, 0, 1), (1, 0, 0), (-2, 0, 0), (-1.5, 1, 0)]),
+    ((1.0, -INF), [(0, 0, 0), (PI / 2, 0, 0), (-INF, 0, 1), (1, 1, 0), (1, 0, 0), (-0.0, 0, 0), (-INF, 0, 1)]),
+    ((-1.0, -1.0), [(PI, 0, 0), (-PI / 2, 0, 0), (-1, 0, 1), (-1, 0, 1), (-1, 1, 0), (1, 0, 0), (-1, 1, 0)]),
+    ((NAN, 0.5),
+     [(PI, 0, 0), (-PI / 2, 0, 0), (0.5, 0, 1), (0.5, 0, 1), (0.5, 0, 1), (NAN, 0, 0), (0.5, 0, 1)]),
+    ((0.5, NAN), [(PI / 3, -2 / 3**0.5, 0), (PI / 6, 2 / 3**0.5, 0), (0.5, 1, 0), (0.5, 1, 0), (0.5, 1, 0), (NAN, 0, 0),
+                  (0.5, 1, 0)]),
+]  # fmt: skip
+
+
+def test_special_points_in_the_dialect_of_warp() -> None:
+    kernel, wrong = wp.kernel(special), []
+    for (a, b), right in OF_WARP:
+        for row, expected in enumerate(right):
+            x, y = (dk.array([v], dtype=dk.float64, requires_grad=True) for v in (a, b))
+            z = dk.zeros((7, 1), dtype=dk.float64, requires_grad=True)
+            with dk.Tape() as tape:
+                dk.launch(kernel, 1, inputs=[x, y], outputs=[z])
+            seed = np.zeros((7, 1))
+            seed[row] = 1.0
+            tape.backward(grads={z: dk.array(seed, dtype=dk.float64)})
+            found = (z.numpy()[row, 0], x.grad.numpy()[0], y.grad.numpy()[0])
+            if not np.allclose(found, expected, 1e-12, 1e-15, equal_nan=True):
+                wrong.append(f"row {row} at {a}, {b}: {found} instead of {expected}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_special_points_in_the_native_dialect() -> None:
+    x, y = (dk.array([v], dtype=dk.float64, requires_grad=True) for v in (2.0, 2.0))
+    z = dk.zeros((7, 1), dtype=dk.float64, requires_grad=True)
+    with dk.Tape() as tape:
+        dk.launch(dk.kernel(special), 1, inputs=[x, y], outputs=[z])
+    tape.backward(grads={z: dk.array([[0.0], [0.0], [1.0], [1.0], [0.0], [0.0], [0.0]], dtype=dk.float64)})
+    np.testing.assert_array_equal(z.numpy()[:, 0], [NAN, NAN, 2.0, 2.0, 1.0, 1.0, 2.0])
+    assert (float(x.grad.numpy()[0]), float(y.grad.numpy()[0])) == (2.0, 0.0)
 
 
 def floats(*values: float) -> Any:

@@ -169,6 +169,40 @@ def test_values_are_in_the_key() -> None:
     assert made([unknown]) != made([unknown])
 
 
+def test_values_of_a_variable_that_look_alike() -> None:
+    def made(weight: float) -> type:
+        class Weight:
+            @staticmethod
+            def of(j: int) -> float:
+                return weight
+
+        return Weight
+
+    kinds = (made(1.0), made(10.0), made(100.0))
+    assert len({repr(kind) for kind in kinds}) == 1
+
+    @dk.kernel
+    def k(x: dk.array(dtype=float), y: dk.array(dtype=float)):
+        i = dk.tid()
+        for kind in dk.static(kinds):
+            y[i] += dk.static(kind.of(1)) * x[i]
+
+    assert [*run(k, [1.0])[0]] == [111.0]
+
+
+def test_plain_data_is_that_of_the_definition() -> None:
+    table = [1.0, 2.0]
+
+    @dk.kernel
+    def k(x: dk.array(dtype=float), y: dk.array(dtype=float)):
+        i = dk.tid()
+        for j in range(2):
+            y[i] += dk.static(table[j]) * x[i]
+
+    table[0] = 50.0
+    assert [*run(k, [1.0])[0]] == [3.0]
+
+
 def test_called_from_python() -> None:
     assert dk.static(math.pi) == math.pi
 

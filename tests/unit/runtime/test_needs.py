@@ -69,6 +69,14 @@ def test_regions_meet_wherever_they_have_an_element_in_common(draws, shape, whic
         assert not found
 
 
+def test_rows_of_a_view_that_goes_backwards():
+    x = dk.zeros((6, 2), dtype=dk.float32)
+    row = [((n, n + 1), (0, 2)) for n in range(6)]
+    assert meet(x, (row[1],), x[::-1], (row[4],))
+    assert not meet(x, (row[1],), x[::-1], (row[1],))
+    assert meet(x[:, 1:], (((0, 6), (0, 1)),), x, (((2, 3), (1, 2)),))
+
+
 @pytest.mark.parametrize("shape", [(2000, 4), (4, 2000)])
 def test_a_write_looks_at_few_of_many_needs(shape, monkeypatch):
     x, looks = dk.zeros(shape, dtype=dk.float32), []

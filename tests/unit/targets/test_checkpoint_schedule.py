@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from conftest import require
 from cpu_harness import kernel, load, store, tids
-from support.ptx import PtxProgram
+from support.ptx.programs import PtxProgram
 
 from diffkern.ir.types import INT32, Array
 from diffkern.printing.prims import schedule

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from block_corpus import BLOCKS
-from compiling import compile_function
 from conftest import require
 from grad.build import lower as as_written
 from grad.cases import Case
 from grad.corpus import CASES
 from ptx import accesses, problems
+from support.ptx.programs import ptx_of
 
 import diffkern as dk
 from diffkern import passes, pipeline
@@ -22,7 +22,6 @@ from diffkern.ir.nodes import Function
 from diffkern.ir.passes import run
 from diffkern.ir.types import is_differentiable
 from diffkern.options import Variant
-from diffkern.targets.cuda import toolchain
 
 require("cuda.bindings.nvjitlink", "nvidia")
 
@@ -30,18 +29,13 @@ TARGET = "sm_90"
 TOO_LARGE = {"tiles.large_tiles"}  # for the shared memory of a block
 
 
-@pytest.fixture(autouse=True)
-def unlinked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The PTX is what counts; the assembler takes most of the time."""
-    monkeypatch.setattr(toolchain, "link", lambda *_, **__: b"")
-
-
 def lower(case: Case) -> Function:
     return run(passes.WRITTEN_TO_PRIMAL, as_written(case))
 
 
 def text(fn: Function, **options: Any) -> str:
-    return compile_function(fn, "kernel", TARGET, **{"may_alias": False, **options}).assembly()
+    """Its PTX, which is what counts; the assembler would take most of the time."""
+    return ptx_of(fn, **options)[0]
 
 
 def programs(fn: Function, slots: int | None = None) -> list[Function]:

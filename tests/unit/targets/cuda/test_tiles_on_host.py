@@ -157,6 +157,20 @@ def ties(x: f2, k: i1, y: f1):
     dk.tile_store(y, dk.tile_min(t * 2.0), offset=1)
 
 
+def _with_two_below_zero(rng):
+    x = rng.uniform(0.1, 1.0, (9, 51)).astype(np.float32)
+    x[4, 17] = x[7, 3] = -1.0
+    return x
+
+
+@case(1, x=_with_two_below_zero, k=lambda rng: np.zeros(2, np.int32))
+def positions_of_nan(x: f2, k: i1):
+    """NaN comes before all numbers, and the first one before the others."""
+    t = dk.tile_map(dk.sqrt, dk.tile_load(x, shape=(9, 51)))
+    dk.tile_store(k, dk.tile_argmin(t))
+    dk.tile_store(k, dk.tile_argmax(dk.tile_transpose(t)), offset=1)
+
+
 @case(1, x=signed(6, 30), y=zeros(30), n=np.int32(3))
 def sums_in_a_loop(x: f2, y: f1, n: int):
     """What a reduction leaves behind is overwritten by the next one."""
