@@ -33,7 +33,6 @@ from diffkern.testing.programs import Compiled, Interpreted, Program, as_double
 from .catalogue import TARGETED
 from .edits import Fault
 from .faults import FAULTS
-from .gpu import TARGETED as ON_GPUS
 
 SUBSET = """
     branches.if_else branches.if_in_loop_two_carried branches.root_before_the_choice branches.untaken_division
@@ -142,7 +141,14 @@ def test_the_subset_notices(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> No
     print(noticed.value)
 
 
-@pytest.mark.parametrize("fault", [*TARGETED, *ON_GPUS], ids=lambda f: f.name.replace(" ", "-"))
+def test_every_fault_can_be_put_in() -> None:
+    """Where code has changed, a fault may have lost its place; this says so at once."""
+    for fault in (*FAULTS, *TARGETED):
+        with pytest.MonkeyPatch.context() as patch:
+            fault.apply(patch)
+
+
+@pytest.mark.parametrize("fault", TARGETED, ids=lambda f: f.name.replace(" ", "-"))
 def test_its_tests_notice(fault: Fault) -> None:
     tests = Path(__file__).parents[1]
     paths = os.pathsep.join([str(tests), *filter(None, [os.environ.get("PYTHONPATH")])])
