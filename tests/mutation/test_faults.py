@@ -46,6 +46,7 @@ SUBSET = """
     memory.uniform_loss memory.maybe_the_same_element
 """.split()
 REFUSALS = ("neighbour_in_place", "overwritten_at_indices_from_data")
+_PLUGINS = ("-p", "no:cacheprovider", "-p", "mutation.plugin")
 NARROW = {"functions.mixed_precision"}  # in float64 alone there would be no casts
 
 
@@ -153,7 +154,7 @@ def test_its_tests_notice(fault: Fault) -> None:
     tests = Path(__file__).parents[1]
     paths = os.pathsep.join([str(tests), *filter(None, [os.environ.get("PYTHONPATH")])])
     run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "mutation.plugin", *fault.tests],
+        [sys.executable, "-m", "pytest", "-x", "-q", "--full", *_PLUGINS, *fault.tests],
         cwd=tests.parent,
         env={**os.environ, "PYTHONPATH": paths, "DIFFKERN_FAULT": fault.name},
         capture_output=True,
