@@ -103,6 +103,18 @@ def test_a_grid_of_no_blocks_runs_nothing():
     assert (out == 0).all()
 
 
+@cuda.jit
+def with_room(out):
+    start = cuda.blockIdx.x * 6
+    out[start + cuda.threadIdx.x] = cuda.blockIdx.x + 1
+
+
+def test_blocks_may_be_given_more_room_than_they_have_threads():
+    out = np.zeros(18)
+    with_room[3, 4](out)
+    np.testing.assert_array_equal(out.reshape(3, 6), [[k] * 4 + [0] * 2 for k in (1, 2, 3)])
+
+
 def test_programs_for_launches_of_one_layout_are_one():
     assert doubled[4, 8].kernel is doubled[400, 8].kernel
     assert doubled[4, 8].kernel is not doubled[4, 16].kernel

@@ -75,6 +75,26 @@ def two_sites(y: dk.array(dtype=float)):
 
 
 @dk.kernel
+def scatter_in_grid(rows: dk.array(dtype=int), columns: dk.array(dtype=int), y: dk.array2d(dtype=float)):
+    i = dk.tid()
+    y[rows[i], columns[i]] = dk.float32(i)
+
+
+@dk.kernel
+def stores_twice(at: dk.array(dtype=int), y: dk.array(dtype=float)):
+    i = dk.tid()
+    for k in range(at.shape[0]):
+        y[i + at[k]] = dk.float32(k)
+
+
+@dk.kernel
+def two_mistakes(y: dk.array(dtype=float)):
+    i = dk.tid()
+    y[i + 5] = 1.0
+    y[i + 7] = 2.0
+
+
+@dk.kernel
 def no_axes(y: dk.array(dtype=float)):
     y[0] = 1.0
 
@@ -252,6 +272,10 @@ def test_in_a_func_of_another_file():
     assert "    return x[i + 1]" in text
 
 
+def test_the_first_error_is_told():
+    assert "index 5 is out of bounds" in message(two_mistakes, 1, dk.zeros(4))
+
+
 def test_one_bad_thread_of_a_million():
     n = 1_000_000
     index = np.arange(n, dtype=np.int32)
@@ -290,6 +314,18 @@ def test_two_threads_store_to_one_element():
 
 def test_a_negative_index_names_the_same_element():
     assert "has stored to the same element" in message(scatter, 2, ints(2, -1), dk.zeros(3))
+
+
+def test_a_negative_index_leaves_its_stamp_on_the_element_that_it_names():
+    rows, columns, y = ints(1, 1), ints(2, -1), dk.zeros((2, 3))
+    assert "has stored to the same element" in message(scatter_in_grid, 2, rows, columns, y)
+    scatter_in_grid[2](ints(0, 1), columns, y)  # y[1, -1] is not y[0, 2]
+
+
+def test_a_thread_may_store_twice():
+    y = dk.zeros(3)
+    stores_twice[3](ints(0, 0, 0), y)
+    np.testing.assert_array_equal(y.numpy(), [2, 2, 2])
 
 
 def test_two_stores_that_are_one_to_one_each():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import diffkern as dk
+from diffkern.testing import gradcheck
 
 
 @dk.kernel
@@ -102,3 +103,20 @@ def test_what_does_not_depend_on_the_choice_of_columns_has_its_derivative_where_
             step[j, k] = h
             slope = (value(a + step) - value(a - step)) / (2 * h)
             assert given.grad.numpy()[0, j, k] == pytest.approx(slope, abs=1e-7)
+
+
+@dk.kernel
+def of_factors(a: dk.array(dtype=dk.mat33d), b: dk.array(dtype=dk.mat22d), w: dk.mat33d, v: dk.mat22d,
+               y: dk.array(dtype=dk.float64)):  # fmt: skip
+    i = dk.tid()
+    U, s, V = dk.svd3(a[i])
+    P, t, R = dk.svd2(b[i])
+    Q, d = dk.eig3(a[i])
+    y[i] = dk.ddot(w, U) + dk.ddot(w, V @ dk.diag(s)) + dk.ddot(w, Q) + d[1] + dk.ddot(v, P) + dk.ddot(v, R) + t[1]
+
+
+def test_factors_have_their_derivatives():
+    rng = np.random.default_rng(8)
+    weights = [dk.mat33d(*rng.normal(size=9)), dk.mat22d(*rng.normal(size=4))]
+    a, b = dk.array(rng.normal(size=(2, 3, 3)), dtype=dk.mat33d), dk.array(rng.normal(size=(2, 2, 2)), dtype=dk.mat22d)
+    gradcheck(of_factors, 2, [a, b, *weights, dk.zeros(2, dtype=dk.float64)])

@@ -327,6 +327,22 @@ def test_views_fills_and_constants():
     assert not tangents[x].numpy().any()
 
 
+@dk.kernel
+def first_is_constant(x: dk.array(dtype=F64)):
+    i = dk.tid()
+    if i == 0:
+        x[i] = F64(2.0)
+
+
+def test_what_is_overwritten_with_a_constant_has_no_tangent():
+    x, y, constant = doubles(POINT), doubles(POINT), doubles(POINT + 1.0)
+    with dk.Tangents({x: WAY, y: WAY}) as tangents:
+        first_is_constant[6](x)
+        dk.copy(y, constant)
+    np.testing.assert_array_equal(tangents[x].numpy(), [0.0, *WAY[1:]])
+    assert not tangents[y].numpy().any()
+
+
 def test_changes_by_others_are_noticed():
     x, y = doubles(POINT), zeros(6)
     seen = x.numpy()

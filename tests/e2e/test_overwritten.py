@@ -86,6 +86,20 @@ def through_branches(x: D2, where: dk.array(dtype=int), n: int):
 
 
 @dk.kernel
+def through_uneven_branches(x: D2, n: int):
+    """One branch logs less than the other one, and there is more to log behind them."""
+    r = dk.tid()
+    for _ in range(n):
+        if x[r, 0] > 0.8:
+            x[r, 0] = x[r, 0] * x[r, 1]
+        else:
+            x[r, 0] = x[r, 0] * x[r, 0] + x[r, 1] * x[r, 1]
+            x[r, 1] = dk.sin(x[r, 1]) + 0.5
+            x[r, 0] = x[r, 0] * x[r, 2] * x[r, 0]
+        x[r, 2] = dk.cos(x[r, 2])
+
+
+@dk.kernel
 def at_indices_from_data(x: D2, order: dk.array(dtype=int)):
     r = dk.tid()
     for k in range(order.shape[0]):
@@ -100,6 +114,7 @@ KERNELS: dict[str, tuple[Any, list[Any]]] = {
     "vectors": (with_vectors, [RNG.normal(size=(3, 4, 3)), 3]),
     "branches": (through_branches, [RNG.uniform(0.2, 1.2, (3, 4)), np.array([1, 2, 0]), 7]),
     "indices": (at_indices_from_data, [RNG.uniform(0.5, 1.5, (3, 4)), np.array([0, 2, 0, 1, 2, 2])]),
+    "uneven branches": (through_uneven_branches, [RNG.uniform(0.5, 1.1, (3, 3)), 5]),
 }
 
 
@@ -130,6 +145,17 @@ def loss_and_gradient(name: str, launches: int = 1) -> tuple[float, np.ndarray, 
             kernel[3](*args)
     tape.backward(grads={x: dk.array(weights, dtype=x.dtype)})
     return float((weights * x.numpy()).sum()), x.grad.numpy().copy(), tape
+
+
+def test_threads_of_two_axes_have_logs_of_their_own() -> None:
+    @dk.kernel
+    def squared(x: dk.array(dtype=F, ndim=3), n: int):
+        i, j = dk.tid()
+        for _ in range(n):
+            x[i, j, 0] = x[i, j, 0] * x[i, j, 1]
+            x[i, j, 1] = dk.sin(x[i, j, 1] * x[i, j, 0])
+
+    gradcheck(squared, (3, 2), [dk.array(np.random.default_rng(3).uniform(0.5, 1.5, (3, 2, 2))), 3])
 
 
 @pytest.mark.parametrize("name", ["relaxed", "constant", "until it settles", "branches"])

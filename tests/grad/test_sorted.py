@@ -402,6 +402,24 @@ def test_an_array_of_indices_that_the_kernel_writes(ran: list[bool]) -> None:
     assert not any(ran)
 
 
+def test_sums_under_conditions_are_added_atomically(ran: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    @dk.kernel
+    def chosen(x: dk.array(dtype=dk.float64), at: dk.array(dtype=int), out: dk.array(dtype=dk.float64)):
+        t = dk.tid()
+        k = at[t]
+        total = dk.float64(k)
+        if t % 3 == 1:
+            total += x[k] * x[k]
+        out[t] = total
+
+    made = arguments([reals(COUNT), indices(N), np.ones(N)], {})
+    found = [gradients(chosen, made) for _ in range(3)]
+    assert not any(ran)
+    expected = plain(monkeypatch, lambda: gradients(chosen, made))
+    for one in found:
+        check(one, expected)
+
+
 def test_gradients_that_share_memory(ran: list[bool]) -> None:
     @dk.kernel
     def two(x: dk.array(dtype=float), y: dk.array(dtype=float), at: dk.array(dtype=int), out: dk.array(dtype=float)):

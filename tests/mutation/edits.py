@@ -6,6 +6,7 @@ If the text is not there any more the fault is out of date, and applying it fail
 from __future__ import annotations
 
 import inspect
+import linecache
 import textwrap
 from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ import pytest
 from diffkern.ad.rules import RULES
 from diffkern.ad.rules import scalar as scalar_rules
 from diffkern.ad.rules.formula import Formula
+from diffkern.lang.func import Func
 
 Apply = Callable[[pytest.MonkeyPatch], None]
 
@@ -43,10 +45,36 @@ def edit(where: ModuleType, path: str, old: str, new: str) -> Apply:
         source = textwrap.dedent(inspect.getsource(original))
         assert source.count(old) == 1, f"{path} has {source.count(old)} times: {old}"
         changed = _compiled(source.replace(old, new), name, where, owner)
-        if outer:
-            patch.setattr(owner, name, changed)
-        else:  # whoever has imported the function, or holds it in a table, runs the changed code
+        if _is_plain(original) and _is_plain(changed):
+            # Whoever has imported the function, or holds it in a table, runs the changed code.
             patch.setattr(original, "__code__", changed.__code__)
+        else:
+            patch.setattr(owner, name, changed)
+
+    return apply
+
+
+def _is_plain(function: Any) -> bool:
+    """Whether a function's code is its own, and needs nothing from around it but its class."""
+    is_function = inspect.isfunction(function) and not hasattr(function, "__wrapped__")
+    return is_function and set(function.__code__.co_freevars) <= {"__class__"}
+
+
+def func_edit(where: ModuleType, name: str, old: str, new: str) -> Apply:
+    """Replace text in the source of a func, which kernels and other funcs call."""
+
+    def apply(patch: pytest.MonkeyPatch) -> None:
+        original: Func = getattr(where, name)
+        source = inspect.getsource(original.pyfunc)
+        source = source[source.index("def ") :]
+        assert source.count(old) == 1, f"{name} has {source.count(old)} times: {old}"
+        source, file = source.replace(old, new), f"<fault in {name}>"
+        linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file
+        namespace: dict[str, Any] = {}
+        exec(compile(source, file, "exec", dont_inherit=True), where.__dict__, namespace)
+        made = Func(namespace[name])
+        made.rules = original.rules
+        patch.setattr(original, "pyfunc", made.pyfunc)
 
     return apply
 

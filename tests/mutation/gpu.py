@@ -28,7 +28,7 @@ TARGETED = [
           edit(body, "CudaBody.add_halves", "i64(4)), end", "i64(2)), end"),
           (f"{_EXECUTED}::test_sums_of_halves_stay_inside_odd_arrays",)),
     Fault("memory on a GPU is not of whole words",
-          edit(allocation, "AllocatingDevice.allocate", "-(-nbytes // _WORD) * _WORD", "nbytes"),
+          edit(allocation, "AllocatingDevice._allocate", "-(-memory.nbytes // _WORD) * _WORD", "memory.nbytes"),
           (f"{_EXECUTED}::test_odd_arrays_in_memory_of_diffkern[int8]",)),
     Fault("elements that hold descriptors have the axes of the arrays in them",
           edit(preconditions, "ArrayRules.__init__", "t = t.held", "pass"),

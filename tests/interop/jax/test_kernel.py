@@ -331,6 +331,16 @@ def test_vmap_over_some_arguments():
     )
 
 
+def test_gradients_of_what_examples_share():
+    x, ys = ramp(20), jnp.ones((3, 20)) * jnp.arange(1.0, 4.0)[:, None]
+
+    def gradients(f):
+        loss = lambda x, a: (jax.vmap(lambda y: f(x, y, a))(ys) ** 2).sum()  # noqa: E731
+        return jax.grad(loss, (0, 1))(x, 2.0)
+
+    close(gradients(lambda *z: wave(*z)[0]), gradients(wave_in_jax), 1e-4)
+
+
 def test_batches_of_batches():
     x, ys, scales = ramp(6), jnp.sin(jnp.arange(4 * 6.0)).reshape(4, 6), jnp.arange(1.0, 3.0)
 

@@ -311,6 +311,15 @@ def test_a_product_with_second_derivatives_is_that_of_diffkern():
     torch.testing.assert_close(of_functional, product)
 
 
+def test_a_gradient_depends_on_the_gradient_of_the_results():
+    x, given, weights = tensor(5), tensor(5, seed=1), tensor(5, seed=2).detach()
+    found = []
+    for g in (lambda x: dk.torch_function(wave)(x, 0.7), lambda x: torch.sin(0.7 * x) * x):
+        (first,) = torch.autograd.grad(g(x), x, given, create_graph=True)
+        found.append(torch.autograd.grad(first, given, weights)[0])
+    torch.testing.assert_close(*found)
+
+
 def test_a_fourth_derivative():
     f = dk.torch_function(wave)
     found = expected = X

@@ -207,6 +207,20 @@ def test_nan_in_atomic_extrema(make: Callable[..., Any], skips: bool) -> None:
     assert np.array_equal([*in_python["z"], *in_python["w"][0]], wanted, equal_nan=True)
 
 
+@pytest.mark.parametrize(("make", "narrow"), [(dk.kernel, False), (wp.kernel, True)], ids=["native", "warp"])
+def test_elements_of_float16_are_rounded_where_they_are_named(make: Callable[..., Any], narrow: bool) -> None:
+    def square(x: dk.array(dtype=dk.float16), z: dk.array(dtype=float)):
+        i = dk.tid()
+        y = x[i] * x[i]
+        z[i] = float(y)
+
+    values = np.float16([0.3, 1.7, -2.9])
+    z = dk.zeros(3, dtype=float)
+    dk.launch(make(square), 3, inputs=[dk.array(values, dtype=dk.float16), z])
+    squares = np.float32(values) ** 2
+    assert np.array_equal(z.numpy(), np.float32(np.float16(squares)) if narrow else squares)
+
+
 def test_the_quotient_of_two_integers_as_an_integer_is_exact() -> None:
     @dk.kernel
     def exact(a: dk.array(dtype=int), b: dk.array(dtype=int), q: dk.array(dtype=int)):

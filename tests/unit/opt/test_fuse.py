@@ -188,6 +188,18 @@ def other_trips(x, n, y, g):
     g[i] = t
 
 
+def other_constant(x, n, y, g):
+    i = dk.tid()
+    s = 0.0
+    for j in range(40):
+        s += x[j % n]
+    y[i] = s
+    t = 0.0
+    for k in range(37, -1, -1):
+        t += x[k % n] * x[i]
+    g[i] = t
+
+
 def other_bound(x, n, y, g):
     i = dk.tid()
     s = 0.0
@@ -274,9 +286,9 @@ def both_go_up(x, n, y, g):
 @pytest.mark.parametrize(
     "kernel",
     [
-        order_counts, needs_the_result, begins_with_the_result, other_trips, other_bound, reads_what_the_first_stores,
-        reads_what_is_stored_in_between, first_reads_what_is_stored_in_between, sum_is_used_in_the_loop, second_stores,
-        both_go_up,
+        order_counts, needs_the_result, begins_with_the_result, other_trips, other_constant, other_bound,
+        reads_what_the_first_stores, reads_what_is_stored_in_between,
+        first_reads_what_is_stored_in_between, sum_is_used_in_the_loop, second_stores, both_go_up,
     ],
 )  # fmt: skip
 def test_two_loops_stay(kernel):

@@ -211,6 +211,19 @@ def test_what_is_copied_or_launched_over_needs_no_fill(monkeypatch):
     replayed(lambda: [given(k) for k in range(3)], actions, 2, monkeypatch)
 
 
+def test_what_a_launch_changes_in_place_is_filled(monkeypatch):
+    @dk.kernel
+    def doubled(x: A):
+        i = dk.tid()
+        x[i] = 2.0 * x[i]
+
+    def actions(x, y, z):
+        x.fill_(0.25)
+        doubled[N](x)
+
+    replayed(lambda: [given(k) for k in range(3)], actions, 0, monkeypatch)
+
+
 def test_what_is_read_before_it_is_overwritten_is_filled(monkeypatch):
     def actions(x, y, z):
         x.fill_(0.25)
@@ -375,6 +388,23 @@ def test_what_has_nothing_to_do_with_it_may_come_between(monkeypatch):
 )
 def test_what_needs_the_launch_or_overwrites_its_results(between, monkeypatch):
     both_ways(of_waves(between), True, monkeypatch)
+
+
+@dk.kernel
+def shifted(x: A, shift: A, z: A):
+    i = dk.tid()
+    z[i] = dk.sin(x[i]) * dk.exp(-x[i] * x[i]) + shift[i]
+
+
+def test_what_overwrites_what_the_launch_reads(monkeypatch):
+    def actions(x, z, other):
+        with dk.Tape() as tape:
+            shifted[N](x, other, z)
+        other.fill_(2.0)
+        tape.zero()
+        backward(tape, z)
+
+    both_ways(actions, True, monkeypatch)
 
 
 def test_memory_that_two_arrays_share():

@@ -1,0 +1,81 @@
+"""Faults in forward mode, second order, gathers and the derivatives of decompositions.
+
+They are put in as those of :mod:`mutation.elsewhere` are.
+"""
+
+from __future__ import annotations
+
+from diffkern.ad import exchange, forward
+from diffkern.library import decompositions
+from diffkern.runtime import second_order, tangents
+
+from .edits import Fault, edit, func_edit
+
+_ALONG = "tests/grad/test_forward.py::test_along_tangents"
+_FORWARD = "tests/e2e/test_forward_mode.py"
+_TWICE = "tests/e2e/test_gradients_of_gradients.py"
+_ORDERS = f"{_TWICE}::test_all_orders_agree"
+_GATHER = "tests/grad/test_gather.py"
+_EXACT = "tests/e2e/test_decompositions.py::test_factors_are_exact_to_some_units_in_the_last_place"
+_COINCIDE = (
+    "tests/e2e/test_decompositions.py::"
+    "test_what_does_not_depend_on_the_choice_of_columns_has_its_derivative_where_values_coincide"
+)
+_FACTORS = "tests/e2e/test_decompositions.py::test_factors_have_their_derivatives"
+
+DERIVATIVES = [
+    # forward mode
+    Fault("a loop begins without tangents",
+          edit(forward, "_Forward.loop", "self.tangent(old.init[k])", "self.b.zero(old.init[k].type)"),
+          (f"{_ALONG}[loops.symplectic_euler]",)),
+    Fault("what is subtracted atomically is added to a tangent",
+          edit(forward, "_Forward.atomic", 'tangent, **attrs)', 'tangent, **{**attrs, "kind": "add"})'),
+          (f"{_ALONG}[memory.scatter_sub]",)),
+    Fault("a constant that is stored leaves the tangent that was there",
+          edit(forward, "_Forward.store", 'if twin is not None and', 'if Access(op).value in self.tangents and'),
+          (f"{_FORWARD}::test_what_is_overwritten_with_a_constant_has_no_tangent",)),
+    Fault("a fill leaves the tangent that was there",
+          edit(tangents, "Tangents.record_overwrite", "self._outside(tangent.zero_)", "pass"),
+          (f"{_FORWARD}::test_views_fills_and_constants",)),
+    Fault("a copy of a constant leaves the tangent that was there",
+          edit(tangents, "Tangents.record_copy", "self._outside(old.zero_)", "pass"),
+          (f"{_FORWARD}::test_what_is_overwritten_with_a_constant_has_no_tangent",)),
+    # second order
+    Fault("an adjoint takes nothing of what it is given",
+          edit(second_order, "AdjointStep.prepare", "for index in written})", "for index in ()})"), (_ORDERS,)),
+    Fault("what an adjoint has read has no part in gradients",
+          edit(second_order, "AdjointStep.prepare", "self.inputs[index]._memory for index in self.varied", "()"),
+          (_ORDERS, f"{_TWICE}::test_against_differences")),
+    Fault("an adjoint is differentiated with the cotangents behind it",
+          edit(second_order, "AdjointStep._towards_inputs", "begin.append(Copy(along[index], ct))", "pass"),
+          (_ORDERS, f"{_TWICE}::test_against_differences")),
+    Fault("tangents of cotangents begin without what these were",
+          edit(tangents, "Tangents._adjoint_along", "*begin, ", ""), (_ORDERS,)),
+    # gathers
+    Fault("a difference turned round keeps its sign",
+          edit(exchange, "Exchange._simple", "self._signed[op.result] = turned[0], True",
+               "self._signed[op.result] = turned[0], False"),
+          (f"{_GATHER}::test_the_gradient_is_that_of_the_program_that_scatters[kernel_matrix]",)),
+    Fault("a negative number keeps its sign",
+          edit(exchange, "Exchange._with_signs", "return values[0], not signs[0]", "return values[0], signs[0]"),
+          (f"{_GATHER}::test_the_gradient_is_that_of_the_program_that_scatters[kernel_matrix]",)),
+    # decompositions
+    Fault("two components between the factors change places",
+          func_edit(decompositions, "_coupled", "difference + total, difference - total",
+                    "difference - total, difference + total"),
+          (_FACTORS,)),
+    Fault("the sum of singular values is taken for their difference",
+          func_edit(decompositions, "_coupled", "_inverse_gap(t + s, scale)", "_inverse_gap(t - s, scale)"),
+          (_FACTORS,)),
+    Fault("columns that change places turn the determinant",
+          func_edit(decompositions, "_longer_first", "a, b = b, -a", "a, b = b, a"), (_EXACT,)),
+    Fault("eigenvectors that change places turn the determinant",
+          func_edit(decompositions, "_smaller_first", "q[r, j], -q[r, i]", "q[r, j], q[r, i]"), (_EXACT,)),
+    Fault("a column is made orthogonal once",
+          func_edit(decompositions, "_rest", "c = c - a * dot(a, c)", "c = c"), (_EXACT,)),
+    Fault("two sweeps make columns orthogonal",
+          func_edit(decompositions, "_svd3", "for _ in range(8):", "for _ in range(2):"), (_EXACT,)),
+    Fault("columns are divided by numbers that round to nothing",
+          func_edit(decompositions, "_inverse_gap", "if scale + 0.125 * abs(x) != scale:", "if True:"),
+          (_COINCIDE,)),
+]  # fmt: skip
