@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,9 @@ from .corpus import CASES
 NAMES = [name for name in sorted(CASES) if not CASES[name].options and name != "loops.long_contraction"]
 USUAL = {"loops", "functions"}
 """Modules whose cases are always run; the others with ``--full``."""
+JOINED = set((Path(__file__).parents[1] / "golden" / "joined.txt").read_text(encoding="utf-8").split())
+"""The cases that become one program. Of the others threads read what other threads write, they work on tiles, or one
+program would be more work than two."""
 
 
 def _argument(t: Type, value: Any) -> Any:
@@ -71,11 +75,11 @@ def test_one_program_does_what_two_do(name: str, monkeypatch: pytest.MonkeyPatch
     weights = vjp.weights(point, np.random.default_rng(3))
     monkeypatch.setattr(folding, "_LESS_WORK", np.inf)
     sequence, arguments = _recorded(case, vjp, point, weights)
-    if not _is_joinable(sequence):
-        pytest.skip("its threads read what others write, or it works on tiles")
     launch = [item.operation.kind for item in sequence._program.items].index("launch")
-    if sequence._program.forms[launch]:
-        pytest.skip("one program for both would be more work")
+    is_joined = _is_joinable(sequence) and not sequence._program.forms[launch]
+    assert is_joined == (name in JOINED)
+    if not is_joined:
+        return
     found = _replayed(sequence, arguments, point)
     monkeypatch.setattr(compiled_sequence, "folded", lambda operations, forms: forms)
     expected = _replayed(*_recorded(case, vjp, point, weights), point)

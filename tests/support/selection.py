@@ -59,7 +59,7 @@ THINNED = {
 }
 """Tests of which one case in so many runs by default, since other tests show the same faults.
 
-That they do is what ``tests/mutation`` shows: its faults are found by the tests that run by default.
+That they do is what ``tests/mutation`` shows: the cases that notice its faults run by default.
 """
 
 
@@ -77,7 +77,13 @@ def one_in(every: int, names: Iterable[str], always: Iterable[str] = ()) -> list
 
 
 def thin_out(items: Iterable[pytest.Item]) -> None:
-    """Mark the cases of :data:`THINNED` that do not run by default; of each test at least one does."""
+    """Mark the cases of :data:`THINNED` that do not run by default.
+
+    Of each test at least one does, and all that notice a fault of ``tests/mutation``.
+    """
+    from mutation.catalogue import TARGETED
+
+    noticing = {test for fault in TARGETED for test in fault.tests}
     tests: dict[str, list[pytest.Item]] = {}
     for item in items:
         test, bracket, _ = item.nodeid.removeprefix("tests/").partition("[")
@@ -85,7 +91,8 @@ def thin_out(items: Iterable[pytest.Item]) -> None:
             tests.setdefault(test, []).append(item)
     for test, cases in tests.items():
         # By the name of the test as well, so that tests of one corpus run other parts of it.
-        usual = [item for item in cases if is_usual(item.nodeid, THINNED[test])] or cases[:1]
+        usual = [item for item in cases if item.nodeid in noticing or is_usual(item.nodeid, THINNED[test])]
+        usual = usual or cases[:1]
         for item in cases:
             if item not in usual:
                 item.add_marker(pytest.mark.full)
