@@ -188,7 +188,7 @@ def test_memory_that_overlaps_is_refused_for_each_kind_of_gradient():
         messages.add(caught.value.message)
     assert messages == {
         "kernel 'scale': 'x' and 'y' share memory and are not the same array, and the kernel writes to 'y': "
-        + "the result would depend on the order of the threads"
+        "the result would depend on the order of the threads"
     }
 
 
