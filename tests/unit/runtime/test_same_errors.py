@@ -186,10 +186,10 @@ def test_memory_that_overlaps_is_refused_for_each_kind_of_gradient():
         with pytest.raises(dk.LaunchError) as caught:
             way()
         messages.add(caught.value.message)
-    assert messages == {
-        "kernel 'scale': 'x' and 'y' share memory and are not the same array, and the kernel writes to 'y': "
-        "the result would depend on the order of the threads"
-    }
+    reason = (
+        "share memory and are not the same array, and the kernel writes to 'y': the result would depend on the order"
+    )
+    assert messages == {f"kernel 'scale': 'x' and 'y' {reason} of the threads"}
 
 
 def test_arrays_of_two_devices():
