@@ -31,7 +31,7 @@ from support.selection import thin_out
 from diffkern.cache.maintenance import artifacts
 from diffkern.runtime.config import config as runtime_config
 
-DEFAULT_EXAMPLES = 50
+DEFAULT_EXAMPLES = 20
 LTO_LIMIT = 12
 """Matrix products that a run without ``--full`` may have libmathdx make: each takes some 20 seconds of a processor."""
 _LTO_CODE = b"\xedCN\x7f"

@@ -26,6 +26,8 @@ WRONG_PROGRAMS = 4_000
 _PROGRAMS_OF_A_PIECE = 250
 _FILES_OF_A_PIECE = 6
 _LANES = ("tests/e2e", "tests/grad", "tests/natural", "tests/interop", "tests/unit/runtime", "tests/unit/targets")
+_EXAMPLES = 100
+"""Of each property of random kernels."""
 _LONGEST = 3600
 """Seconds after which a piece counts as hanging."""
 _NO_TESTS = 5
@@ -96,7 +98,8 @@ def _git(*arguments: str) -> str:
 def run(piece: Piece, seed: int) -> Result:
     """Run a piece."""
     begin = time.monotonic()
-    env = {**os.environ, "DIFFKERN_FUZZ_SEED": str(seed), "DIFFKERN_REQUIRE_ALL": "1", "MPLBACKEND": "agg"}
+    env = {**os.environ, "DIFFKERN_FUZZ_SEED": str(seed), "DIFFKERN_FUZZ_EXAMPLES": str(_EXAMPLES)}
+    env |= {"DIFFKERN_REQUIRE_ALL": "1", "MPLBACKEND": "agg"}
     try:
         done = subprocess.run(
             piece.command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
