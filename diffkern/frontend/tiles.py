@@ -331,7 +331,10 @@ def cut(cx: Context, v: Value, entries: Sequence[Term | ast.Slice], node: ast.AS
     for k, extent in enumerate(t.shape):
         entry: Term | ast.Slice = entries[k] if k < len(entries) else ast.Slice()
         if isinstance(entry, ast.Slice):
-            positions = range(*slice(*(_bound(cx, x) for x in (entry.lower, entry.upper, entry.step))).indices(extent))
+            bounds = slice(*(_bound(cx, x) for x in (entry.lower, entry.upper, entry.step)))
+            if bounds.step == 0:
+                cx.type_error(entry.step or node, "the step of a slice is 0", "write a step such as 1 or 2")
+            positions = range(*bounds.indices(extent))
             if not positions:
                 cx.type_error(node, f"an empty slice of an axis of {extent}", "write a start before the stop")
             starts.append(cx.b.i32(positions[0]))

@@ -153,6 +153,14 @@ def as_a_condition(x: f1, y: f1):
         y[0] = 1.0
 
 
+def no_step(x: f1, y: f1):
+    dk.tile_store(y, dk.tile_load(x, shape=4)[::0])
+
+
+def empty_slice(x: f1, y: f1):
+    dk.tile_store(y, dk.tile_load(x, shape=4)[3:1])
+
+
 def enormous(y: f2):
     dk.tile_store(y, dk.tile_zeros(shape=(8192, 8192), dtype=float))
 
@@ -180,6 +188,8 @@ def enormous(y: f2):
         (not_square, "square"),
         (as_a_condition, "condition"),
         (enormous, "268435456 bytes"),
+        (no_step, "the step of a slice is 0"),
+        (empty_slice, "an empty slice of an axis of 4"),
     ],
 )
 def test_mistakes(function: Callable[..., Any], said: str) -> None:
