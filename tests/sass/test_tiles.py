@@ -149,8 +149,8 @@ def test_threads_that_read_their_own_elements_do_not_wait(kernel: dk.Kernel) -> 
 @pytest.mark.parametrize(("kernel", "direction"), CASES, ids=[f"{k.key} {d}" for k, d in CASES])
 def test_no_calls_no_wide_floats_and_nothing_spilled(kernel: dk.Kernel, direction: str) -> None:
     made = compiled(kernel, direction)
-    # A call is a division of 64 bits: of the numbers of trips, where a sweep goes back over a loop that kept states.
-    assert bool(made.code.count("call")) == ((kernel, direction) == (power, "adjoint"))
+    # A call would be a division of 64 bits, as of the numbers of trips, where a sweep goes back over a loop.
+    assert made.code.count("call") == 0
     assert made.code.count("float64") == 0
     assert made.program.manifest.resources.spill_bytes == 0
     assert made.code.count("shared")
