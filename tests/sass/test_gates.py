@@ -16,6 +16,9 @@ from .programs import ARCHITECTURES, Program, programs, read
 
 require("cuda.bindings.nvjitlink", "nvidia")
 
+USUAL = ("sm_75", "sm_90")
+"""Architectures whose code is read by default; of each it takes some 20 seconds."""
+
 BOUNDARY = (
     "device.sine",
     "device.four_at_once",
@@ -27,7 +30,9 @@ BOUNDARY = (
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize(
+    "arch", [arch if arch in USUAL else pytest.param(arch, marks=pytest.mark.full) for arch in ARCHITECTURES]
+)
 def test_architecture(arch: str) -> None:
     made = programs(arch)
     problems = [text for program in made for text in rules.broken(program)] + recorded.check(arch, made)

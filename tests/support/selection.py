@@ -23,6 +23,7 @@ THINNED = {
     "grad/test_launched.py::test_backward_with_lanes_and_without": 3,
     "grad/test_singular.py::test_a_zero_cotangent_stays_zero": 3,
     "grad/test_singular.py::test_what_is_not_chosen_has_gradient_zero": 4,
+    "simulator/test_corpus.py::test_agrees_with_the_cpu": 4,
     "unit/ir/test_stages.py::test_a_kernel_of_the_corpus": 3,
     "unit/printing/test_cuda_source.py::test_numba_cuda_compiles_it": 3,
     "unit/printing/test_one_program.py::test_the_printed_program_is_the_compiled_one": 3,
