@@ -131,7 +131,7 @@ def test_an_entry_says_what_its_row_says(built):
     entry = html.unescape(page).partition("diffkern.sqrt(x)")[2].partition("diffkern.")[0]
     assert "Square root." in entry
     assert "0.5/r, where r is the result." in entry
-    assert "Infinite at x = 0." in entry
+    assert "Infinite at x = 0, but 0 of the root of a sum of squares." in entry
     assert "reverse and forward mode" in entry
 
 
