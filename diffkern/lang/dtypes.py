@@ -118,19 +118,19 @@ class CompositeType(type):
     """A type of vectors, matrices, quaternions or transforms: the class of its values.
 
     ``vec3()`` is zero, ``vec3(s)`` repeats ``s``, ``vec3(a, b, c)`` lists components (of matrices in row-major
-    order, or row by row). There is one class for each type.
+    order, or row by row). There is one class for each type; a class derived from it is the same type to kernels.
     """
 
     ir: T.Composite
 
-    def __new__(mcs, name: str, ir: T.Composite, scalar: DType) -> CompositeType:
-        if not isinstance(scalar, DType):
-            raise TypeError(f"{name} cannot be derived from a type of vectors; hold one in a struct")
+    def __new__(mcs, name: str, ir: Any, scalar: Any, **keywords: Any) -> CompositeType:
+        if isinstance(ir, tuple):  # the bases of a class statement, and its body
+            return _derived(name, ir, scalar, keywords)
         known: dict[str, Any] = {"ir": ir, "_shape_": ir.shape, "_length_": ir.size, "_wp_scalar_type_": scalar}
         known["__doc__"] = f"{ir} with {ir.size} components: {name}() is zero, {name}(…) has the components given."
         return super().__new__(mcs, name, (class_for(ir),), namespace(ir) | known)
 
-    def __init__(cls, name: str, ir: T.Composite, scalar: DType) -> None:
+    def __init__(cls, name: str, ir: Any, scalar: Any, **keywords: Any) -> None:
         super().__init__(name)
 
     @property
@@ -189,6 +189,37 @@ class CompositeType(type):
         return make_value(cls, *components, **named)
 
 
+class DerivedType(CompositeType):
+    """A class that a program derives from a type, with members of its own; it equals that type."""
+
+    def __new__(mcs, name: str, bases: Any, body: Any, **keywords: Any) -> DerivedType:
+        if not isinstance(body, Mapping):
+            raise TypeError(f"{name}: a derived type is made by a class statement")
+        return type.__new__(mcs, name, bases, dict(body), **keywords)
+
+    def __eq__(cls, other: object) -> builtins.bool:
+        return isinstance(other, CompositeType) and cls.ir == other.ir
+
+    def __hash__(cls) -> int:
+        return hash(composite_type(cls.ir))
+
+
+_DOCUMENTATION: Final = frozenset({
+    "__doc__", "__module__", "__qualname__", "__firstlineno__", "__static_attributes__", "__annotations__",
+})  # fmt: skip
+"""What the body of a class has that says ``pass``."""
+
+
+def _derived(name: str, bases: tuple[Any, ...], body: Mapping[str, Any], keywords: Mapping[str, Any]) -> CompositeType:
+    """Return what a class statement makes of a type: another name for it, or a class with members of its own."""
+    composites = [base for base in bases if isinstance(base, CompositeType)]
+    if len(bases) == 1 and _DOCUMENTATION.issuperset(body):
+        return composites[0]
+    if len(composites) != 1 or isinstance(composites[0], ComplexType):
+        raise TypeError(f"{name} cannot be derived from {', '.join(map(str, bases))}; hold values of them in a struct")
+    return DerivedType(name, bases, body, **keywords)
+
+
 class ComplexType(CompositeType):
     """A type of complex numbers, whose values on the host are NumPy's scalars.
 
@@ -226,6 +257,11 @@ def _reduced(composite: CompositeType) -> tuple[Any, ...]:
     return composite_type, (composite.ir,)
 
 
+def _by_name(derived: DerivedType) -> str:
+    return derived.__qualname__
+
+
+copyreg.pickle(DerivedType, _by_name)  # type: ignore[arg-type]  # a class of a module, as any other
 copyreg.pickle(ComplexType, _reduced)
 copyreg.pickle(CompositeType, _reduced)  # by its type in the IR, not as a class of a module
 

@@ -128,9 +128,13 @@ class CompositeValue(np.ndarray[Any, Any]):
 
     # -- operators ---------------------------------------------------------------------------------------------------
 
+    def _is_like(self, other: Any) -> bool:
+        """Whether another value has the same type, of which its class may be derived."""
+        return type(other) is type(self) or (isinstance(other, CompositeValue) and other.ir == self.ir)
+
     def _same(self, name: str, other: Any, function: Callable[[Any, Any], Any]) -> Any:
         """Two values of one type, component by component; an array of NumPy makes it one of NumPy."""
-        if type(other) is type(self):
+        if self._is_like(other):
             return self.composite.wrap(function(self.view(_PLAIN), other.view(_PLAIN)))
         if type(other) is _PLAIN:
             return function(self.view(_PLAIN), other)
@@ -231,6 +235,9 @@ class CompositeValue(np.ndarray[Any, Any]):
             return self.composite.wrap(function(self.view(_PLAIN), self._number(name, other)))
         return self._same(name, other, function)
 
+    def __bool__(self) -> bool:
+        return True  # of a container of C, as in Warp
+
     # Names are rebound: what else holds the value keeps it.
     __iadd__, __isub__, __imul__, __itruediv__ = __add__, __sub__, __mul__, __truediv__
     __imod__, __imatmul__, __iand__, __ior__, __ixor__ = __mod__, __matmul__, __and__, __or__, __xor__
@@ -238,10 +245,10 @@ class CompositeValue(np.ndarray[Any, Any]):
 
     def __eq__(self, other: object) -> Any:
         """Whether all components are equal."""
-        if isinstance(other, CompositeValue) and type(other) is not type(self):
+        if isinstance(other, CompositeValue) and not self._is_like(other):
             return False
         if isinstance(other, (_PLAIN, list, tuple)):
-            numbers = np.asarray(other)
+            numbers = np.asarray(_stripped(other))
             return numbers.shape == self.shape and bool(np.all(self.view(_PLAIN) == numbers))
         return NotImplemented
 
@@ -268,7 +275,7 @@ class QuaternionValue(CompositeValue):
     __slots__ = ()
 
     def __mul__(self, other: Any) -> Any:
-        if type(other) is type(self):
+        if self._is_like(other):
             return self.composite.wrap(_hamilton(self.view(_PLAIN), other.view(_PLAIN)))
         return super().__mul__(other)
 
@@ -299,7 +306,7 @@ class TransformValue(CompositeValue):
         self[3:] = value
 
     def __mul__(self, other: Any) -> Any:
-        if type(other) is not type(self):
+        if not self._is_like(other):
             return super().__mul__(other)
         a, b = self.view(_PLAIN), other.view(_PLAIN)
         made = np.concatenate([a[:3] + _rotated(a[3:], b[:3]), _hamilton(a[3:], b[3:])])
