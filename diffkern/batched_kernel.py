@@ -164,5 +164,5 @@ def _with_axis(annotation: Any) -> Any:
     if annotation is None:
         return None
     if isinstance(annotation, ArrayAnnotation):
-        return ArrayAnnotation(annotation.dtype, annotation.ndim + 1, annotation.kinds, annotation.indexed)
+        return ArrayAnnotation(annotation.element, annotation.ndim + 1, annotation.kinds, annotation.indexed)
     return ArrayAnnotation(annotation, 1)

@@ -180,15 +180,15 @@ class Inspected:
 def _type_of(value: Any, parameter: Parameter) -> Argument:
     """Return the type meant by a type, an annotation or an argument."""
     if isinstance(value, ArrayAnnotation):
-        if value.dtype is None:
+        if value.element is None:
             raise parameter.error("the annotation takes any dtype, so its type is not known", "pass a type for it")
-        return array_field(value.dtype, value.ndim)
+        return array_field(value.element, value.ndim)
     if isinstance(value, (Array, StructArray)):
         return value
     if isinstance(value, array):
         return value._type
     if isinstance(value, np.ndarray) and not isinstance(value, CompositeValue):
-        element = parameter.annotation.dtype if isinstance(parameter.annotation, ArrayAnnotation) else None
+        element = parameter.annotation.element if isinstance(parameter.annotation, ArrayAnnotation) else None
         try:
             return wrap(value, element)._type
         except (TypeError, ValueError) as error:

@@ -157,5 +157,5 @@ def _ordered(of: Kernel, leading: int) -> Any:
 def _can_vary(annotation: Any) -> bool:
     """Whether a parameter takes arguments that may have tangents."""
     if isinstance(annotation, ArrayAnnotation):
-        annotation = annotation.dtype
+        annotation = annotation.element
     return annotation is None or carries_gradient(annotation)

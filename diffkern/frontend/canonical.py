@@ -378,7 +378,7 @@ def _parameters(
             if annotation is not None:
                 types[name] = annotation
                 yield f"annotation {k} {name}", str(annotation).encode()
-                stored = annotation.dtype if isinstance(annotation, ArrayAnnotation) else annotation
+                stored = annotation.element if isinstance(annotation, ArrayAnnotation) else annotation
                 for method, func in functions_of(stored):
                     yield f"method {k} {name} {method}", b"%d" % number_of(func)
             elif parameter.annotation is not parameter.empty:

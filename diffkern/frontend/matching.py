@@ -84,7 +84,7 @@ def _fit(want: Annotation, term: Term) -> int | None:
         case None:
             return _GENERIC
         case ArrayAnnotation():
-            return (_GENERIC if want.dtype is None else _EXACT) if _fits_array(want, term) else None
+            return (_GENERIC if want.element is None else _EXACT) if _fits_array(want, term) else None
         case TileAnnotation():
             tile = term.value.type if isinstance(term, Val) else None
             return _EXACT if isinstance(tile, T.Tile) and want.accepts(tile) else None
@@ -141,10 +141,10 @@ def _fits_array(want: ArrayAnnotation, term: Term) -> bool:
     if isinstance(term, Static) and term.obj is None:
         return True
     if isinstance(term, RecView):
-        return term.ndim == want.ndim and want.dtype in (None, term.struct) and want.takes(term.struct)
+        return term.ndim == want.ndim and want.element in (None, term.struct) and want.takes(term.struct)
     if not isinstance(term, View) or len(term.spans) != want.ndim:
         return False
-    return want.dtype in (None, term.array.dtype) and want.takes(term.array.dtype)
+    return want.element in (None, term.array.dtype) and want.takes(term.array.dtype)
 
 
 def unify(want: Annotation, term: Term, variables: Variables) -> str | None:

@@ -64,7 +64,7 @@ class Signature:
     def is_generic(self) -> bool:
         """Whether some parameter takes any type, so that the arguments decide."""
         return any(
-            p.annotation is None or (isinstance(p.annotation, ArrayAnnotation) and p.annotation.dtype is None)
+            p.annotation is None or (isinstance(p.annotation, ArrayAnnotation) and p.annotation.element is None)
             for p in self.params
         )
 
@@ -108,7 +108,7 @@ class Signature:
                 continue
             if isinstance(element, (T.Array, T.Stack, StructArray, IndexedArray)) or not pattern.accepts(element):
                 raise KernelTypeError(
-                    f"{what} takes {kinds and p.annotation or pattern}, not {_type_text(t)}",
+                    f"{what} takes {pattern if kinds is None else p.annotation}, not {_type_text(t)}",
                     remedy="pass a type that it takes, or write another annotation",
                 )
         self._check_variables(args)
@@ -175,7 +175,7 @@ def _array_hint(want: ArrayAnnotation, given: Argument) -> str:
         return "pass an array"
     if given.ndim != want.ndim:
         return f"pass an array with {want.ndim} axes, or change ndim in the annotation"
-    return f"convert the array to {want.dtype}, or change dtype in the annotation"
+    return f"convert the array to {want.element}, or change dtype in the annotation"
 
 
 def signature(pyfunc: Callable[..., Any]) -> Signature:

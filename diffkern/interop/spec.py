@@ -120,14 +120,14 @@ class CallSpec:
     def _check_result(self, parameter: Parameter, is_made: bool) -> None:
         annotation, name = parameter.annotation, parameter.name
         is_array = isinstance(annotation, ArrayAnnotation)
-        if is_made and not (isinstance(annotation, ArrayAnnotation) and annotation.dtype is not None):
+        if is_made and not (isinstance(annotation, ArrayAnnotation) and annotation.element is not None):
             raise self._error(
                 f"the output {name!r} has to be annotated as an array with a dtype, so that it can be made",
                 f"write {name}: dk.array(dtype=…, ndim=…)",
             )
         if annotation is not None and not is_array:
             raise self._error(f"the in-out argument {name!r} is not an array", "take it out of in_out_argnames")
-        if isinstance(annotation, ArrayAnnotation) and isinstance(annotation.dtype, Struct):
+        if isinstance(annotation, ArrayAnnotation) and isinstance(annotation.element, Struct):
             raise self._error(f"the result {name!r} is an array of structs", "pass the fields as arrays")
 
     def checked_dims(self, dims: Any, name: str) -> Shape:
@@ -164,14 +164,14 @@ class CallSpec:
         """Return the element type of a result."""
         annotation = self.kernel.parameters[index].annotation
         assert isinstance(annotation, ArrayAnnotation)
-        assert annotation.dtype is not None
-        assert not isinstance(annotation.dtype, Struct)
-        return annotation.dtype
+        assert annotation.element is not None
+        assert not isinstance(annotation.element, Struct)
+        return annotation.element
 
     def complex_parameters(self) -> frozenset[int]:
         """Return the parameters that are complex numbers or arrays of them."""
         annotations = [p.annotation for p in self.kernel.parameters]
-        elements = [a.dtype if isinstance(a, ArrayAnnotation) else a for a in annotations]
+        elements = [a.element if isinstance(a, ArrayAnnotation) else a for a in annotations]
         return frozenset(k for k, element in enumerate(elements) if is_complex(element))
 
     def dims(self, shapes: Mapping[int, Shape], launch_dims: Shape | None = None) -> Shape:

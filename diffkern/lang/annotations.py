@@ -14,8 +14,9 @@ from diffkern.callers import Entrance
 from diffkern.errors import KernelTypeError
 from diffkern.ir.structs import IndexedArray, Stored, StructArray
 from diffkern.ir.types import Array
+from diffkern.lang.alternatives import Alternative
 from diffkern.lang.patterns import Pattern, pattern_of
-from diffkern.lang.structs import resolve_type
+from diffkern.lang.structs import public_type, resolve_type
 
 __all__ = [
     "ANY",
@@ -47,38 +48,62 @@ class _Any:
 ANY: Final = _Any()
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class ArrayAnnotation:
-    """An array parameter: its element type (None: any, or any of some kinds) and its number of axes.
+@dataclass(frozen=True, repr=False, eq=False)
+class ArrayAnnotation(Alternative):
+    """An array parameter: the type of its elements (None: any, or any of some kinds) and its number of axes.
 
     ``indexed``: it is seen through index arrays. The layout is not part of it: it comes from the array that is passed.
     """
 
-    dtype: Stored | None
+    element: Stored | None
     ndim: int = 1
     kinds: Pattern | None = None
     indexed: bool = False
 
-    def __str__(self) -> str:
-        dtype = self.dtype if self.dtype is not None else self.kinds or "any"
-        return f"{'indexed' * self.indexed}array{self.ndim}d<{dtype}>"
+    @property
+    def dtype(self) -> Any:
+        """The type of the elements, as users know it; ``Any`` or a type variable where it is not decided."""
+        if self.element is not None:
+            return public_type(self.element)
+        return Any if self.kinds is None else self.kinds.variable or self.kinds
 
-    def takes(self, dtype: Stored) -> bool:
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ArrayAnnotation) and self._fields == other._fields
+
+    def __hash__(self) -> int:
+        return hash(self._fields)
+
+    @property
+    def _fields(self) -> tuple[Any, ...]:
+        return self.element, self.ndim, self.kinds, self.indexed
+
+    def __str__(self) -> str:
+        element = self.element if self.element is not None else self.kinds or "any"
+        return f"{'indexed' * self.indexed}array{self.ndim}d<{element}>"
+
+    def takes(self, element: Stored) -> bool:
         """Whether elements of this type are of a kind that fits."""
-        return self.kinds is None or self.kinds.accepts(dtype)
+        return self.kinds is None or self.kinds.accepts(element)
 
     def __repr__(self) -> str:
-        return f"array{self.ndim}d[{self.dtype if self.dtype is not None else 'Any'}]"
+        return f"array{self.ndim}d[{self.element if self.element is not None else 'Any'}]"
 
     def accepts(self, t: Array | StructArray | IndexedArray) -> bool:
         """Whether an array of this type may be passed."""
         if isinstance(t, IndexedArray) is not self.indexed:
             return False
-        return t.ndim == self.ndim and (self.dtype is None or self.dtype == t.dtype) and self.takes(t.dtype)
+        return t.ndim == self.ndim and self.element in (None, t.dtype) and self.takes(t.dtype)
+
+
+class _ArrayAnnotation(ArrayAnnotation):
+    """An annotation as users get it, to which a program may add attributes of its own.
+
+    Programs for Warp tell annotations of arrays by the name of this class.
+    """
 
 
 @dataclass(frozen=True, slots=True)
-class TileAnnotation:
+class TileAnnotation(Alternative):
     """A tile as the parameter of a func: its element type (None: any) and its shape (None: any, -1: any extent)."""
 
     dtype: Stored | None = None
@@ -134,16 +159,16 @@ def array_annotation(dtype: Any = ANY, ndim: int = 1) -> ArrayAnnotation:
         )
     kinds = pattern_of(dtype)
     if kinds is not None:
-        return ArrayAnnotation(None, ndim, kinds)
+        return _ArrayAnnotation(None, ndim, kinds)
     try:
-        return ArrayAnnotation(None if dtype is ANY or dtype is Any else resolve_type(dtype), ndim)
+        return _ArrayAnnotation(None if dtype is ANY or dtype is Any else resolve_type(dtype), ndim)
     except TypeError as error:
         raise KernelTypeError(
             str(error), remedy="write dtype=float, another number's type, dk.vec3 or its like, or a struct"
         ) from None
 
 
-class ArrayOf:
+class ArrayOf(Alternative):
     """Arrays with a number of axes: as annotations ``dk.array2d(dtype=float)`` or ``dk.array2d[float]``, or with data.
 
     Parameters

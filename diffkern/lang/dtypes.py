@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from diffkern.ir import types as T
+from diffkern.lang.alternatives import Alternative
 from diffkern.lang.values import CompositeValue, class_for, held_type, make_value, namespace
 
 __all__ = [
@@ -24,7 +25,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-class DType:
+class DType(Alternative):
     """A scalar type.
 
     Parameters
@@ -261,7 +262,7 @@ def _by_name(derived: DerivedType) -> str:
     return derived.__qualname__
 
 
-copyreg.pickle(DerivedType, _by_name)  # type: ignore[arg-type]  # a class of a module, as any other
+copyreg.pickle(DerivedType, _by_name)  # a class of a module, as any other
 copyreg.pickle(ComplexType, _reduced)
 copyreg.pickle(CompositeType, _reduced)  # by its type in the IR, not as a class of a module
 

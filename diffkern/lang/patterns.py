@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar, get_args, get_origin
 
 from diffkern.ir import types as T
 from diffkern.ir.structs import Stored
+from diffkern.lang.alternatives import Alternative
 from diffkern.lang.dtypes import SCALARS
 from diffkern.lang.structs import resolve_type
 
@@ -27,7 +28,7 @@ Scalar: Any = TypeVar("Scalar", *_FLOATS, *_INTEGERS)  # type: ignore[misc]
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class Pattern(Alternative):
     """A type that is not decided by the annotation.
 
     Attributes
@@ -61,7 +62,7 @@ class Pattern:
 
 
 @dataclass(frozen=True, slots=True)
-class TupleOf:
+class TupleOf(Alternative):
     """A tuple: the annotation of each item; of a variadic one, that of all."""
 
     items: tuple[Any, ...]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from diffkern.ir import types as T
 from diffkern.ir.structs import FieldType, Stored, Struct, StructArray
 from diffkern.lang.dialects import NATIVE, Dialect
-from diffkern.lang.dtypes import resolve_dtype
+from diffkern.lang.dtypes import SCALARS, composite_type, resolve_dtype
 
 if TYPE_CHECKING:
     from diffkern.lang.func import Func
@@ -29,6 +29,7 @@ __all__ = [
     "is_ambiguous",
     "keep_methods",
     "kept_methods",
+    "public_type",
     "register",
     "resolve_type",
 ]
@@ -142,6 +143,13 @@ def definition_of(obj: Any) -> Definition | None:
 def class_of(struct: Struct) -> type:
     """The class whose instances are elements of this type."""
     return _CLASSES[struct]
+
+
+def public_type(element: Stored) -> Any:
+    """The type that users know the type of an element by: a dtype or a struct class."""
+    if isinstance(element, Struct):
+        return class_of(element)
+    return SCALARS[element.name] if isinstance(element, T.Scalar) else composite_type(element)
 
 
 def resolve_type(obj: Any) -> Stored:

@@ -51,6 +51,7 @@ from diffkern.runtime.complexes import as_parts
 from diffkern.runtime.convert import as_numpy, convert
 from diffkern.runtime.foreign import adopt
 from diffkern.runtime.indexed import SeenThrough
+from diffkern.runtime.placeholder import Placeholder
 from diffkern.runtime.structured import StructuredArray
 from diffkern.runtime.type_keys import array_type, is_long, key_of_long, register_type, type_of_key
 
@@ -122,6 +123,8 @@ class Parameter:
 
     def convert_leaves(self, value: Any) -> tuple[str, list[bytes], list[array | None]]:
         """Return an argument's type key, and the bytes and arrays of its leaves."""
+        if isinstance(value, Placeholder):
+            value = self._none_of(value)
         definition = definition_of(type(value))
         if definition is not None:
             wanted = self.annotation
@@ -144,6 +147,14 @@ class Parameter:
             fields = made._leaves()
             return key, [field._packed for field in fields], list(fields)
         return key, [packed], [made]
+
+    def _none_of(self, value: Placeholder) -> None:
+        """No array, of the type that the parameter takes."""
+        wanted = self.annotation
+        if not isinstance(wanted, ArrayAnnotation) or wanted.ndim != value.ndim:
+            raise self.error(f"takes {_named(wanted)}, not {value}", "pass an array")
+        if None not in (wanted.element, value.element) and wanted.element != value.element:
+            raise self.error(f"takes {wanted}, not {value}", "pass an array of this dtype, or None")
 
     def _convert_struct(self, value: Any, struct: Struct) -> tuple[str, list[bytes], list[array | None]]:
         parts: list[bytes] = []
@@ -208,7 +219,7 @@ class Parameter:
         """None in the place of an array: an array of its type without memory."""
         annotation = self.annotation
         assert isinstance(annotation, ArrayAnnotation)
-        _, key, _ = array_type(FLOAT32 if annotation.dtype is None else annotation.dtype, annotation.ndim, NULL)
+        _, key, _ = array_type(FLOAT32 if annotation.element is None else annotation.element, annotation.ndim, NULL)
         return key, _null_bytes(annotation.ndim), None
 
     def check_type(self, t: Argument) -> None:
@@ -240,7 +251,7 @@ class Parameter:
             raise self.error(f"takes {takes}, not None", "pass an array, or annotate the parameter as one")
         if isinstance(value, type):
             raise self.error(f"takes {takes}, not the class {value.__name__}", "pass an array, or state its dtype")
-        element = annotation.dtype if isinstance(annotation, ArrayAnnotation) else None
+        element = annotation.element if isinstance(annotation, ArrayAnnotation) else None
         try:
             made = adopt(value, element)
         except (TypeError, ValueError, BufferError) as error:

@@ -20,7 +20,7 @@ from diffkern.callers import Entrance
 from diffkern.errors import described
 from diffkern.ir.structs import Stored, Struct, StructArray, carries_gradient, holds_arrays
 from diffkern.ir.types import BOOL, FLOAT32, Array, is_complex, scalar_of
-from diffkern.lang.annotations import ANY, ArrayAnnotation, array_annotation, subscripted
+from diffkern.lang.annotations import ANY, ArrayAnnotation, subscripted
 from diffkern.lang.dtypes import CompositeType, DType
 from diffkern.lang.structs import resolve_type
 from diffkern.lang.values import CompositeValue
@@ -46,6 +46,7 @@ from diffkern.runtime.memory import Memory, byte_range, expose, memory_of, overw
 from diffkern.runtime.numeric import Numeric
 from diffkern.runtime.operation import Assign, perform
 from diffkern.runtime.pickled import Copied
+from diffkern.runtime.placeholder import Placeholder
 from diffkern.runtime.reads import note_read
 from diffkern.runtime.state import attention, current
 from diffkern.runtime.stream import drain
@@ -71,7 +72,7 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
     """An array of scalars, vectors, matrices or structs along one to four axes.
 
     Called without `data` and `shape`, as in ``dk.array(dtype=float, ndim=2)``, it returns the annotation of a kernel's
-    parameter instead of an array. ``dk.array[float, 2]`` is the same annotation in a form that type checkers know.
+    parameter, which stands for no array where one is passed. ``dk.array[float, 2]`` is the same annotation in a form that type checkers know.
 
     Parameters
     ----------
@@ -110,7 +111,7 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
     """
 
     __slots__ = (
-        "__weakref__", "_alone", "_data", "_element", "_grad", "_key", "_memory", "_packed", "_parent", "_range",
+        "__dict__", "__weakref__", "_alone", "_data", "_element", "_grad", "_key", "_memory", "_packed", "_parent", "_range",
         "_smooth", "_type", "_view", "_writable", "shape",
     )  # fmt: skip
 
@@ -159,7 +160,7 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
     ) -> Any:
         if data is None and shape is None:
             with Entrance("dk.array", dtype):
-                return array_annotation(dtype, 1 if ndim is None else ndim)
+                return Placeholder.of(dtype, 1 if ndim is None else ndim)
         element = None if dtype is ANY or dtype is None or dtype is Any else resolve_type(dtype)
         if ptr is not None:
             made = array._at(ptr, as_shape(shape), FLOAT32 if element is None else element, strides, capacity, deleter)
@@ -423,6 +424,9 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
     def _check_writable(self) -> None:
         if not self._writable:
             raise ValueError(f"{described(self)} lies over read-only memory of NumPy; make it with copy=True")
+
+
+Placeholder.array = array
 
 
 # -- construction ----------------------------------------------------------------------------------------------------

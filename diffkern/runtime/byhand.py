@@ -143,7 +143,7 @@ def is_open(kernel: Launchable, args: Sequence[Any], block_dim: int | None) -> b
 
 def _is_any_array(annotation: Any) -> bool:
     """Whether a parameter takes arrays of several types."""
-    return annotation is None or (isinstance(annotation, ArrayAnnotation) and annotation.dtype is None)
+    return annotation is None or (isinstance(annotation, ArrayAnnotation) and annotation.element is None)
 
 
 def _with_arrays(keys: Sequence[str]) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ it begins with zeros. A shallow copy is another object over the same memory and 
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,14 +35,16 @@ class Copied:
     def __reduce_ex__(self: array, protocol: Any) -> tuple[Any, ...]:  # type: ignore[misc]
         check_copied(self)
         data = np.ascontiguousarray(self._host())
-        return _restored, (type(self), data, self.dtype, self.shape, self.device.alias, self.requires_grad)
+        made = _restored, (type(self), data, self.dtype, self.shape, self.device.alias, self.requires_grad)
+        return (*made, vars(self)) if vars(self) else made  # attributes that a program has added
 
     def __copy__(self: array) -> array:  # type: ignore[misc]
         made = object.__new__(type(self))
         for cls in type(self).__mro__:
             for name in getattr(cls, "__slots__", ()):
-                if name != "__weakref__":
+                if name not in ("__dict__", "__weakref__"):
                     setattr(made, name, getattr(self, name))
+        vars(made).update(vars(self))
         return made
 
     def __deepcopy__(self: array, memo: dict[int, Any]) -> array:  # type: ignore[misc]
@@ -54,6 +57,7 @@ class Copied:
                 perform(Copy(own, grad))
             made.grad = own
         made.assign(self)  # under a tape gradients flow
+        vars(made).update(copy.deepcopy(vars(self), memo))
         return made
 
 

@@ -26,6 +26,7 @@ from diffkern.lang.func import Func
 from diffkern.lang.structs import Constant, Definition, array_field, class_of, definition_of, register, resolve_type
 from diffkern.lang.values import CompositeValue
 from diffkern.runtime.array import array, wrap
+from diffkern.runtime.placeholder import Placeholder
 from diffkern.runtime.complexes import as_parts
 from diffkern.runtime.convert import as_numpy, bfloat16_bits, bfloat16_values, component_shape, convert, stored_type
 
@@ -141,9 +142,9 @@ def _annotation(cls: type, name: str, annotation: Any, frame: FrameType) -> Any:
 def _field_type(cls: type, name: str, annotation: Any) -> FieldType:
     where = f"the field {name} of {cls.__name__}"
     if isinstance(annotation, ArrayAnnotation):
-        if annotation.dtype is None:
+        if annotation.element is None:
             raise _error(cls, name, f"{where} is an array of any dtype", "state one, as in dk.array(dtype=float)")
-        return array_field(annotation.dtype, annotation.ndim)
+        return array_field(annotation.element, annotation.ndim)
     try:
         return resolve_type(annotation)
     except TypeError as error:
@@ -279,6 +280,10 @@ def _as_field(t: FieldType, value: Any, what: str) -> Any:
 
 def _as_array(t: Array | StructArray, value: Any, what: str) -> array | None:
     if value is None:
+        return None
+    if isinstance(value, Placeholder):
+        if (value.element, value.ndim) != (t.dtype, t.ndim):
+            raise TypeError(f"{what} takes {_type_text(t)}, not {value}")
         return None
     if not isinstance(value, array):
         if not isinstance(value, np.ndarray):

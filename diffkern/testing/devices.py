@@ -70,7 +70,7 @@ def _run(
     for parameter, value in zip(kernel.parameters, args, strict=True):
         annotation = parameter.annotation
         if isinstance(value, np.ndarray) and (annotation is None or isinstance(annotation, ArrayAnnotation)):
-            value = wrap(value, annotation.dtype if isinstance(annotation, ArrayAnnotation) else None)
+            value = wrap(value, annotation.element if isinstance(annotation, ArrayAnnotation) else None)
         elif isinstance(annotation, Struct):
             raise KernelError(
                 f"parameter {parameter.name!r} is a struct, which is not compared between devices",

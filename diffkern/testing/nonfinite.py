@@ -123,7 +123,7 @@ def _run(kernel: Kernel, dim: int | Sequence[int], args: Sequence[Any], adjoint:
 def _copied(kernel: Kernel, k: int, value: Any) -> Any:
     annotation = kernel.parameters[k].annotation
     if isinstance(value, np.ndarray) and (annotation is None or isinstance(annotation, ArrayAnnotation)):
-        value = wrap(value, None if annotation is None else annotation.dtype)
+        value = wrap(value, None if annotation is None else annotation.element)
     if isinstance(value, array):
         return clone(value, requires_grad=value._smooth)
     return value

@@ -127,7 +127,7 @@ def leaf_values(value: Any, annotation: Any) -> list[Any]:
     if definition is not None:
         return [leaf for name in definition.type.names for leaf in leaf_values(getattr(value, name), None)]
     if isinstance(value, np.ndarray) and isinstance(annotation, ArrayAnnotation) and value.dtype.names is not None:
-        value = wrap(value, annotation.dtype)
+        value = wrap(value, annotation.element)
     return [np.array(part._host()) for part in value._leaves()] if isinstance(value, array) else [value]
 
 

@@ -206,7 +206,7 @@ def _memory(value: Any, annotation: Any) -> Iterator[Numbers | None]:
     elif isinstance(value, np.ndarray) and value.dtype.names is None:
         yield value
     elif isinstance(value, np.ndarray):
-        yield from _memory(wrap(value, annotation.dtype), None)
+        yield from _memory(wrap(value, annotation.element), None)
     elif isinstance(value, array):
         yield from (part._host() for part in value._leaves())
     else:

@@ -174,7 +174,7 @@ def type_size(dtype: Any) -> int:
 def type_repr(t: Any) -> str:
     """Return a type in words: ``float32``, ``vec3f``, ``array(ndim=1, dtype=float32)``."""
     if isinstance(t, ArrayAnnotation):
-        return f"array(ndim={t.ndim}, dtype={'Any' if t.dtype is None else type_repr(t.dtype)})"
+        return f"array(ndim={t.ndim}, dtype={'Any' if t.element is None else type_repr(t.element)})"
     element = _element(t)
     if isinstance(element, (Scalar, Struct)):
         return element.name

@@ -114,7 +114,7 @@ class _Launches:
             return dk.array(values, dtype=int)
         if not inner:
             return dk.array(values.copy(), requires_grad=requires_grad)
-        if str(annotation.dtype) == "quat<float64>":
+        if str(annotation.element) == "quat<float64>":
             return dk.array(values.copy(), dtype=dk.quatd, requires_grad=requires_grad)
         dtype = dk.types.vector(*inner, F64) if len(inner) == 1 else dk.types.matrix(inner, F64)
         return dk.array(values.copy(), dtype=dtype, requires_grad=requires_grad)

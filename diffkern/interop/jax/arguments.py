@@ -112,7 +112,7 @@ def signature_of(what: str, callee: Callee, num_outputs: int, in_out_argnames: S
     """
     spec = CallSpec(callee, num_outputs, in_out_argnames=in_out_argnames, what=what)
     for p in callee.parameters:
-        element = p.annotation.dtype if isinstance(p.annotation, ArrayAnnotation) else p.annotation
+        element = p.annotation.element if isinstance(p.annotation, ArrayAnnotation) else p.annotation
         if isinstance(element, Struct):
             raise p.error("JAX has no arrays of structs", "pass the fields as arrays")
     return Signature(callee.name, tuple(callee.parameters), spec)
@@ -154,8 +154,8 @@ def _array(p: Parameter, value: Any) -> tuple[Any, Array]:
     assert isinstance(annotation, ArrayAnnotation)
     if value is None:
         return _null(p, annotation)
-    x = _as_pairs(annotation.dtype, _as_jax(p, value))
-    element = annotation.dtype if annotation.dtype is not None else _scalar(p, x.dtype)
+    x = _as_pairs(annotation.element, _as_jax(p, value))
+    element = annotation.element if annotation.element is not None else _scalar(p, x.dtype)
     assert not isinstance(element, Struct)
     scalar, inner = scalar_of(element), _components(element)
     if np.dtype(x.dtype) != jax_type(scalar, p):

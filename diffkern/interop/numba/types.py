@@ -81,7 +81,7 @@ def _array(types: Types, given: Any, annotation: object, where: str) -> T.Array:
     scalar = _stored(types, given.dtype)
     if scalar is None:
         raise KernelTypeError(f"{where} is {given} in numba", remedy="pass an array of numbers")
-    element = annotation.dtype if isinstance(annotation, ArrayAnnotation) else None
+    element = annotation.element if isinstance(annotation, ArrayAnnotation) else None
     if not isinstance(element, (T.Vec, T.Mat)):
         return T.Array(scalar, given.ndim, "C" if given.layout == "C" else "A")
     axes = len(element.shape)

@@ -107,7 +107,7 @@ def _launch(
     keys, shapes = [], {}
     for p, axis, a in zip(kernel.parameters, axes, args):  # noqa: B905 - outputs have no arguments
         annotation = p.annotation
-        element = annotation.dtype if isinstance(annotation, ArrayAnnotation) else annotation
+        element = annotation.element if isinstance(annotation, ArrayAnnotation) else annotation
         if element is None or isinstance(element, Struct):
             return None, {}
         if isinstance(annotation, ArrayAnnotation):

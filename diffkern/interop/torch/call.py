@@ -150,15 +150,15 @@ class Forward:
         if not isinstance(given, torch.Tensor):
             raise _refusal(parameter, given)
         annotation = parameter.annotation
-        element = annotation.dtype if isinstance(annotation, ArrayAnnotation) else None
+        element = annotation.element if isinstance(annotation, ArrayAnnotation) else None
         if given.is_complex():
-            takes = annotation or "numbers without an annotation"
+            takes = "numbers without an annotation" if annotation is None else annotation
             raise parameter.error(f"takes {takes}, not a tensor of {given.dtype}", "annotate it as an array of them")
         try:
             made = as_array(given.detach(), element)
         except (TypeError, ValueError) as error:
             shape = tuple(given.shape)
-            takes = annotation or "an array"
+            takes = "an array" if annotation is None else annotation
             text = f"takes {takes}, not a tensor of {given.dtype} with shape {shape}: {error}"
             raise parameter.error(text, "convert it with .to(dtype), or reshape it") from None
         parameter.check_type(made._type)
@@ -460,7 +460,7 @@ def _refusal(parameter: Parameter, given: Any) -> LaunchError:
         parameter.convert_leaves(given)
     except LaunchError as error:
         return LaunchError(error.message, remedy="use torch.as_tensor()")
-    takes = parameter.annotation or "a tensor or a number"
+    takes = "a tensor or a number" if parameter.annotation is None else parameter.annotation
     return parameter.error(f"takes {takes} as a tensor, not {type(given).__name__}", "use torch.as_tensor()")
 
 

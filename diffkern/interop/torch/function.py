@@ -243,7 +243,7 @@ def _transformed(function: TorchFunction, args: tuple[Any, ...]) -> tuple[torch.
 
 
 def _floating(annotation: Any) -> torch.dtype | None:
-    element = annotation.dtype if isinstance(annotation, ArrayAnnotation) else annotation
+    element = annotation.element if isinstance(annotation, ArrayAnnotation) else annotation
     if element is None or isinstance(element, Struct):
         return None
     scalar = scalar_of(element)

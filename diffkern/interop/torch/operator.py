@@ -309,7 +309,7 @@ def _spread(found: Sequence[Any], given: Sequence[int], other: Any = None) -> li
 
 
 def _components(annotation: Any) -> tuple[int, ...]:
-    element = annotation.dtype if isinstance(annotation, ArrayAnnotation) else annotation
+    element = annotation.element if isinstance(annotation, ArrayAnnotation) else annotation
     return () if element is None or isinstance(element, Struct) else component_shape(element)
 
 

@@ -1,0 +1,22 @@
+"""Alternatives in type hints: ``dk.float32 | None``, ``dk.array[float] | None``.
+
+In: what stands in annotations and is no class of Python's, which has the operator itself. Out: ``typing.Union``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Union
+
+__all__ = ["Alternative"]
+
+
+class Alternative:
+    """What may be one of several types in a hint."""
+
+    __slots__ = ()
+
+    def __or__(self, other: Any) -> Any:
+        return Union[self, other]  # noqa: UP007 - classes alone have the operator
+
+    def __ror__(self, other: Any) -> Any:
+        return Union[other, self]  # noqa: UP007

@@ -1,0 +1,62 @@
+"""What ``dk.array(dtype=float)`` is: the annotation of a parameter, and in the place of an array none.
+
+In: an element type and a number of axes. Out: an annotation that counts as an array without elements, as programs for
+Warp begin with: for ``isinstance``, in a field of a struct, and as an argument of a launch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+
+from diffkern.ir.structs import Stored
+from diffkern.ir.types import FLOAT32
+from diffkern.lang.annotations import ArrayAnnotation, array_annotation
+from diffkern.runtime.convert import component_shape, stored_type
+
+__all__ = ["Placeholder"]
+
+
+class Placeholder(ArrayAnnotation):
+    """The annotation that is made without data; programs may add attributes to it.
+
+    Attributes
+    ----------
+    shape
+        The extents of an array that has no elements; a program may note here what else it likes.
+    """
+
+    array: ClassVar[type]
+    """The class whose instance it counts as, set by :mod:`diffkern.runtime.array`."""
+
+    device: ClassVar[None] = None
+    grad: ClassVar[None] = None
+    ptr: ClassVar[None] = None
+    requires_grad: ClassVar[bool] = False
+    size: ClassVar[int] = 0
+    shape: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, dtype: Any, ndim: int) -> Placeholder:
+        """Return that of an element type, or of any."""
+        found = array_annotation(dtype, ndim)
+        made = cls(found.element, found.ndim, found.kinds)
+        made.shape = (0,) * ndim
+        return made
+
+    @property
+    def __class__(self) -> Any:  # type: ignore[override]
+        return Placeholder.array
+
+    def __len__(self) -> int:
+        return 0
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """Return an array of NumPy without elements."""
+        element: Stored = FLOAT32 if self.element is None else self.element
+        return np.zeros((0,) * self.ndim + component_shape(element), stored_type(element))
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+        return Placeholder, (self.element, self.ndim, self.kinds), vars(self)
