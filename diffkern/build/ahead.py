@@ -320,7 +320,9 @@ def arrays_with_gradients(types: Sequence[Argument]) -> frozenset[int]:
 
 def is_annotated(kernel: Kernel) -> bool:
     """Whether the types of all parameters are known from their annotations."""
-    return all(p.annotation is not None and getattr(p.annotation, "element", True) is not None for p in kernel.parameters)
+    return all(
+        p.annotation is not None and getattr(p.annotation, "element", True) is not None for p in kernel.parameters
+    )
 
 
 def target_named(name: str) -> str:

@@ -6,6 +6,7 @@ diffkern's that there is not. Out: a sentence of what to write, for the remedy o
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -102,12 +103,18 @@ _OF_OTHER_PROGRAMS = (
 )
 
 
+def refused(obj: Any) -> tuple[str, str] | None:
+    """Return what is wrong with a call, and what to write instead, of what has no place in a kernel and says so."""
+    said = inspect.getattr_static(obj, "refused_in_kernels", None)
+    return (str(said[0]), str(said[1])) if isinstance(said, tuple) else None
+
+
 def for_call(obj: Any) -> tuple[str, str] | None:
     """Return what is wrong with calling an object of another library or of the host, and what to write instead."""
     if isinstance(obj, Called):
         return _OF_OTHER_PROGRAMS
-    if isinstance(refusal := getattr(type(obj), "refused_in_kernels", None), tuple):
-        return refusal[0], refusal[1]
+    if (refusal := refused(obj)) is not None:
+        return refusal
     module = _module(obj)
     name = str(getattr(obj, "__name__", ""))
     root = module.partition(".")[0]

@@ -67,7 +67,7 @@ def lower_call(cx: Context, node: ast.Call) -> Term:
     if obj is type:
         return _type_of(cx, node)
     definition = definition_of(obj)
-    if definition is not None:
+    if definition is not None and advice.refused(obj) is None:
         return records.construct(cx, definition, callee.name, node)
     t = obj.over(cx.frame.scalar) if isinstance(obj, Generic) and cx.frame.scalar else _called_dtype(obj)
     if (constructor := construct.maker(obj)) is not None:

@@ -124,7 +124,8 @@ class Parameter:
     def convert_leaves(self, value: Any) -> tuple[str, list[bytes], list[array | None]]:
         """Return an argument's type key, and the bytes and arrays of its leaves."""
         if isinstance(value, Placeholder):
-            value = self._none_of(value)
+            self._check_placeholder(value)
+            value = None
         definition = definition_of(type(value))
         if definition is not None:
             wanted = self.annotation
@@ -148,11 +149,12 @@ class Parameter:
             return key, [field._packed for field in fields], list(fields)
         return key, [packed], [made]
 
-    def _none_of(self, value: Placeholder) -> None:
-        """No array, of the type that the parameter takes."""
+    def _check_placeholder(self, value: Placeholder) -> None:
+        """Raise unless the parameter takes arrays of this type, of which none is passed."""
         wanted = self.annotation
         if not isinstance(wanted, ArrayAnnotation) or wanted.ndim != value.ndim:
-            raise self.error(f"takes {_named(wanted)}, not {value}", "pass an array")
+            takes = "an array or a number" if wanted is None else _named(wanted)
+            raise self.error(f"takes {takes}, not {value}", "pass an array")
         if None not in (wanted.element, value.element) and wanted.element != value.element:
             raise self.error(f"takes {wanted}, not {value}", "pass an array of this dtype, or None")
 

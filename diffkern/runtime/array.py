@@ -72,7 +72,8 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
     """An array of scalars, vectors, matrices or structs along one to four axes.
 
     Called without `data` and `shape`, as in ``dk.array(dtype=float, ndim=2)``, it returns the annotation of a kernel's
-    parameter, which stands for no array where one is passed. ``dk.array[float, 2]`` is the same annotation in a form that type checkers know.
+    parameter, which stands for no array where one is passed. ``dk.array[float, 2]`` is the same annotation in a form
+    that type checkers know.
 
     Parameters
     ----------
@@ -111,8 +112,8 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
     """
 
     __slots__ = (
-        "__dict__", "__weakref__", "_alone", "_data", "_element", "_grad", "_key", "_memory", "_packed", "_parent", "_range",
-        "_smooth", "_type", "_view", "_writable", "shape",
+        "__dict__", "__weakref__", "_alone", "_data", "_element", "_grad", "_key", "_memory", "_packed", "_parent",
+        "_range", "_smooth", "_type", "_view", "_writable", "shape",
     )  # fmt: skip
 
     _alone: bytes | None

@@ -46,9 +46,7 @@ class Placeholder(ArrayAnnotation):
         made.shape = (0,) * ndim
         return made
 
-    @property
-    def __class__(self) -> Any:  # type: ignore[override]
-        return Placeholder.array
+    __class__ = property(lambda self: Placeholder.array)  # for isinstance
 
     def __len__(self) -> int:
         return 0

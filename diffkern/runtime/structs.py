@@ -26,9 +26,9 @@ from diffkern.lang.func import Func
 from diffkern.lang.structs import Constant, Definition, array_field, class_of, definition_of, register, resolve_type
 from diffkern.lang.values import CompositeValue
 from diffkern.runtime.array import array, wrap
-from diffkern.runtime.placeholder import Placeholder
 from diffkern.runtime.complexes import as_parts
 from diffkern.runtime.convert import as_numpy, bfloat16_bits, bfloat16_values, component_shape, convert, stored_type
+from diffkern.runtime.placeholder import Placeholder
 
 __all__ = ["arrays_in", "declared", "element_values", "from_element", "struct"]
 

@@ -30,18 +30,29 @@ _MODULES: Final[Mapping[str, str]] = {
         "DeviceLike get_cuda_driver_version get_cuda_toolkit_version is_conditional_graph_supported is_cubql_available "
         "is_mempool_access_enabled is_mempool_access_supported is_mempool_enabled is_mempool_supported"
     ),
+    "diffkern.warp.enumerations": (
+        "CaptureMode JaxCallableGraphMode JaxModulePreloadMode MemoryKind TIMING_ALL TIMING_GRAPH TIMING_KERNEL "
+        "TIMING_KERNEL_BUILTIN TIMING_MEMCPY TIMING_MEMSET TextureAddressMode TextureFilterMode TextureResourceFlags"
+    ),
     "diffkern.warp.launching": "launch launch_tiled",
     "diffkern.warp.levels": "LOG_DEBUG LOG_ERROR LOG_INFO LOG_WARNING",
     "diffkern.warp.modules": ("Module force_load get_module get_module_options load_module set_module_options"),
     "diffkern.warp.occupancy": "get_suggested_block_size",
     "diffkern.warp.mapping": "map_arrays=map",
+    "diffkern.warp.opaque": (
+        "Bvh BvhQuery BvhQueryTiled GLTextureResource MarchingCubes Mesh MeshQuery MeshQueryAABB MeshQueryAABBTiled "
+        "MeshQueryPoint MeshQueryRay RegisteredGLBuffer Texture Texture1D Texture2D Texture3D Volume fabricarray "
+        "fabricarrayarray indexedfabricarray indexedfabricarrayarray"
+    ),
     "diffkern.warp.types": "handle",
     "diffkern.warp.snippets": "func_native",
 }
 """Where names are that are not simply those of :mod:`diffkern`: by module, ``name=public`` where the two differ."""
 
-_SUBMODULES: Final = frozenset({"autograd", "config", "optim", "types", "utils"})
-"""Modules of this package that are public."""
+_SUBMODULES: Final = frozenset({
+    "_src", "autograd", "config", "fem", "geometry", "optim", "render", "sparse", "types", "utils",
+})  # fmt: skip
+"""Modules of this package that programs know."""
 
 _NATIVE: Final = frozenset({"ANY", "Sequence", "bool_", "compile", "cuda", "jax", "load", "record", "testing"})
 """Names of :mod:`diffkern` that Warp does not have."""
@@ -61,6 +72,8 @@ def __getattr__(name: str) -> Any:
         value = getattr(importlib.import_module(module), inside)
     elif name in _SUBMODULES:
         value = importlib.import_module(f"{__name__}.{name}")
+    elif name == "__version__":
+        value = importlib.import_module(f"{__name__}.config").version
     elif name == "__instead__":
         value = importlib.import_module(f"{__name__}.absent").INSTEAD
     elif name.startswith("_") or name in _NATIVE:

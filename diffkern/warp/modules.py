@@ -21,7 +21,8 @@ from diffkern.runtime.device import Device, get_device
 from diffkern.runtime.module_options import module_option, set_options
 
 __all__ = [
-    "Module", "force_load", "get_module", "get_module_options", "load_module", "module_of", "set_module_options",
+    "Module", "force_load", "get_module", "get_module_options", "load_module", "module_of", "registered",
+    "set_module_options",
 ]  # fmt: skip
 
 _DEFAULTS: Final[Mapping[str, Any]] = {
@@ -47,7 +48,8 @@ _DEFAULTS: Final[Mapping[str, Any]] = {
 }
 """The options of a module, with what they are until they are set."""
 
-_registry: Final[dict[str, Module]] = {}
+registered: Final[dict[str, Module]] = {}
+"""The modules by name."""
 _numbers: Final = itertools.count(1)
 
 
@@ -167,9 +169,9 @@ def get_module(name: str) -> Module:
     name : str
         The name of a Python module, or any other.
     """
-    found = _registry.get(name)
+    found = registered.get(name)
     if found is None:
-        found = _registry[name] = Module(name)
+        found = registered[name] = Module(name)
     return found
 
 
@@ -221,7 +223,7 @@ def load_module(
     name = str(sys._getframe(1).f_globals["__name__"]) if module is None else _name_of(module)
     found = [module] if isinstance(module, Module) else [get_module(name)]
     if recursive:
-        found += [m for key, m in list(_registry.items()) if key.startswith(name + ".")]
+        found += [m for key, m in list(registered.items()) if key.startswith(name + ".")]
     _load(device, found)
 
 
@@ -247,7 +249,7 @@ def force_load(
     KernelError
         If a kernel cannot be compiled; the others are compiled all the same.
     """
-    _load(device, list(_registry.values()) if modules is None else modules)
+    _load(device, list(registered.values()) if modules is None else modules)
 
 
 def _load(device: Any, modules: list[Module]) -> None:

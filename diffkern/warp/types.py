@@ -42,10 +42,10 @@ from diffkern.warp.kinds import (
 __all__ = [
     "float_types", "handle", "int_types", "is_array", "is_composite", "is_float", "is_int", "is_matrix",
     "is_quaternion", "is_scalar", "is_struct", "is_tile", "is_transformation", "is_value", "is_vector", "matrix",
-    "np_dtype_to_warp_type", "quaternion", "scalar_types", "transformation", "type_is_array", "type_is_composite",
-    "type_is_float", "type_is_int", "type_is_matrix", "type_is_quaternion", "type_is_scalar", "type_is_struct",
-    "type_is_tile", "type_is_transformation", "type_is_value", "type_is_vector", "type_repr", "type_size",
-    "type_size_in_bytes", "types_equal", "vector",
+    "np_dtype_to_warp_type", "quaternion", "scalar_types", "transformation", "type_ctype", "type_is_array",
+    "type_is_composite", "type_is_float", "type_is_int", "type_is_matrix", "type_is_quaternion", "type_is_scalar",
+    "type_is_struct", "type_is_tile", "type_is_transformation", "type_is_value", "type_is_vector", "type_repr",
+    "type_size", "type_size_in_bytes", "types_equal", "vector",
 ]  # fmt: skip
 
 handle: Final = SCALARS["uint64"]
@@ -83,6 +83,21 @@ def type_size_in_bytes(dtype: Any) -> int:
     """
     element = resolve_dtype(dtype)
     return SCALARS[scalar_of(element).name].numpy.itemsize * int(np.prod(getattr(element, "shape", ())))
+
+
+def type_ctype(dtype: Any) -> Any:
+    """Return the type of ctypes for an element: of what has components, that of an array of them.
+
+    Parameters
+    ----------
+    dtype
+        An element type.
+    """
+    element = resolve_dtype(dtype)
+    made = SCALARS[scalar_of(element).name]._type_
+    for extent in reversed(getattr(element, "shape", ())):
+        made = made * extent
+    return made
 
 
 def __getattr__(name: str) -> Any:

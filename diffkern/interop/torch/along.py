@@ -73,7 +73,9 @@ class AlongTangents:
             return tangent.contiguous()
         parameter = self._of.kernel.parameters[k]
         annotation = parameter.annotation
-        is_known = annotation is not None and not (isinstance(annotation, ArrayAnnotation) and annotation.element is None)
+        is_known = annotation is not None and not (
+            isinstance(annotation, ArrayAnnotation) and annotation.element is None
+        )
         if given is None or (is_known and not is_value(parameter, given) and k not in self._of.spec.in_outs):
             return None
         if isinstance(given, torch.Tensor):

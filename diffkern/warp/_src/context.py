@@ -1,0 +1,61 @@
+"""``warp._src.context``: kernels, modules, devices and graphs, and which built-in functions there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import Any, Final
+
+import diffkern.warp as wp
+from diffkern.lang.intrinsics import lowering_key
+from diffkern.warp.modules import Module, registered
+
+__all__ = ["Module", "builtin_functions", "runtime", "user_modules"]
+
+user_modules: Final[MutableMapping[str, Module]] = registered
+"""The modules that have kernels, by name."""
+
+
+class _Builtins(Mapping[str, Any]):
+    """The functions that kernels may call, by name."""
+
+    def __getitem__(self, name: str) -> Any:
+        found = getattr(wp, name, None)
+        if found is None or lowering_key(found) is None:
+            raise KeyError(name)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in wp.__all__ if lowering_key(getattr(wp, name)) is not None)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+builtin_functions: Final[Mapping[str, Any]] = _Builtins()
+"""The functions that kernels may call, by name."""
+
+
+class _Core:
+    """Stands for Warp's compiled library, which has no part in diffkern."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(
+            f"{name} is a function of Warp's compiled library, which is not part of diffkern; "
+            "call the function of the public module"
+        )
+
+
+class _Runtime:
+    """What Warp keeps for the process."""
+
+    core: Final = _Core()
+
+
+runtime: Final = _Runtime()
+"""What Warp keeps for the process: here only the place of its compiled library."""
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(wp, name)

@@ -1,0 +1,151 @@
+"""Types of Warp that can be named, and of which diffkern has no values: meshes, trees, volumes, textures.
+
+In: nothing. Out: classes that stand in annotations, fields of structs, ``isinstance`` and bases of classes. What would
+make a value of one raises an error that says what to take instead. To kernels those that Warp passes by value are
+structs, which begin as zeros.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NoReturn
+
+from diffkern.errors import MisuseError
+from diffkern.lang.annotations import ANY, array_annotation, subscripted
+from diffkern.lang.dtypes import SCALARS
+from diffkern.types import vector
+from diffkern.warp.declare import struct
+
+__all__ = ["TYPES", "Missing", "MissingFunction", "missing", "missing_function"]
+
+TREES: Final = "build trees and queries with another library and pass their results as arrays"
+TEXTURES: Final = "interpolate between elements of an array, as in a[i] * (1.0 - t) + a[i + 1] * t"
+VOLUMES: Final = "pass the values as a dense array, or the voxels that there are as arrays of coordinates and values"
+FABRIC: Final = "copy the attributes into arrays of their own"
+OPENGL: Final = "register the buffer with the CUDA driver, and wrap it by __cuda_array_interface__"
+SURFACES: Final = "take the triangles of a level set from another library"
+
+
+_ABSENT: Final = "is not part of diffkern"
+
+
+class Missing(type):
+    """The class of a type that can be named and has no values."""
+
+    remedy: str
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> NoReturn:
+        raise MisuseError(f"diffkern makes no {_named(cls)}", remedy=cls.remedy)
+
+    def __getattr__(cls, name: str) -> NoReturn:
+        said = f"{cls.__name__} has no attribute {name!r}"
+        if not name.startswith("_"):
+            said += f": diffkern makes no {_named(cls)}; {cls.remedy}"
+        raise AttributeError(said)
+
+
+def _named(cls: type) -> str:
+    """The type of Warp that a class is or is derived from."""
+    return next(base.__name__ for base in cls.__mro__ if "remedy" in vars(base))
+
+
+class FabricArray(Missing):
+    """That of an array over memory of another library, which annotates as other arrays do."""
+
+    def __call__(cls, *args: Any, dtype: Any = ANY, ndim: int = 1, **kwargs: Any) -> Any:
+        if args or kwargs:
+            return super().__call__(*args, **kwargs)
+        return array_annotation(dtype, ndim)
+
+    def __getitem__(cls, item: Any) -> Any:
+        return subscripted(item)
+
+
+class MissingFunction:
+    """A function that can be named and not called.
+
+    Parameters
+    ----------
+    name : str
+        The function's.
+    remedy : str
+        What to take instead.
+    """
+
+    def __init__(self, name: str, remedy: str) -> None:
+        self.__name__ = name
+        self.refused_in_kernels = (_ABSENT, remedy)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise MisuseError(f"{self.__name__} {self.refused_in_kernels[0]}", remedy=self.refused_in_kernels[1])
+
+    def __repr__(self) -> str:
+        return f"<{self.__name__}, which is not part of diffkern>"
+
+
+def missing(name: str, remedy: str, fields: Mapping[str, Any] | None = None, of: type[Missing] = Missing) -> Any:
+    """Return a type that can be named; with fields, to kernels it is a struct that has them.
+
+    Parameters
+    ----------
+    name : str
+        The type's name.
+    remedy : str
+        What to take instead.
+    fields : mapping, optional
+        Types of fields by name.
+    of : type, optional
+        The class that it is of.
+    """
+    caller: Any = inspect.currentframe().f_back  # type: ignore[union-attr]
+    body = {"__module__": caller.f_globals["__name__"], "__doc__": f"Not part of diffkern: {remedy}.", "remedy": remedy}
+    body["refused_in_kernels"] = (_ABSENT, remedy)
+    if fields is None:
+        return of(name, (), body)
+    return struct(of(name, (), body | {"__annotations__": dict(fields)}))
+
+
+def missing_function(name: str, remedy: str) -> Callable[..., Any]:
+    """Return a function that can be named."""
+    return MissingFunction(name, remedy)
+
+
+_ID: Final = {"id": SCALARS["uint64"]}
+_FLOAT, _INT, _BOOL = SCALARS["float32"], SCALARS["int32"], SCALARS["bool"]
+_VEC3: Final = vector(3, _FLOAT)
+_HIT: Final = {"result": _BOOL, "sign": _FLOAT, "face": _INT}
+
+Bvh = missing("Bvh", TREES)
+BvhQuery = missing("BvhQuery", TREES, _ID)
+BvhQueryTiled = missing("BvhQueryTiled", TREES, _ID)
+Mesh = missing(
+    "Mesh", TREES,
+    {"id": SCALARS["uint64"], "points": array_annotation(_VEC3), "velocities": array_annotation(_VEC3),
+     "indices": array_annotation(_INT)},
+)  # fmt: skip
+MeshQuery = missing("MeshQuery", TREES, _ID)
+MeshQueryAABB = missing("MeshQueryAABB", TREES, _ID)
+MeshQueryAABBTiled = missing("MeshQueryAABBTiled", TREES, _ID)
+MeshQueryPoint = missing("MeshQueryPoint", TREES, _HIT | {"u": _FLOAT, "v": _FLOAT})
+MeshQueryRay = missing("MeshQueryRay", TREES, _HIT | {"t": _FLOAT, "u": _FLOAT, "v": _FLOAT, "normal": _VEC3})
+
+Texture = missing("Texture", TEXTURES)
+Texture1D = missing("Texture1D", TEXTURES, _ID | {"width": _INT})
+Texture2D = missing("Texture2D", TEXTURES, _ID | {"width": _INT, "height": _INT})
+Texture3D = missing("Texture3D", TEXTURES, _ID | {"width": _INT, "height": _INT, "depth": _INT})
+Volume = missing("Volume", VOLUMES)
+
+fabricarray = missing("fabricarray", FABRIC, of=FabricArray)
+fabricarrayarray = missing("fabricarrayarray", FABRIC, of=FabricArray)
+indexedfabricarray = missing("indexedfabricarray", FABRIC, of=FabricArray)
+indexedfabricarrayarray = missing("indexedfabricarrayarray", FABRIC, of=FabricArray)
+
+GLTextureResource = missing("GLTextureResource", OPENGL)
+RegisteredGLBuffer = missing("RegisteredGLBuffer", OPENGL)
+MarchingCubes = missing("MarchingCubes", SURFACES)
+
+TYPES: Final[Mapping[str, str]] = {
+    name: value.remedy for name, value in list(globals().items()) if isinstance(value, Missing)
+}
+"""What to take instead, by the name of the type."""
