@@ -25,6 +25,7 @@ _MODULES: Final[Mapping[str, str]] = {
     "diffkern.warp.arrays": "copy fixedarray from_ptr",
     "diffkern.warp.capturing": "ScopedCapture capture_begin",
     "diffkern.warp.config": "DeterministicMode",
+    "diffkern.warp.creation": "clone empty empty_like from_numpy full full_like ones ones_like zeros zeros_like",
     "diffkern.warp.declare": "Kernel func kernel overload struct",
     "diffkern.warp.devices": (
         "DeviceLike get_cuda_driver_version get_cuda_toolkit_version is_conditional_graph_supported is_cubql_available "
@@ -34,6 +35,7 @@ _MODULES: Final[Mapping[str, str]] = {
         "CaptureMode JaxCallableGraphMode JaxModulePreloadMode MemoryKind TIMING_ALL TIMING_GRAPH TIMING_KERNEL "
         "TIMING_KERNEL_BUILTIN TIMING_MEMCPY TIMING_MEMSET TextureAddressMode TextureFilterMode TextureResourceFlags"
     ),
+    "diffkern.warp.exchange": "clear_jax_callable_graph_cache from_torch jax_callable jax_kernel",
     "diffkern.warp.launching": "launch launch_tiled",
     "diffkern.warp.levels": "LOG_DEBUG LOG_ERROR LOG_INFO LOG_WARNING",
     "diffkern.warp.modules": ("Module force_load get_module get_module_options load_module set_module_options"),

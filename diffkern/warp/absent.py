@@ -73,7 +73,6 @@ _BY_REASON: Final[Mapping[str, str]] = {
     "look at the compiled kernel: diffkern.compile(kernel, target=...) has registers, shared memory and code": (
         "get_cuda_kernel_properties get_cuda_max_cluster_dim get_cuda_supported_archs get_cpu_kernel_cache_key"
     ),
-    "JAX's programs keep their own graphs: there is nothing to clear or to choose": ("clear_jax_callable_graph_cache"),
 }
 
 

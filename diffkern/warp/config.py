@@ -1,7 +1,8 @@
 """``wp.config``: settings under Warp's names.
 
 Some are settings of :data:`diffkern.config` and have its effects: ``mode``, ``verbose``, ``quiet``,
-``enable_backward``, ``enable_mathdx_gemm``, ``kernel_cache_dir``. ``print_launches`` prints each launch, ``verify_fp``
+``enable_backward``, ``enable_mathdx_gemm``, ``kernel_cache_dir``, and ``deterministic``, for which anything but
+``DeterministicMode.NOT_GUARANTEED`` is True. ``print_launches`` prints each launch, ``verify_fp``
 checks what a launch wrote. The others are kept, and have nothing to do here.
 """
 
@@ -90,7 +91,10 @@ class _Settings(ModuleType):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _SAME:
-            setattr(config, name, value)
+            setattr(config, name, bool(value) if isinstance(getattr(config, name), bool) else value)
+        elif name == "deterministic":
+            config.deterministic = bool(value)
+            super().__setattr__(name, value)
         elif name == "kernel_cache_dir":
             config.cache_dir = value
         elif name in _KEPT or name.startswith("__"):

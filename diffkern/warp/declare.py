@@ -18,7 +18,7 @@ from diffkern.lang.dialects import WARP, copied
 from diffkern.lang.func import Func, check_function
 from diffkern.options import KernelOptions, names
 from diffkern.runtime.structs import declared
-from diffkern.warp.modules import Module, get_module, module_of
+from diffkern.warp.modules import Module, as_native, get_module, module_of, note_options
 
 __all__ = ["Kernel", "func", "kernel", "overload", "struct"]
 
@@ -66,7 +66,9 @@ class Kernel(NativeKernel):
             )
         given = {_OF_WARP.get(name, name): value for name, value in (options or {}).items() if value is not None}
         self.module: Module = module_of(func, module)
-        own = {name: value for name, value in given.items() if name in names("kernel")}
+        own = {name: as_native(name, value) for name, value in given.items() if name in names("kernel")}
+        if module == "unique":
+            note_options(self.module, given)
         if isinstance(bounds := own.get("launch_bounds"), (tuple, list)) and len(bounds) == 1:
             own["launch_bounds"] = bounds[0]
         self._begin(func, KernelOptions(**own), key)

@@ -6,6 +6,7 @@ a kernel that cannot be compiled leaves the others of its module alone.
 
 from __future__ import annotations
 
+import enum
 import itertools
 import sys
 import weakref
@@ -13,16 +14,19 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from types import ModuleType
 from typing import Any, Final
 
+import numpy as np
+
 from diffkern.errors import KernelError, MisuseError, raise_all
 from diffkern.kernel import Kernel
 from diffkern.options import names
 from diffkern.runtime.config import config
 from diffkern.runtime.device import Device, get_device
 from diffkern.runtime.module_options import module_option, set_options
+from diffkern.warp.config import DeterministicMode
 
 __all__ = [
-    "Module", "force_load", "get_module", "get_module_options", "load_module", "module_of", "registered",
-    "set_module_options",
+    "Module", "as_native", "force_load", "get_module", "get_module_options", "load_module", "module_of",
+    "note_options", "registered", "set_module_options",
 ]  # fmt: skip
 
 _DEFAULTS: Final[Mapping[str, Any]] = {
@@ -31,7 +35,7 @@ _DEFAULTS: Final[Mapping[str, Any]] = {
     "cpu_compiler_flags": None,
     "cuda_output": None,
     "default_grid_stride": None,
-    "deterministic": 0,
+    "deterministic": DeterministicMode.NOT_GUARANTEED,
     "deterministic_max_records": 0,
     "enable_backward": True,
     "enable_mathdx_fft": None,
@@ -53,6 +57,15 @@ registered: Final[dict[str, Module]] = {}
 _numbers: Final = itertools.count(1)
 
 
+_BOOLEANS: Final = frozenset({"deterministic", "enable_backward", "enable_mathdx_gemm", "fast_math", "lineinfo"})
+"""Options that are True or False here; Warp's programs give some as numbers and as enumerations."""
+
+
+def as_native(name: str, value: Any) -> Any:
+    """Return the value of an option as diffkern has it."""
+    return bool(value) if name in _BOOLEANS and isinstance(value, (int, np.bool_)) else value
+
+
 class _Options(MutableMapping[str, Any]):
     """The options of a module by name. What has no meaning here is kept."""
 
@@ -63,7 +76,7 @@ class _Options(MutableMapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name not in _DEFAULTS:
             raise KeyError(name)
-        if name not in names("module"):
+        if name in self._kept or name not in names("module"):
             return self._kept.get(name, _DEFAULTS[name])
         found = module_option(self._module, name)
         return found if found is not None else getattr(config, name) if name == "enable_backward" else _DEFAULTS[name]
@@ -72,11 +85,18 @@ class _Options(MutableMapping[str, Any]):
         if name not in _DEFAULTS:
             raise ValueError(f"a module has no option {name!r}; it has {', '.join(_DEFAULTS)}")
         if name in names("module"):
-            set_options(self._module, {name: value})
-        else:
+            set_options(self._module, {name: as_native(name, value)})
+        if name not in names("module") or isinstance(value, enum.Enum):
             self._kept[name] = value
+        else:
+            self._kept.pop(name, None)
+
+    def note(self, options: Mapping[str, Any]) -> None:
+        """Take down options that a kernel has itself."""
+        self._kept.update((name, value) for name, value in options.items() if name in _DEFAULTS)
 
     def __delitem__(self, name: str) -> None:
+        self._kept.pop(name, None)
         self[name] = None if name in names("module") else _DEFAULTS[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -159,6 +179,12 @@ class Module:
 
     def __repr__(self) -> str:
         return f"<wp.Module {self.name}>"
+
+
+def note_options(module: Module, options: Mapping[str, Any]) -> None:
+    """Have a module of a kernel's own show the options that the kernel was given."""
+    assert isinstance(module.options, _Options)
+    module.options.note(options)
 
 
 def get_module(name: str) -> Module:

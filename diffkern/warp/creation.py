@@ -1,0 +1,240 @@
+"""Functions that make arrays, with Warp's order of parameters: the device comes before ``requires_grad``.
+
+In: a shape or an array, an element type. Out: new arrays, as those of :mod:`diffkern.runtime.create`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from diffkern.lang.intrinsics import in_kernels
+from diffkern.runtime import array_copy, create
+from diffkern.runtime.array import array
+from diffkern.runtime.convert import as_shape
+
+__all__ = [
+    "clone", "empty", "empty_like", "from_numpy", "full", "full_like", "ones", "ones_like", "zeros", "zeros_like",
+]  # fmt: skip
+
+Shape: TypeAlias = "int | Sequence[int]"
+
+
+def _checked(shape: Shape | None, n: int | None, ndim: int | None) -> Shape:
+    """The shape that is given, as it is or as a number of elements along one axis."""
+    if (shape is None) == (n is None):
+        raise TypeError("a shape is an integer or up to 4 integers; in its place n= is the number of elements")
+    given: Any = n if shape is None else shape
+    if ndim is not None and len(as_shape(given)) != ndim:
+        raise ValueError(f"the shape {given} has {len(as_shape(given))} axes, not ndim={ndim}")
+    return given  # type: ignore[no-any-return]
+
+
+@in_kernels("own_zeros")
+def zeros(
+    shape: Shape | None = None,
+    dtype: Any = float,
+    device: Any = None,
+    requires_grad: bool = False,
+    pinned: bool = False,
+    retain_grad: bool = False,
+    *,
+    n: int | None = None,
+    ndim: int | None = None,
+) -> array:
+    """Return a new array of zeros.
+
+    Parameters
+    ----------
+    shape, dtype, device, requires_grad, pinned, n : optional
+        As in :func:`diffkern.zeros`.
+    retain_grad : bool, optional
+        Accepted; every gradient is retained.
+    ndim : int, optional
+        Number of axes; checked against the shape.
+    """
+    return create.zeros(_checked(shape, n, ndim), dtype, bool(requires_grad), device, bool(pinned))
+
+
+@in_kernels("own_empty")
+def empty(
+    shape: Shape | None = None,
+    dtype: Any = float,
+    device: Any = None,
+    requires_grad: bool = False,
+    pinned: bool = False,
+    retain_grad: bool = False,
+    *,
+    n: int | None = None,
+    ndim: int | None = None,
+) -> array:
+    """Return a new array whose elements are not initialized.
+
+    Parameters
+    ----------
+    shape, dtype, device, requires_grad, pinned, retain_grad, n, ndim : optional
+        As in :func:`zeros`.
+    """
+    return create.empty(_checked(shape, n, ndim), dtype, bool(requires_grad), device, bool(pinned))
+
+
+@in_kernels("own_ones")
+def ones(
+    shape: Shape | None = None,
+    dtype: Any = float,
+    device: Any = None,
+    requires_grad: bool = False,
+    pinned: bool = False,
+    retain_grad: bool = False,
+    *,
+    n: int | None = None,
+    ndim: int | None = None,
+) -> array:
+    """Return a new array of ones.
+
+    Parameters
+    ----------
+    shape, dtype, device, requires_grad, pinned, retain_grad, n, ndim : optional
+        As in :func:`zeros`.
+    """
+    return create.ones(_checked(shape, n, ndim), dtype, bool(requires_grad), device, bool(pinned))
+
+
+@in_kernels("own_full")
+def full(
+    shape: Shape | None = None,
+    value: Any = 0,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pinned: bool = False,
+    retain_grad: bool = False,
+    *,
+    n: int | None = None,
+    ndim: int | None = None,
+) -> array:
+    """Return a new array with every element equal to a value.
+
+    Parameters
+    ----------
+    value
+        The value.
+    shape, dtype, device, requires_grad, pinned, retain_grad, n, ndim : optional
+        As in :func:`zeros`; the element type is that of the value by default.
+    """
+    return create.full(_checked(shape, n, ndim), value, dtype, bool(requires_grad), device, bool(pinned))
+
+
+def zeros_like(
+    src: array,
+    device: Any = None,
+    requires_grad: bool | None = None,
+    pinned: bool | None = None,
+    retain_grad: bool = False,
+) -> array:
+    """Return a new array of zeros with the shape and type of another.
+
+    Parameters
+    ----------
+    src : array
+        The array.
+    device, requires_grad, pinned, retain_grad : optional
+        As in :func:`zeros`; by default as `src` is.
+    """
+    return create.zeros_like(src, requires_grad, device, _pinned(src, pinned))
+
+
+def empty_like(
+    src: array,
+    device: Any = None,
+    requires_grad: bool | None = None,
+    pinned: bool | None = None,
+    retain_grad: bool = False,
+) -> array:
+    """Return a new array with the shape and type of another, its elements not initialized.
+
+    Parameters
+    ----------
+    src, device, requires_grad, pinned, retain_grad : optional
+        As in :func:`zeros_like`.
+    """
+    return create.empty_like(src, requires_grad, device, _pinned(src, pinned))
+
+
+def ones_like(
+    src: array,
+    device: Any = None,
+    requires_grad: bool | None = None,
+    pinned: bool | None = None,
+    retain_grad: bool = False,
+) -> array:
+    """Return a new array of ones with the shape and type of another.
+
+    Parameters
+    ----------
+    src, device, requires_grad, pinned, retain_grad : optional
+        As in :func:`zeros_like`.
+    """
+    return create.ones_like(src, requires_grad, device, _pinned(src, pinned))
+
+
+def full_like(
+    src: array,
+    value: Any,
+    device: Any = None,
+    requires_grad: bool | None = None,
+    pinned: bool | None = None,
+    retain_grad: bool = False,
+) -> array:
+    """Return a new array with the shape and type of another, every element equal to a value.
+
+    Parameters
+    ----------
+    value
+        The value.
+    src, device, requires_grad, pinned, retain_grad : optional
+        As in :func:`zeros_like`.
+    """
+    return create.full_like(src, value, requires_grad, device, _pinned(src, pinned))
+
+
+def clone(
+    src: array,
+    device: Any = None,
+    requires_grad: bool | None = None,
+    pinned: bool | None = None,
+    retain_grad: bool = False,
+) -> array:
+    """Return a contiguous copy of an array.
+
+    Parameters
+    ----------
+    src, device, requires_grad, pinned, retain_grad : optional
+        As in :func:`zeros_like`.
+    """
+    return array_copy.clone(src, requires_grad, device, _pinned(src, pinned))
+
+
+def _pinned(src: Any, pinned: bool | None) -> bool:
+    """Whether a new array is pinned: by default where the other one is."""
+    return bool(getattr(src, "pinned", False)) if pinned is None else bool(pinned)
+
+
+def from_numpy(
+    arr: Any,
+    dtype: Any = None,
+    shape: Shape | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    retain_grad: bool = False,
+) -> array:
+    """Return a new array with a copy of a NumPy array.
+
+    Parameters
+    ----------
+    arr : numpy.ndarray
+        The contents.
+    dtype, shape, device, requires_grad, retain_grad : optional
+        As in :func:`zeros`.
+    """
+    return create.from_numpy(arr, dtype, shape, bool(requires_grad), device)
