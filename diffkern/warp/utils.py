@@ -16,15 +16,25 @@ from diffkern.utils import (
     runlength_encode,
     segmented_sort_pairs,
 )
+from diffkern.warp.coloring import (
+    GraphColoringAlgorithm,
+    graph_coloring_assign,
+    graph_coloring_balance,
+    graph_coloring_get_groups,
+)
 from diffkern.warp.declare import func
 
 __all__ = [
+    "GraphColoringAlgorithm",
     "ScopedTimer",
     "array_cast",
     "array_inner",
     "array_scan",
     "array_sum",
     "create_warp_function",
+    "graph_coloring_assign",
+    "graph_coloring_balance",
+    "graph_coloring_get_groups",
     "radix_sort_pairs",
     "runlength_encode",
     "segmented_sort_pairs",
