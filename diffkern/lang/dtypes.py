@@ -76,6 +76,13 @@ class DType(Alternative):
     def __instancecheck__(self, value: object) -> builtins.bool:
         return isinstance(value, np.generic) and value.dtype == self.numpy
 
+    def __subclasscheck__(self, other: object) -> builtins.bool:
+        return self == other or other in (self._host, self.numpy.type)
+
+    @property
+    def __bases__(self) -> tuple[type, ...]:
+        return ()  # so that issubclass() takes it for a class
+
     def __hash__(self) -> int:
         return hash(self.ir)
 
@@ -115,7 +122,7 @@ def _shown(self: Any) -> str:
     return f"{self.dtype.name}({self.item()!r})"
 
 
-class CompositeType(type):
+class CompositeType(Alternative, type):
     """A type of vectors, matrices, quaternions or transforms: the class of its values.
 
     ``vec3()`` is zero, ``vec3(s)`` repeats ``s``, ``vec3(a, b, c)`` lists components (of matrices in row-major

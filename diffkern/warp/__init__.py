@@ -52,7 +52,7 @@ _MODULES: Final[Mapping[str, str]] = {
 """Where names are that are not simply those of :mod:`diffkern`: by module, ``name=public`` where the two differ."""
 
 _SUBMODULES: Final = frozenset({
-    "_src", "autograd", "config", "fem", "geometry", "optim", "render", "sparse", "types", "utils",
+    "_src", "autograd", "config", "examples", "fem", "geometry", "optim", "render", "sparse", "types", "utils",
 })  # fmt: skip
 """Modules of this package that programs know."""
 

@@ -9,13 +9,16 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from diffkern.callers import Entrance, brief
 from diffkern.errors import MisuseError
 from diffkern.kernel import Kernel as NativeKernel
+from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.lang.dialects import WARP, copied
 from diffkern.lang.func import Func, check_function
+from diffkern.lang.structs import public_type
 from diffkern.options import KernelOptions, names
 from diffkern.runtime.structs import declared
 from diffkern.warp.modules import Module, as_native, get_module, module_of, note_options
@@ -24,6 +27,29 @@ __all__ = ["Kernel", "func", "kernel", "overload", "struct"]
 
 _OF_WARP: Final = {"cuda_max_registers": "max_registers"}
 """Options that have another name here."""
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A parameter as programs for Warp look at it.
+
+    Attributes
+    ----------
+    label
+        Its name.
+    type
+        Its type or annotation; ``Any`` where that is not decided.
+    """
+
+    label: str
+    type: Any
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """What programs for Warp ask of a kernel's code: its parameters, in order."""
+
+    args: tuple[Argument, ...]
 
 
 class Kernel(NativeKernel):
@@ -75,9 +101,27 @@ class Kernel(NativeKernel):
         self.module.kernels[self.key] = self
 
     @property
+    def adj(self) -> Declaration:
+        """Its parameters, as ``kernel.adj.args``."""
+        types = ((p.name, p.annotation) for p in self.parameters)
+        return Declaration(tuple(Argument(name, _public(annotation)) for name, annotation in types))
+
+    @property
+    def is_generic(self) -> bool:
+        """Whether some parameter takes any type, so that the arguments decide."""
+        return any(getattr(p.annotation, "element", p.annotation) is None for p in self.parameters)
+
+    @property
     def module_name(self) -> str:
         """The name of the module whose options count for it."""
         return self.module.name
+
+
+def _public(annotation: Any) -> Any:
+    """What annotates a parameter, as users write it."""
+    if annotation is None:
+        return Any
+    return annotation if isinstance(annotation, ArrayAnnotation) else public_type(annotation)
 
 
 @brief
