@@ -9,7 +9,9 @@ from __future__ import annotations
 import builtins
 import copyreg
 import functools
+import operator
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -186,6 +188,22 @@ class CompositeType(Alternative, type):
         value: CompositeValue = held.reshape(cls.shape).view(cls)
         return value
 
+    def from_buffer_copy(cls, buffer: Any, offset: int = 0) -> Any:
+        """Return the value whose components lie in a buffer, as types of ctypes do."""
+        return cls.wrap(np.frombuffer(buffer, cls.numpy, cls.size, offset).copy())
+
+    def from_buffer(cls, buffer: Any, offset: int = 0) -> Any:
+        """Return the value whose components are those of a writable buffer: a change of one is a change of both."""
+        held = np.frombuffer(memoryview(buffer), cls.numpy, cls.size, offset)
+        if not held.flags.writeable:
+            raise TypeError(f"{cls.__name__}.from_buffer takes a writable buffer; take from_buffer_copy")
+        return held.reshape(cls.shape).view(cls)
+
+    def __mul__(cls, count: Any) -> Any:
+        return Repeated(cls, operator.index(count))
+
+    __rmul__ = __mul__
+
     def rounded(cls, components: Any) -> Any:
         """Return components as their type holds them."""
         return rounded_to_bfloat16(components) if cls.ir.dtype == T.BFLOAT16 else components
@@ -195,6 +213,25 @@ class CompositeType(Alternative, type):
 
     def __call__(cls, *components: Any, **named: Any) -> CompositeValue:
         return make_value(cls, *components, **named)
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """Values of a type one after the other: ``vec3 * 4``, as types of ctypes are repeated."""
+
+    of: CompositeType
+    count: int
+
+    def from_buffer_copy(self, buffer: Any, offset: int = 0) -> builtins.list[Any]:
+        """Return the values whose components lie in a buffer."""
+        components = np.frombuffer(buffer, self.of.numpy, self.of.size * self.count, offset)
+        return [self.of.wrap(part.copy()) for part in components.reshape(self.count, -1)]
+
+    def __call__(self, *values: Any) -> builtins.list[Any]:
+        """Return so many values; those that are not given are zero."""
+        if len(values) > self.count:
+            raise IndexError(f"{len(values)} values for {self.count} places")
+        return [*map(self.of, values), *(self.of() for _ in range(self.count - len(values)))]
 
 
 class DerivedType(CompositeType):

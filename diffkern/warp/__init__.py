@@ -22,7 +22,7 @@ _MODULES: Final[Mapping[str, str]] = {
         "KernelError=WarpCodegenValueError KernelError=WarpDeterminismError"
     ),
     "diffkern.lang.func": "Func=Function",
-    "diffkern.warp.arrays": "copy fixedarray from_ptr",
+    "diffkern.warp.arrays": "array array1d array2d array3d array4d copy fixedarray from_ptr",
     "diffkern.warp.capturing": "ScopedCapture capture_begin",
     "diffkern.warp.config": "DeterministicMode",
     "diffkern.warp.creation": "clone empty empty_like from_numpy full full_like ones ones_like zeros zeros_like",

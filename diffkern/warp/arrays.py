@@ -6,12 +6,80 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from diffkern.lang.annotations import ANY, ArrayAnnotation, array_annotation
-from diffkern.runtime.array import array
+import numpy as np
+
+from diffkern.ir.types import Scalar
+from diffkern.lang.annotations import ANY, ArrayAnnotation, ArrayOf, array_annotation
+from diffkern.lang.dtypes import SCALARS
+from diffkern.lang.structs import resolve_type
+from diffkern.runtime.array import array as NativeArray
 from diffkern.runtime.array_copy import copy as native_copy
 from diffkern.runtime.stream import Stream
 
-__all__ = ["copy", "fixedarray", "from_ptr"]
+__all__ = ["array", "array1d", "array2d", "array3d", "array4d", "copy", "fixedarray", "from_ptr", "wrapped"]
+
+
+def wrapped(data: Any, dtype: Any) -> Any:
+    """Return NumPy's integers as an integer type has them: what does not fit is wrapped around, as in Warp."""
+    if not isinstance(data, (np.ndarray, np.integer)) or data.dtype.kind not in "iu":
+        return data
+    element = None if dtype is ANY or dtype is Any or dtype is None else resolve_type(dtype)
+    element = getattr(element, "dtype", element)
+    return data.astype(SCALARS[element.name].numpy) if isinstance(element, Scalar) and element.is_integer else data
+
+
+class _Family(type):
+    """The class of ``wp.array``, whose instances are all arrays."""
+
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, NativeArray)
+
+    def __subclasscheck__(cls, other: type) -> bool:
+        return issubclass(other, NativeArray)
+
+
+class array(NativeArray, metaclass=_Family):
+    """Arrays, as :class:`diffkern.array` makes them, with Warp's order of parameters and its conversions.
+
+    NumPy's integers that do not fit into the element type are wrapped around, and data without elements fit any
+    number of axes.
+    """
+
+    __slots__ = ()
+
+    def __new__(
+        cls,
+        data: Any = None,
+        dtype: Any = ANY,
+        shape: int | Sequence[int] | None = None,
+        strides: Sequence[int] | None = None,
+        ptr: int | None = None,
+        capacity: int | None = None,
+        device: Any = None,
+        pinned: bool = False,
+        copy: bool = True,
+        deleter: Any = None,
+        ndim: int | None = None,
+        grad: Any = None,
+        requires_grad: bool = False,
+        **options: Any,
+    ) -> Any:
+        if copy and isinstance(data, np.ndarray):
+            data = wrapped(data, dtype)
+        if ndim is not None and shape is None and data is not None and not np.size(data):
+            ndim = None
+        options |= {"strides": strides, "ptr": ptr, "capacity": capacity, "deleter": deleter}
+        options |= {"grad": grad, "requires_grad": bool(requires_grad), "device": device, "pinned": bool(pinned)}
+        return NativeArray(data, dtype, shape, ndim, copy=bool(copy), **options)
+
+
+class _ArrayOf(ArrayOf):
+    """Arrays with a number of axes, which are made as by ``wp.array``."""
+
+    make = array
+
+
+array1d, array2d, array3d, array4d = map(_ArrayOf, (1, 2, 3, 4))
 
 
 def fixedarray(dtype: Any = ANY, shape: int | tuple[int, ...] = (0,)) -> ArrayAnnotation:
@@ -20,7 +88,12 @@ def fixedarray(dtype: Any = ANY, shape: int | tuple[int, ...] = (0,)) -> ArrayAn
 
 
 def copy(
-    dest: array, src: array, dest_offset: int = 0, src_offset: int = 0, count: int = 0, stream: Stream | None = None
+    dest: NativeArray,
+    src: NativeArray,
+    dest_offset: int = 0,
+    src_offset: int = 0,
+    count: int = 0,
+    stream: Stream | None = None,
 ) -> None:
     """Copy elements as :func:`diffkern.copy` does, between contiguous arrays of any shapes in row-major order.
 
@@ -40,7 +113,9 @@ def copy(
     native_copy(dest, src, dest_offset, src_offset, count, stream)
 
 
-def from_ptr(ptr: int, length: int, dtype: Any = None, shape: Sequence[int] | None = None, device: Any = None) -> array:
+def from_ptr(
+    ptr: int, length: int, dtype: Any = None, shape: Sequence[int] | None = None, device: Any = None
+) -> NativeArray:
     """Return an array over memory of the host, which its owner keeps alive.
 
     Parameters
@@ -68,5 +143,5 @@ def from_ptr(ptr: int, length: int, dtype: Any = None, shape: Sequence[int] | No
     extents = (length,) if shape is None else tuple(shape)
     if math.prod(extents) > length:
         raise ValueError(f"an array of shape {extents} has more than {length} elements")
-    made: array = array(ptr=ptr, dtype=float if dtype is None else dtype, shape=extents, device=device)
+    made: NativeArray = NativeArray(ptr=ptr, dtype=float if dtype is None else dtype, shape=extents, device=device)
     return made

@@ -8,10 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from diffkern.lang.intrinsics import in_kernels
 from diffkern.runtime import array_copy, create
 from diffkern.runtime.array import array
-from diffkern.runtime.convert import as_shape
+from diffkern.runtime.convert import as_numpy, as_shape
+from diffkern.warp.arrays import wrapped
 
 __all__ = [
     "clone", "empty", "empty_like", "from_numpy", "full", "full_like", "ones", "ones_like", "zeros", "zeros_like",
@@ -122,6 +125,8 @@ def full(
     shape, dtype, device, requires_grad, pinned, retain_grad, n, ndim : optional
         As in :func:`zeros`; the element type is that of the value by default.
     """
+    if type(value) is int:
+        value = wrapped(np.int64(value), dtype) if -(2**63) <= value < 2**63 else value
     return create.full(_checked(shape, n, ndim), value, dtype, bool(requires_grad), device, bool(pinned))
 
 
@@ -237,4 +242,4 @@ def from_numpy(
     dtype, shape, device, requires_grad, retain_grad : optional
         As in :func:`zeros`.
     """
-    return create.from_numpy(arr, dtype, shape, bool(requires_grad), device)
+    return create.from_numpy(wrapped(as_numpy(arr), dtype), dtype, shape, bool(requires_grad), device)

@@ -29,7 +29,7 @@ class StreamCapture:
         """Take what is written from now on."""
         getattr(sys, self._name).flush()
         self._saved = os.dup(self._descriptor)
-        self._file = tempfile.TemporaryFile()
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - end() closes it
         os.dup2(self._file.fileno(), self._descriptor)
 
     def end(self) -> str:
