@@ -193,9 +193,9 @@ def _value_of_member(cx: Context, member: enum.Enum, node: ast.Attribute) -> Ter
 
 
 def _of_type(t: T.Type, node: ast.Attribute) -> Term | None:
-    """What an attribute says of the type of a vector or matrix: ``dtype``, ``shape``, and a vector's ``length``."""
-    if isinstance(t, (T.Vec, T.Mat)) and node.attr == "dtype":
-        return Static(narrow.stored(t.dtype), ast.unparse(node))
+    """What an attribute says of a type: ``dtype``, of a vector or matrix ``shape``, of a vector ``length``."""
+    if isinstance(t, (T.Scalar, T.Vec, T.Mat)) and node.attr == "dtype":
+        return Static(narrow.stored(t if isinstance(t, T.Scalar) else t.dtype), ast.unparse(node))
     if isinstance(t, (T.Vec, T.Mat)) and node.attr == "shape":
         return Tup(tuple(map(Const, t.shape)))
     return Const(t.length) if isinstance(t, T.Vec) and node.attr == "length" else None

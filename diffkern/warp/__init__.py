@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _MODULES: Final[Mapping[str, str]] = {
-    "builtins": "print",
+    "builtins": "breakpoint float int len print range reversed",
     "diffkern.errors": (
         "AutodiffError CompileError CudaError KernelError KernelRuntimeError KernelSyntaxError KernelTypeError "
         "LaunchError MisuseError KernelError=WarpCodegenAttributeError KernelError=WarpCodegenError "
