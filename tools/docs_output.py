@@ -19,6 +19,7 @@ from diffkern import cuda
 from diffkern.cli import command as cli
 from diffkern.cuda.names import DIFFERENT, INSTEAD, OWN
 from diffkern.cuda.types import TYPES
+from diffkern.warp import opaque as warp_opaque
 from diffkern.warp.absent import INSTEAD as NOT_OF_WARP
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -78,6 +79,15 @@ def warp_names() -> str:
     return f".. list-table::\n   :header-rows: 1\n   :widths: 60 40\n\n   * - not there\n     - take instead\n{rows}"
 
 
+def warp_types() -> str:
+    """The types and modules of Warp that can be named and have no values, as a table."""
+    by_reason: dict[str, list[str]] = {}
+    for name, text in warp_opaque.TYPES.items():
+        by_reason.setdefault(text, []).append(f"``{name}``")
+    rows = "".join(f"   * - {', '.join(sorted(names))}\n     - {text}\n" for text, names in by_reason.items())
+    return f".. list-table::\n   :header-rows: 1\n   :widths: 60 40\n\n   * - type\n     - take instead\n{rows}"
+
+
 def _block(language: str, text: str) -> str:
     lines = "\n".join(f"   {line}".rstrip() for line in text.rstrip().splitlines())
     return f".. code-block:: {language}\n\n{lines}\n\n"
@@ -95,6 +105,7 @@ def texts() -> dict[str, str]:
         "first_kernel_ir.txt": printed(snippets, "inspect", "first_kernel.py:spring_energy", "--ir"),
         "numba_names.inc": numba_names(),
         "warp_names.inc": warp_names(),
+        "warp_types.inc": warp_types(),
         "flood_forward.txt": printed(examples, "inspect", "flood.py:flow"),
         "flood_adjoint.txt": printed(examples, "inspect", "flood.py:flow", "--adjoint"),
     }

@@ -203,7 +203,7 @@ class ArrayOf(Alternative):
             with Entrance("dk.array", dtype):
                 return array_annotation(dtype, self.ndim)
         given = {} if dtype is ANY else {"dtype": dtype}
-        return ArrayOf.make(data, **given, ndim=self.ndim, **options)
+        return type(self).make(data, **given, ndim=self.ndim, **options)
 
     def __getitem__(self, dtype: Any) -> ArrayAnnotation:
         with Entrance("dk.array", dtype):

@@ -1,0 +1,47 @@
+"""Faults in what programs for Warp do with names, each with tests that must notice it.
+
+They are put in as those of :mod:`mutation.elsewhere` are.
+"""
+
+from __future__ import annotations
+
+from diffkern.lang import annotations, dtypes
+from diffkern.runtime import arguments, pickled
+from diffkern.warp import arrays, coloring, modules
+
+from .edits import Fault, edit
+
+_HERE = "tests/unit/test_warp_programs.py"
+
+WARP_PROGRAMS = [
+    Fault("a class with members is another name of the type",
+          edit(dtypes, "_derived", "_DOCUMENTATION.issuperset(body)", "True"),
+          (f"{_HERE}::test_values_of_a_derived_class",)),
+    Fault("a derived type differs from the one that it is",
+          edit(dtypes, "DerivedType.__eq__", "isinstance(other, CompositeType) and cls.ir == other.ir", "cls is other"),
+          (f"{_HERE}::test_a_class_with_members_is_the_type_to_kernels",)),
+    Fault("an annotation's hash depends on its form",
+          edit(annotations, "ArrayAnnotation.__hash__", "self._fields", "(type(self), self._fields)"),
+          (f"{_HERE}::test_annotations_take_attributes",)),
+    Fault("no array of any type is taken",
+          edit(arguments, "Parameter._check_placeholder", "wanted.element != value.element", "False"),
+          (f"{_HERE}::test_no_array_in_an_argument_and_a_field",)),
+    Fault("a deep copy shares attributes",
+          edit(pickled, "Copied.__deepcopy__", "copy.deepcopy(vars(self), memo)", "vars(self)"),
+          (f"{_HERE}::test_arrays_take_attributes",)),
+    Fault("lists wrap around as NumPy's arrays do",
+          edit(arrays, "array.__new__", "if copy and isinstance(data, np.ndarray):\n            data = wrapped(data, dtype)",
+               "data = wrapped(np.asarray(data), dtype)"),
+          (f"{_HERE}::test_arrays_of_numpys_integers_wrap_around",)),
+    Fault("an enumeration that says no is a yes",
+          edit(modules, "as_native", "bool(value)", "True"), (f"{_HERE}::test_enumerations_as_options",)),
+    Fault("a colour that a neighbour has is taken",
+          edit(coloring, "_first_free", "while color in taken:", "if color in taken:"),
+          (f"{_HERE}::test_no_two_neighbours_have_one_color",)),
+    Fault("nodes are taken in their order",
+          edit(coloring, "_Buckets.raise_weight", "self.add(node, weight + 1)", "self.add(node, 1)"),
+          (f"{_HERE}::test_colors_by_cardinality_search_are_few",)),
+    Fault("balancing moves nodes next to their like",
+          edit(coloring, "_movable", "colors[other] != color", "colors[other] != -1"),
+          (f"{_HERE}::test_no_two_neighbours_have_one_color",)),
+]  # fmt: skip
