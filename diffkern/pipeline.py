@@ -63,7 +63,9 @@ def lower_kernel(
     simt, context = target_named(variant.target, variant.compiler).simt, context or Context(verify=variant.is_debug)
     block_dim = (variant.block_dim if simt else None) or 1
     taken = [*accumulate(reversed(variant.layers), lambda given, layer: layer.own(given), initial=types)]
-    written = lower(pyfunc, taken.pop(), block_dim=block_dim, layout=variant.layout, checked=variant.is_debug)
+    written = lower(
+        pyfunc, taken.pop(), block_dim=block_dim, layout=variant.layout, checked=variant.is_debug, simt=simt
+    )
     written = written if stops else without_breakpoints(written)
     fn = context.done("lower", WRITTEN, written if variant.is_debug else without_assertions(written))
     if has_nulls(fn) and not variant.is_debug:

@@ -184,6 +184,7 @@ class Context:
         self.tile_lines: dict[Value, int] = {}  # where a tile was made
         self.in_map = False
         self.block_dim = 1
+        self.simt = False  # whether it is for a GPU
         self.checked = False  # whether indices of a thread's own arrays are checked
         self.layout: Layout | None = None
         self.stands: dict[Value, tuple[str, int]] = {}  # what says where a thread stands, along which axis

@@ -136,7 +136,9 @@ def encode_object(obj: Any, number_of: Callable[[Func], int]) -> bytes:
     if isinstance(obj, Special):
         return b"special:" + obj.name.encode()
     if isinstance(obj, Func):
-        return b"func:" + b",".join(b"%d" % number_of(overload) for overload in obj.overloads)
+        on_gpu = obj.on(True)
+        other = b"" if on_gpu is obj else b" on a GPU:" + (b"none" if on_gpu is None else b"%d" % number_of(on_gpu))
+        return b"func:" + b",".join(b"%d" % number_of(overload) for overload in obj.overloads) + other
     if isinstance(obj, Transformation):
         return b"derivative:" + obj.form.value.encode()
     if isinstance(obj, Called):

@@ -94,6 +94,12 @@ def inline(
 
     Its arguments are those of the call, behind the terms ``first``; or ``terms`` alone.
     """
+    found = func.on(cx.simt)
+    if found is None:
+        cx.type_error(
+            node, f"{func.name} has a body in C++ for GPUs, which is not compiled here", "write it as a @wp.func"
+        )
+    func = found
     positional, keywords = arguments_of(cx, node, terms)
     positional = [*((term, node) for term in first), *positional]
     if len(func.overloads) > 1:

@@ -42,6 +42,7 @@ def lower(
     block_dim: int = 1,
     layout: Layout | None = None,
     checked: bool = False,
+    simt: bool = False,
 ) -> Function:
     """Lower a kernel.
 
@@ -59,6 +60,8 @@ def lower(
         Of a kernel in numba's spelling, whose numbers have numba's types: for which launches it is.
     checked : bool, optional
         Whether threads report an index outside of an array of their own.
+    simt : bool, optional
+        Whether it is for a GPU.
 
     Raises
     ------
@@ -71,7 +74,7 @@ def lower(
         raise KernelSyntaxError("a lambda cannot be compiled as a kernel", loc=loc, remedy="write it as a def")
     cx = Context(lower_expr, lower_block)
     cx.block_dim = block_dim
-    cx.layout, cx.checked = layout, checked
+    cx.layout, cx.checked, cx.simt = layout, checked, simt
     parameters = list(inspect.signature(pyfunc).parameters)
     if len(parameters) != len(arg_types):
         raise KernelTypeError(

@@ -90,6 +90,10 @@ class Func(ByPath, KnownToNumba):
         own = _annotations(self)
         self.overloads: tuple[Func, ...] = (*(f for f in others if _annotations(f) != own), self)
 
+    def on(self, simt: bool) -> Func | None:
+        """The func that a processor or a GPU runs where this one is called; None if there is none."""
+        return self
+
     def overload(self, pyfunc: Callable[..., Any]) -> Func:
         """Make a func that is this one for arguments of other types.
 

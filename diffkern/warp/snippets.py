@@ -1,16 +1,25 @@
-"""``@wp.func_native``: functions whose bodies are text in C++, which no kernel here calls.
+"""``@wp.func_native``: functions whose bodies are text in C++.
 
-A module that defines some of them can be imported; a kernel that calls one is refused where it does.
+Formulas and what makes the threads of a block wait are written in Python, for a processor and for a GPU; a function
+with another body can be declared, and a kernel that calls it is refused where it does.
 """
 
 from __future__ import annotations
 
+import inspect
+import itertools
+import linecache
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from diffkern.errors import MisuseError
+from diffkern.lang.dialects import WARP
+from diffkern.lang.func import Func
+from diffkern.warp.c_text import body_of
 
-__all__ = ["NativeFunction", "func_native"]
+__all__ = ["NativeFunction", "TranslatedFunction", "func_native"]
+
+_numbers: Final = itertools.count(1)
 
 
 class NativeFunction:
@@ -38,19 +47,66 @@ class NativeFunction:
         )
 
 
+class TranslatedFunction(Func):
+    """A func whose body was text in C++.
+
+    Attributes
+    ----------
+    on_gpu : Func or None
+        The func that GPUs run in its place: itself, where the texts for both say the same.
+    """
+
+    on_gpu: Func | None
+
+    def on(self, simt: bool) -> Func | None:
+        """The func that a processor or a GPU runs where this one is called; None if there is none."""
+        return self.on_gpu if simt else self
+
+
+def _written(function: Callable[..., Any], lines: list[str], kind: type[Func]) -> Func:
+    """Make a func of a body in Python, with the parameters of a function."""
+    file = f"<{function.__module__}.{function.__qualname__} {next(_numbers)}>"
+    body = "".join(f"    {line}\n" for line in lines or ["pass"])
+    text = f"def {function.__name__}({', '.join(inspect.signature(function).parameters)}):\n{body}"
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    import diffkern.warp as wp
+
+    space: dict[str, Any] = {"wp": wp, "__name__": function.__module__}
+    exec(compile(text, file, "exec"), space)
+    made = space[function.__name__]
+    made.__annotations__ = {n: a for n, a in inspect.get_annotations(function, eval_str=True).items() if n != "return"}
+    made.__doc__, made.__qualname__, made.__defaults__ = function.__doc__, function.__qualname__, function.__defaults__
+    return kind(made, WARP)
+
+
 def func_native(
     snippet: str, adj_snippet: str | None = None, replay_snippet: str | None = None
-) -> Callable[[Callable[..., Any]], NativeFunction]:
-    """Take a function with a body in C++, which cannot be called.
+) -> Callable[[Callable[..., Any]], Any]:
+    """Make a func of a function with a body in C++.
 
     Parameters
     ----------
-    snippet, adj_snippet, replay_snippet : str
-        Texts in C++, which are not compiled.
+    snippet : str
+        The body. Declarations, assignments, ``return``, arithmetic and casts are written in Python; a text of another
+        kind is not compiled, and the function cannot be called.
+    adj_snippet, replay_snippet : str
+        Texts in C++ for its adjoint. A function that has one is not compiled.
 
     Returns
     -------
     callable
         The decorator.
     """
-    return NativeFunction
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        names = tuple(inspect.signature(function).parameters)
+        on_cpu = None if adj_snippet or replay_snippet else body_of(snippet, names, gpu=False)
+        if on_cpu is None:
+            return NativeFunction(function)
+        made = _written(function, on_cpu, TranslatedFunction)
+        assert isinstance(made, TranslatedFunction)
+        on_gpu = body_of(snippet, names, gpu=True)
+        made.on_gpu = made if on_gpu == on_cpu else None if on_gpu is None else _written(function, on_gpu, Func)
+        return made
+
+    return decorate

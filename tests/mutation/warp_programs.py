@@ -5,9 +5,10 @@ They are put in as those of :mod:`mutation.elsewhere` are.
 
 from __future__ import annotations
 
+from diffkern.frontend import encoding
 from diffkern.lang import annotations, dtypes
 from diffkern.runtime import arguments, pickled
-from diffkern.warp import arrays, coloring, modules
+from diffkern.warp import arrays, c_text, coloring, modules, snippets
 
 from .edits import Fault, edit
 
@@ -30,11 +31,22 @@ WARP_PROGRAMS = [
           edit(pickled, "Copied.__deepcopy__", "copy.deepcopy(vars(self), memo)", "vars(self)"),
           (f"{_HERE}::test_arrays_take_attributes",)),
     Fault("lists wrap around as NumPy's arrays do",
-          edit(arrays, "array.__new__", "if copy and isinstance(data, np.ndarray):\n            data = wrapped(data, dtype)",
-               "data = wrapped(np.asarray(data), dtype)"),
+          edit(arrays, "array.__new__", "isinstance(data, np.ndarray):", "(data := np.asarray(data)) is not None:"),
           (f"{_HERE}::test_arrays_of_numpys_integers_wrap_around",)),
     Fault("an enumeration that says no is a yes",
           edit(modules, "as_native", "bool(value)", "True"), (f"{_HERE}::test_enumerations_as_options",)),
+    Fault("a processor sees a GPU's text",
+          edit(c_text, "preprocessed", "gpu is not (directive", "True is not (directive"),
+          ("tests/unit/test_warp_snippets.py::test_branches_of_the_preprocessor",)),
+    Fault("differences are taken from the right",
+          edit(c_text, "_Expression._binary", "> lowest:", ">= lowest and level:"),
+          ("tests/unit/test_warp_snippets.py::test_texts",)),
+    Fault("a GPU runs the processor's text",
+          edit(snippets, "TranslatedFunction.on", "self.on_gpu if simt else self", "self"),
+          ("tests/unit/test_warp_snippets.py::test_a_gpu_has_a_text_of_its_own",)),
+    Fault("keys do not tell what a GPU runs",
+          edit(encoding, "encode_object", "if on_gpu is obj else", "if True else"),
+          ("tests/unit/test_warp_snippets.py::test_keys_tell_what_a_gpu_runs",)),
     Fault("a colour that a neighbour has is taken",
           edit(coloring, "_first_free", "while color in taken:", "if color in taken:"),
           (f"{_HERE}::test_no_two_neighbours_have_one_color",)),

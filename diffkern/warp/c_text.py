@@ -1,0 +1,193 @@
+"""Short functions in C as Python: formulas, and what makes the threads of a block wait.
+
+In: the text of a function's body, for a processor or a GPU. Out: the body in Python, or None for a text of another
+kind. Of the language there are declarations, assignments, ``return``, arithmetic and casts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+__all__ = ["body_of", "preprocessed"]
+
+_GPU: Final = re.compile(r"defined\s*\(?\s*__CUDA_ARCH__\s*\)?|__CUDA_ARCH__")
+_TOKEN: Final = re.compile(
+    r"\s*(?:(?P<float>\d+\.\d*(?:[eE][+-]?\d+)?[fF]?|\d+[fF])|(?P<int>0[xX][0-9a-fA-F]+|\d+)(?P<suffix>[uUlL]*)"
+    r"|(?P<name>[A-Za-z_]\w*(?:::\w+)*)|(?P<op><<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^~!<>(),]))"
+)
+_TYPES: Final[Mapping[str, str]] = {
+    "int": "int32", "int32_t": "int32", "unsigned": "uint32", "unsigned int": "uint32", "uint32_t": "uint32",
+    "long long": "int64", "int64_t": "int64", "unsigned long long": "uint64", "uint64_t": "uint64",
+    "float": "float32", "double": "float64", "bool": "bool", "wp::int64": "int64", "wp::uint64": "uint64",
+}  # fmt: skip
+_LOWEST_BIT: Final = "wp.bit_count(({0}) ^ (({0}) - type({0})(1)))"
+_CALLS: Final[Mapping[str, str]] = {
+    "sqrtf": "wp.sqrt({0})", "sqrt": "wp.sqrt({0})", "fabsf": "wp.abs({0})", "fabs": "wp.abs({0})",
+    "fmaxf": "wp.max({0}, {1})", "fminf": "wp.min({0}, {1})", "expf": "wp.exp({0})", "logf": "wp.log({0})",
+    "sinf": "wp.sin({0})", "cosf": "wp.cos({0})", "floorf": "wp.floor({0})",
+    "__frsqrt_rn": "(1.0 / wp.sqrt({0}))", "rsqrtf": "(1.0 / wp.sqrt({0}))",
+    "__popc": "wp.bit_count({0})", "__popcll": "wp.bit_count({0})",
+    "__builtin_popcount": "wp.bit_count({0})", "__builtin_popcountll": "wp.bit_count({0})",
+    "__ffsll": f"wp.where(({{0}}) == type({{0}})(0), 0, wp.int32({_LOWEST_BIT}))",
+    "__builtin_ffsll": f"wp.where(({{0}}) == type({{0}})(0), 0, wp.int32({_LOWEST_BIT}))",
+    "__builtin_ctzll": f"(wp.int32({_LOWEST_BIT}) - 1)",
+}  # fmt: skip
+_BARRIERS: Final = frozenset({"WP_TILE_SYNC()", "__syncthreads()"})
+_PRECEDENCE: Final[Mapping[str, int]] = {
+    "|": 3, "^": 4, "&": 5, "==": 6, "!=": 6, "<": 7, ">": 7, "<=": 7, ">=": 7, "<<": 8, ">>": 8,
+    "+": 9, "-": 9, "*": 10, "/": 10, "%": 10,
+}  # fmt: skip
+
+
+class _OtherText(Exception):
+    """A text that is none of those that are translated."""
+
+
+def preprocessed(text: str, gpu: bool) -> str:
+    """Return what a compiler for a processor or a GPU sees of a text: comments gone, one branch of each ``#if``."""
+    text = re.sub(r"/\*.*?\*/", " ", re.sub(r"//[^\n]*", "", text), flags=re.DOTALL)
+    kept: list[str] = []
+    seen: list[bool] = []
+    for line in text.splitlines():
+        directive, _, rest = line.strip().partition(" ")
+        if directive in ("#if", "#ifdef", "#ifndef"):
+            known = _GPU.sub("", rest).strip(" ()")
+            if known not in ("", "!"):
+                return line  # of which nothing is known
+            seen.append(gpu is not (directive == "#ifndef" or known == "!"))
+        elif directive == "#else" and seen:
+            seen[-1] = not seen[-1]
+        elif directive == "#endif" and seen:
+            seen.pop()
+        elif all(seen):
+            kept.append(line)
+    return "\n".join(kept)
+
+
+def body_of(text: str, parameters: tuple[str, ...], gpu: bool) -> list[str] | None:
+    """Return the statements of a body in Python; None if they are not of those that are translated."""
+    known = set(parameters)
+    lines: list[str] = []
+    try:
+        for statement in filter(None, map(str.strip, preprocessed(text, gpu).split(";"))):
+            if statement.replace(" ", "") in _BARRIERS:
+                lines += ["wp.syncthreads()"] * gpu  # on a processor a block has one thread
+            else:
+                lines.append(_statement(" ".join(statement.split()), known))
+    except _OtherText:
+        return None
+    return lines
+
+
+def _statement(text: str, known: set[str]) -> str:
+    if text.startswith("return "):
+        return f"return {_Expression(text[7:], known).whole()}"
+    declared = re.fullmatch(r"(?:const\s+)?([A-Za-z_][\w: ]*?)\s+([A-Za-z_]\w*)\s*=\s*([^=].*)", text)
+    if declared is not None and declared[1] in _TYPES:
+        value = _Expression(declared[3], known).whole()
+        known.add(declared[2])
+        return f"{declared[2]} = wp.{_TYPES[declared[1]]}({value})"
+    raise _OtherText
+
+
+class _Expression:
+    """Reads an expression of C and writes it in Python."""
+
+    def __init__(self, text: str, known: set[str]) -> None:
+        self._known = known
+        self._tokens: list[re.Match[str]] = []
+        position = 0
+        text = re.sub(r"static_cast<\s*([\w: ]+?)\s*>\s*\(", lambda m: f"({m[1]})(", text).strip()
+        while position < len(text):
+            token = _TOKEN.match(text, position)
+            if token is None:
+                raise _OtherText
+            self._tokens.append(token)
+            position = token.end()
+        self._at = 0
+
+    def whole(self) -> str:
+        """Return the whole text in Python."""
+        found = self._binary(0)
+        if self._at != len(self._tokens):
+            raise _OtherText
+        return found
+
+    def _next(self) -> str:
+        return self._tokens[self._at][0].strip() if self._at < len(self._tokens) else ""
+
+    def _take(self, expected: str) -> None:
+        if self._next() != expected:
+            raise _OtherText
+        self._at += 1
+
+    def _binary(self, lowest: int) -> str:
+        left = self._unary()
+        while (level := _PRECEDENCE.get(operator := self._next(), 0)) > lowest:
+            self._at += 1
+            left = f"({left} {operator} {self._binary(level)})"
+        return left
+
+    def _unary(self) -> str:
+        token = self._next()
+        if token in ("-", "~", "+"):
+            self._at += 1
+            return f"({token}{self._unary()})"
+        if token == "(" and (cast := self._cast()) is not None:
+            return f"wp.{cast}({self._unary()})"
+        return self._primary()
+
+    def _cast(self) -> str | None:
+        """The type in parentheses that begins here, which is passed."""
+        end = self._at + 1
+        while end < len(self._tokens) and self._tokens[end]["name"]:
+            end += 1
+        words = " ".join(self._tokens[k]["name"] for k in range(self._at + 1, end))
+        if words not in _TYPES or end == len(self._tokens) or self._tokens[end][0].strip() != ")":
+            return None
+        self._at = end + 1
+        return _TYPES[words]
+
+    def _primary(self) -> str:
+        if self._at == len(self._tokens):
+            raise _OtherText
+        token = self._tokens[self._at]
+        self._at += 1
+        if token["float"]:
+            number = token["float"]
+            return f"wp.float32({number[:-1]})" if number[-1] in "fF" else f"wp.float64({number})"
+        if token["int"]:
+            return _integer(token["int"], token["suffix"].lower())
+        if token["op"] == "(":
+            inside = self._binary(0)
+            self._take(")")
+            return f"({inside})"
+        name = token["name"] or ""
+        if name in ("true", "false"):
+            return name.capitalize()
+        if self._next() == "(" and name in _CALLS:
+            return _CALLS[name].format(*self._arguments())
+        if name not in self._known:
+            raise _OtherText
+        return name
+
+    def _arguments(self) -> list[str]:
+        self._take("(")
+        found = [self._binary(0)]
+        while self._next() == ",":
+            self._at += 1
+            found.append(self._binary(0))
+        self._take(")")
+        return found
+
+
+def _integer(digits: str, suffix: str) -> str:
+    """A literal with the type that C gives it."""
+    value, unsigned = int(digits, 0), "u" in suffix
+    wide = "ll" in suffix or "l" in suffix or value >= (2**32 if unsigned or digits[:2] in ("0x", "0X") else 2**31)
+    if not wide and not unsigned and value < 2**31:
+        return digits
+    is_unsigned = unsigned or (value >= 2**63 if wide else value >= 2**31)
+    return f"wp.{'uint' if is_unsigned else 'int'}{64 if wide else 32}({digits})"

@@ -1,0 +1,218 @@
+"""``wp.func_native``: which texts in C are compiled, to what, and for which machine."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import diffkern as dk
+import diffkern.warp as wp
+from diffkern.warp.c_text import body_of, preprocessed
+from diffkern.warp.snippets import NativeFunction, TranslatedFunction
+
+FENCE = """
+#if defined(__CUDA_ARCH__)
+__threadfence();  // of the GPU
+#endif
+"""
+LOWEST_BIT = """
+#if defined(__CUDA_ARCH__)
+    return __ffsll((long long)x) - 1;
+#else
+    return __builtin_ctzll((unsigned long long)x);
+#endif
+"""
+INVERSE_ROOT = """
+#ifdef __CUDA_ARCH__
+return __frsqrt_rn(value);
+#else
+return 1.0f / sqrtf(value); /* of the processor */
+#endif
+"""
+SHUFFLE = """
+float result = value;
+#if defined(__CUDA_ARCH__)
+result = fmaxf(result, __shfl_xor_sync(0xffffffff, result, 1));
+#endif
+return result;
+"""
+
+
+@wp.func_native(FENCE)
+def fence(): ...
+
+
+@wp.func_native(snippet="WP_TILE_SYNC();")
+def sync(): ...
+
+
+@wp.func_native(LOWEST_BIT)
+def lowest_bit(x: wp.uint64) -> int: ...
+
+
+@wp.func_native("return static_cast<int32_t>(packed & 0xFFFFFull) % 1000;")
+def unpacked(packed: wp.uint64) -> int: ...
+
+
+@wp.func_native("return 0x7FFFFFFFFFFFFFFFull;")
+def sentinel() -> wp.uint64: ...
+
+
+@wp.func_native(INVERSE_ROOT)
+def inverse_root(value: float) -> float: ...
+
+
+@wp.func_native(SHUFFLE)
+def largest(value: float) -> float: ...
+
+
+@wp.func_native("while (true) {}")
+def never_ending(x: float): ...
+
+
+@wp.func_native("return x;", adj_snippet="adj_x += 1.0f;")
+def with_adjoint(x: float) -> float: ...
+
+
+@wp.kernel
+def compute(bits: wp.array[wp.uint64], x: wp.array[float], y: wp.array2d[float], last: wp.array[wp.uint64]):
+    i = wp.tid()
+    fence()
+    sync()
+    y[i, 0] = float(lowest_bit(bits[i]))
+    y[i, 1] = float(unpacked(bits[i]))
+    y[i, 2] = inverse_root(x[i]) + largest(x[i])
+    last[i] = sentinel()
+
+
+def test_formulas_are_compiled() -> None:
+    bits = np.array([1, 40, 1 << 63, 0x3000005], np.uint64)
+    x, y = np.array([1, 4, 16, 64], np.float32), wp.zeros((4, 3))
+    last = wp.zeros(4, dtype=wp.uint64)
+    wp.launch(compute, 4, inputs=[wp.array(bits, dtype=wp.uint64), wp.array(x, dtype=float), y, last])
+    np.testing.assert_array_equal(y.numpy()[:, 0], [0, 3, 63, 0])
+    np.testing.assert_array_equal(y.numpy()[:, 1], [1, 40, 0, 5])
+    np.testing.assert_allclose(y.numpy()[:, 2], x ** np.float32(-0.5) + x)
+    assert last.numpy().tolist() == [2**63 - 1] * 4
+
+
+@wp.kernel
+def roots(x: wp.array[float], y: wp.array[float]):
+    i = wp.tid()
+    y[i] = inverse_root(x[i])
+
+
+def test_formulas_are_differentiated() -> None:
+    x, y = wp.array([4.0], dtype=float, requires_grad=True), wp.zeros(1, requires_grad=True)
+    with wp.Tape() as tape:
+        wp.launch(roots, 1, inputs=[x, y])
+    tape.backward(grads={y: wp.ones(1)})
+    assert x.grad.numpy()[0] == pytest.approx(-0.0625)
+
+
+@wp.kernel
+def call_never_ending(x: wp.array[float]):
+    never_ending(x[0])
+
+
+def test_other_texts_are_refused_where_they_are_called() -> None:
+    assert isinstance(never_ending, NativeFunction)
+    assert isinstance(with_adjoint, NativeFunction)
+    with pytest.raises(dk.KernelError, match=r"(?s)never_ending has a body in C\+\+.*help: write it in Python"):
+        wp.launch(call_never_ending, 1, inputs=[wp.zeros(1)])
+
+
+@wp.kernel
+def call_fence(x: wp.array[float]):
+    x[wp.tid()] = 2.0
+    fence()
+
+
+@wp.kernel
+def call_largest(x: wp.array[float]):
+    x[wp.tid()] = largest(x[wp.tid()])
+
+
+@pytest.mark.parametrize("kernel", [call_fence, call_largest])
+def test_texts_for_gpus_that_are_not_compiled_are_refused_on_gpus(kernel: wp.Kernel) -> None:
+    dk.compile(kernel, target="cpu")
+    with pytest.raises(dk.KernelError, match=r"has a body in C\+\+ for GPUs, which is not compiled here"):
+        dk.compile(kernel, target="sm_90")
+
+
+def test_a_gpu_has_a_text_of_its_own() -> None:
+    assert isinstance(lowest_bit, TranslatedFunction)
+    assert isinstance(sync, TranslatedFunction)
+    assert lowest_bit.on(False) is lowest_bit
+    assert lowest_bit.on(True) not in (None, lowest_bit)
+    assert unpacked.on(True) is unpacked
+    assert fence.on(True) is None
+    assert body_of("WP_TILE_SYNC();", (), gpu=True) == ["wp.syncthreads()"]
+    assert body_of("WP_TILE_SYNC();", (), gpu=False) == []
+
+
+def test_keys_tell_what_a_gpu_runs() -> None:
+    def digest(text: str) -> bytes:
+        @wp.func_native(text)
+        def f(x: float) -> float: ...
+
+        return encoded(f)
+
+    from diffkern.frontend.encoding import encode_object
+
+    def encoded(f: dk.Func) -> bytes:
+        return encode_object(f, lambda func: len(seen) if seen.append(func) else len(seen))
+
+    seen: list[dk.Func] = []
+    both = digest("return x;")
+    seen.clear()
+    other = digest("#if defined(__CUDA_ARCH__)\nreturn x + 1.0f;\n#else\nreturn x;\n#endif")
+    seen.clear()
+    none = digest("#if defined(__CUDA_ARCH__)\nreturn g(x);\n#else\nreturn x;\n#endif")
+    assert len({both, other, none}) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("return a + b * 2 - -c;", ["return ((a + (b * 2)) - (-c))"]),
+        ("return a << 2 | b & ~c;", ["return ((a << 2) | (b & (~c)))"]),
+        ("return a < b == c;", ["return ((a < b) == c)"]),
+        ("return a && b;", None),
+        ("return !a;", None),
+        ("return (a - b) - c;", ["return (((a - b)) - c)"]),
+        ("return a - b - c;", ["return ((a - b) - c)"]),
+        ("const unsigned int k = 0x80000000; return k ^ a;",
+         ["k = wp.uint32(wp.uint32(0x80000000))", "return (k ^ a)"]),
+        ("return (uint32_t)a >> 31;", ["return (wp.uint32(a) >> 31)"]),
+        ("return fmaxf(fabsf(a), 1.5e-3f);", ["return wp.max(wp.abs(a), wp.float32(1.5e-3))"]),
+        ("return 4294967296;", ["return wp.int64(4294967296)"]),
+        ("return 5u;", ["return wp.uint32(5)"]),
+        ("return true;", ["return True"]),
+        ("", []),
+        ("return unknown;", None),
+        ("return f(a);", None),
+        ("return a ? b : c;", None),
+        ("if (a) return b;", None),
+        ("a += 1;", None),
+        ("return a b;", None),
+        ("return (a;", None),
+        ("return a +;", None),
+        ("#if WP_OTHER\nreturn a;\n#endif", None),
+    ],
+)  # fmt: skip
+def test_texts(text: str, lines: list[str] | None) -> None:
+    assert body_of(text, ("a", "b", "c"), gpu=False) == lines
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["#if defined(__CUDA_ARCH__)", "#if __CUDA_ARCH__", "#ifdef __CUDA_ARCH__", "#if defined __CUDA_ARCH__"],
+)
+def test_branches_of_the_preprocessor(condition: str) -> None:
+    text = f"{condition}\ngpu\n#else\ncpu\n#endif\nboth // not this"
+    assert preprocessed(text, gpu=True).split() == ["gpu", "both"]
+    assert preprocessed(text, gpu=False).split() == ["cpu", "both"]
+    turned = "#ifndef __CUDA_ARCH__" if "ifdef" in condition else condition.replace("#if ", "#if !")
+    assert preprocessed(f"{turned}\ncpu\n#endif", gpu=False).split() == ["cpu"]
+    assert preprocessed(f"{turned}\ncpu\n#endif", gpu=True).split() == []
