@@ -161,7 +161,11 @@ def test_keys_tell_what_a_gpu_runs() -> None:
     from diffkern.frontend.encoding import encode_object
 
     def encoded(f: dk.Func) -> bytes:
-        return encode_object(f, lambda func: len(seen) if seen.append(func) else len(seen))
+        return encode_object(f, number_of)
+
+    def number_of(func: dk.Func) -> int:
+        seen.append(func)
+        return len(seen)
 
     seen: list[dk.Func] = []
     both = digest("return x;")
