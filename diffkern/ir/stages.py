@@ -119,6 +119,7 @@ STAGED_FACTS = frozenset({"updates", "threads", "unfused", "tiled", "blocks", "d
 _TILES, _COMPOSITES, _STACKS, _RULES = map(_family, ("tile", "composite", "stack", "rule"))
 _INTERNAL = frozenset(row.name for row in all_ops().values() if row.diff is Diff.INTERNAL)
 _WORK_OF_BLOCKS = frozenset({"block_thread", "barrier", "lane_left", "aligned"})
+_EXPANDED = frozenset({"digamma", "polygamma"})
 _LOOP_STACKS = _STACKS | {"next_checkpoint"}
 _OF_THREADS = frozenset({"buffer_new", "buffer_get", "buffer_set"})
 _WHOLE = frozenset({"construct", "extract"})
@@ -179,7 +180,7 @@ CPU = SERIAL.then(
     "cpu",
     "arithmetic is of scalars; vectors and matrices are only composed and decomposed",
     ops=("array_at",),
-    gone=_COMPOSITES - _WHOLE,
+    gone=_COMPOSITES - _WHOLE | _EXPANDED,
 )
 BLOCKS = PROGRAM.then(
     "blocks",
@@ -195,7 +196,7 @@ CUDA = BLOCKS.then(
     "cuda",
     "arithmetic is of scalars, and no operation is dead; vectors and matrices are only composed and decomposed",
     ops=("array_at",),
-    gone=_COMPOSITES - _WHOLE,
+    gone=_COMPOSITES - _WHOLE | _EXPANDED,
 )
 
 STAGES = (WRITTEN, PRIMAL, NORMAL, ADJOINT, PROGRAM, LOOPS, SERIAL, CPU, BLOCKS, CUDA)

@@ -22,6 +22,7 @@ from diffkern.ir.stages import BLOCKS, CUDA, PROGRAM
 from diffkern.lower.composites import expand_composites
 from diffkern.lower.cuda_plan import finalize_updates
 from diffkern.lower.pointed import elements_at_addresses
+from diffkern.lower.polygammas import expand_polygammas
 from diffkern.lower.tiles.block import lower_tiles_for_blocks
 from diffkern.manifest import Conflict, GpuResources
 from diffkern.opt.clears import overwrite_late
@@ -76,6 +77,7 @@ class CudaArchitecture(Target):
         passes = (
             Pass("tiles", PROGRAM, BLOCKS, partial(tiles, library=wanted) if wanted else tiles),
             Pass("decided", BLOCKS, BLOCKS, decide),
+            Pass("polygammas", BLOCKS, BLOCKS, expand_polygammas),
             Pass("composites", BLOCKS, CUDA, expand_composites),
             Pass("pointed", CUDA, CUDA, pointed),
             # A component that is not read would make an atomic operation return its old value, and keep a sum from
