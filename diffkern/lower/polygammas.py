@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Final
 
 from diffkern.ir.builder import Builder
@@ -89,11 +88,11 @@ def _above_zero(b: Builder, order: int, x: Value) -> Value:
 def _digamma_above_zero(b: Builder, x: Value) -> Value:
     t = x.type
     assert isinstance(t, Scalar)
-    terms, root = series(0, _BITS[t]).terms, rounded(float(ROOT), t)
-    d = b.sub(b.sub(x, b.const(root, t)), b.const(float(ROOT - Fraction(root)), t))
-    near = (b.mul(b.div(d, b.add(x, b.const(float(k), t))), b.const(float(1 / (ROOT + k)), t)) for k in range(terms))
+    terms, root = series(0, _BITS[t]).terms, rounded(ROOT[0], t)
+    d = b.sub(b.sub(x, b.const(root, t)), b.const((ROOT[0] - root) + ROOT[1], t))
+    near = (b.mul(b.div(d, b.add(x, b.const(float(k), t))), b.const(1.0 / (ROOT[0] + k), t)) for k in range(terms))
     total = functools.reduce(b.add, near)
-    end, w = float(ROOT + terms), b.add(x, b.const(float(terms), t))
+    end, w = ROOT[0] + terms, b.add(x, b.const(float(terms), t))
     inverse = b.div(b.const(1.0, t), w)
     far = _horner(b, tail_from_root(_BITS[t]), b.mul(inverse, inverse))
     far = b.add(b.mul(b.add(inverse, b.const(1.0 / end, t)), far), b.const(0.5, t))

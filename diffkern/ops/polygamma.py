@@ -18,17 +18,19 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from fractions import Fraction
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from fractions import Fraction  # imported where it is needed: with decimal, it would slow down every start
 
 __all__ = ["MAX_ORDER", "ROOT", "Series", "cotangents", "digamma", "horner", "polygamma", "series", "tail_from_root"]
 
 MAX_ORDER: Final = 100
 """The highest order there is; factorials of more do not fit into a float64 with what they are multiplied by."""
 
-
-ROOT: Final = Fraction(1.4616321449683622) + Fraction(9.549995429965697e-17)
-"""Where digamma is 0, to 32 digits."""
+ROOT: Final = (1.4616321449683622, 9.549995429965697e-17)
+"""Where digamma is 0, to 32 digits: the sum of two numbers."""
+_BITS: Final = 55
 
 
 class Series(NamedTuple):
@@ -56,6 +58,8 @@ class Series(NamedTuple):
 @functools.cache
 def series(order: int, bits: int) -> Series:
     """The shortest series of an order whose first term that is missing is below ``2**-bits`` of the result."""
+    from fractions import Fraction
+
     terms, count = min(
         ((n, _needed(order, n, bits)) for n in range(2, 2 * order + 24)), key=lambda pair: pair[0] + pair[1]
     )
@@ -67,9 +71,8 @@ def series(order: int, bits: int) -> Series:
 
 def _needed(order: int, terms: int, bits: int) -> int:
     """How many coefficients there must be so that what is missing is small for every argument above 0."""
-    least = Fraction(1, order) if order else Fraction(1, 4)
     for j in range(1, 200):
-        if abs(_coefficient(order, j + 1)) / Fraction(terms) ** (2 * j + 2) < least / 2**bits:
+        if abs(_coefficient(order, j + 1)) * (order or 4) * 2**bits < terms ** (2 * j + 2):
             return j
     return 1000
 
@@ -82,6 +85,8 @@ def _coefficient(order: int, j: int) -> Fraction:
 
 @functools.cache
 def _bernoulli(n: int) -> Fraction:
+    from fractions import Fraction
+
     if n < 2:
         return Fraction(1) if n == 0 else Fraction(-1, 2)
     if n % 2:
@@ -95,6 +100,8 @@ def cotangents(order: int) -> tuple[float, ...]:
 
     For even orders it is to be multiplied by cot(pi x). All coefficients have one sign.
     """
+    from fractions import Fraction
+
     q = [0, 1]
     for _ in range(order):
         slope = [k * c for k, c in enumerate(q)][1:]
@@ -109,14 +116,11 @@ def tail_from_root(bits: int) -> tuple[float, ...]:
     terms, tail, _, _ = series(0, bits)
     found = [0.0]
     for a in reversed(tail):
-        found.append(a + found[-1] / float(ROOT + terms) ** 2)
+        found.append(a + found[-1] / (ROOT[0] + terms) ** 2)
     return tuple(reversed(found[1:]))
 
 
 # -- in Python ---------------------------------------------------------------------------------------------------------
-
-
-_BITS: Final = 55
 
 
 def digamma(x: float) -> float:
@@ -137,28 +141,29 @@ def polygamma(order: int, x: float) -> float:
         if order % 2:
             return math.inf
         return math.copysign(math.inf, -x) if x == 0 else math.nan
-    try:
-        cot = 1.0 / math.tan(math.pi * rest)
-        slope = horner(cotangents(order), cot * cot) * (1.0 if order % 2 else cot)
-    except OverflowError:
-        return math.inf
-    return (-1) ** order * _above_zero(order, 1.0 - x) - slope
+    cot = 1.0 / math.tan(math.pi * rest)
+    slope = horner(cotangents(order), cot * cot) * (1.0 if order % 2 else cot)
+    return _sign(order) * _above_zero(order, 1.0 - x) - slope
 
 
 def _above_zero(order: int, x: float) -> float:
     terms, tail, scale, rest = series(order, _BITS)
     w = x + terms
     if order == 0:
-        d, end = float(Fraction(x) - ROOT), float(ROOT + terms)
-        near = math.fsum(d / (x + k) / float(ROOT + k) for k in range(terms))
+        d, end = (x - ROOT[0]) - ROOT[1], ROOT[0] + terms
+        near = math.fsum(d / (x + k) / (ROOT[0] + k) for k in range(terms))
         far = 0.5 + (1.0 / w + 1.0 / end) * horner(tail_from_root(_BITS), 1.0 / w / w)
         return near + math.log1p(d / end) + d / w / end * far
     small = horner(tail, 1.0 / w / w) / w / w + 0.5 / w
     try:
         total = math.fsum((scale / (x + k)) ** (order + 1) for k in range(terms))
-    except (OverflowError, ZeroDivisionError):
-        return (-1) ** (order + 1) * math.inf
-    return (-1) ** (order + 1) * rest * (total + scale * (scale / w) ** order * (1.0 / order + small))
+    except OverflowError:
+        return -_sign(order) * math.inf
+    return -_sign(order) * rest * (total + scale * (scale / w) ** order * (1.0 / order + small))
+
+
+def _sign(order: int) -> float:
+    return -1.0 if order % 2 else 1.0
 
 
 def horner(coefficients: Sequence[float], x: float) -> float:
