@@ -57,7 +57,7 @@ def _polygamma(b: Builder, order: int, x: Value) -> Value:
     positive = b.select(above, x, b.sub(one, x))
     mirrored = _above_zero(b, order, positive) if order else _digamma_above_zero(b, positive)
     rest = b.sub(x, b.one("rint", x))
-    cot = b.div(one, b.one("tan", b.mul(b.const(math.pi, t), rest)))
+    cot = _cotangent(b, rest)
     slope = _horner(b, cotangents(order), b.mul(cot, cot))
     if order % 2:
         return b.select(above, mirrored, b.neg(b.add(mirrored, slope)))
@@ -66,6 +66,17 @@ def _polygamma(b: Builder, order: int, x: Value) -> Value:
     pole = b.select(b.one("eq", x, zero), b.div(b.const(-1.0, t), x), b.const(math.nan, t))
     below = b.select(b.one("eq", rest, zero), pole, below)
     return b.select(above, mirrored, below)
+
+
+def _cotangent(b: Builder, x: Value) -> Value:
+    """``cot(pi * x)`` for x between -1/2 and 1/2; near these, of what is left to them."""
+    t = x.type
+    assert isinstance(t, Scalar)
+    size = b.one("abs", x)
+    steep = b.one("le", size, b.const(0.25, t))
+    angle = b.select(steep, size, b.sub(b.const(0.5, t), size))
+    tangent = b.one("tan", b.mul(b.const(math.pi, t), angle))
+    return b.one("copysign", b.select(steep, b.div(b.const(1.0, t), tangent), tangent), x)
 
 
 def _above_zero(b: Builder, order: int, x: Value) -> Value:

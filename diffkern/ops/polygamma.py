@@ -141,7 +141,9 @@ def polygamma(order: int, x: float) -> float:
         if order % 2:
             return math.inf
         return math.copysign(math.inf, -x) if x == 0 else math.nan
-    cot = 1.0 / math.tan(math.pi * rest)
+    steep = abs(rest) <= 0.25
+    size = math.tan(math.pi * (abs(rest) if steep else 0.5 - abs(rest)))
+    cot = math.copysign(1.0 / size if steep else size, rest)
     slope = horner(cotangents(order), cot * cot) * (1.0 if order % 2 else cot)
     return _sign(order) * _above_zero(order, 1.0 - x) - slope
 
