@@ -1,4 +1,4 @@
-"""The gamma function, its logarithm and digamma: values, derivatives of every order, poles, and how they are computed."""
+"""The gamma function, its logarithm and digamma: values, derivatives of every order, poles; in lanes and on GPUs."""
 
 from __future__ import annotations
 
