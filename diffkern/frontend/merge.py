@@ -13,13 +13,28 @@ from typing import TypeAlias
 
 from diffkern.frontend import coerce
 from diffkern.frontend.context import Context
-from diffkern.frontend.terms import Const, Poison, Rec, RecView, Static, Term, Tup, Val, View
-from diffkern.ir.nodes import Value
+from diffkern.frontend.terms import (
+    Const,
+    Fixed,
+    Poison,
+    Rec,
+    RecView,
+    Static,
+    Term,
+    Tup,
+    Val,
+    View,
+    is_perhaps_null,
+    nullness,
+    perhaps_null,
+)
+from diffkern.ir.nodes import Region, Value
 from diffkern.ir.structs import Struct
 from diffkern.ir.types import Element
 
 __all__ = [
     "Fields",
+    "Joins",
     "Leaf",
     "Same",
     "Shape",
@@ -28,10 +43,12 @@ __all__ = [
     "common",
     "emit",
     "hints",
+    "holds_inside",
     "join",
     "leaves",
     "same_term",
     "shape_of",
+    "with_null",
     "without_invariants",
     "zeros",
 ]
@@ -57,6 +74,27 @@ class Fields:
 
     struct: Struct
     parts: tuple[Shape, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Joins:
+    """What may be joined.
+
+    Attributes
+    ----------
+    numba
+        Whether numbers give way as in numba's spelling.
+    nulls
+        Whether an array may be null on the other path.
+    """
+
+    numba: bool = False
+    nulls: bool = False
+
+    @classmethod
+    def of(cls, cx: Context) -> Joins:
+        """What may be in the function that is being lowered."""
+        return cls(cx.layout is not None, cx.dialect.unset_is_zero)
 
 
 Shape: TypeAlias = "Leaf | Same | Fields | tuple[Shape, ...]"
@@ -90,39 +128,61 @@ def same_term(a: Term, b: Term) -> bool:
     return a == b
 
 
-def join(a: Shape, b: Shape, *, numba: bool = False) -> Shape | None:
-    """The shape both fit, or None; `numba`: numbers give way as in its spelling."""
+def join(a: Shape, b: Shape, how: Joins = Joins()) -> Shape | None:
+    """The shape both fit, or None."""
     if isinstance(a, Leaf) and isinstance(b, Leaf):
-        found = coerce.join(a.type, b.type, numba=numba)
+        found = coerce.join(a.type, b.type, numba=how.numba)
         return None if found is None else Leaf(found)
     if isinstance(a, Same) and isinstance(b, Same):
         # Like a number, an array keeps its shape beside a poisoned term: poison that went around an outer loop would
         # silence the statements that read the array, and with another lowering of that loop the error behind it.
         if isinstance(a.term, Poison) or isinstance(b.term, Poison):
             return b if isinstance(a.term, Poison) else a
-        return a if same_term(a.term, b.term) else None
+        return _same(a.term, b.term, how)
     if isinstance(a, Same) or isinstance(b, Same):
         poisoned, other = (a, b) if isinstance(a, Same) else (b, a)
         return other if isinstance(poisoned, Same) and isinstance(poisoned.term, Poison) else None
     if isinstance(a, Fields) and isinstance(b, Fields) and a.struct == b.struct:
-        fields = join(a.parts, b.parts, numba=numba)
+        fields = join(a.parts, b.parts, how)
         return Fields(a.struct, fields) if isinstance(fields, tuple) else None
     if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
-        parts = [join(x, y, numba=numba) for x, y in zip(a, b, strict=True)]
+        parts = [join(x, y, how) for x, y in zip(a, b, strict=True)]
         known = [p for p in parts if p is not None]
         return tuple(known) if len(known) == len(parts) else None
     return None
 
 
-def common(a: Term, b: Term, *, numba: bool = False) -> Shape | None:
+def _either(a: Term, b: Term) -> Term:
+    """One of two terms that denote the same, with the arrays that are null on some path behind either."""
+    if isinstance(a, Rec) and isinstance(b, Rec):
+        return Rec(a.struct, tuple(map(_either, a.items, b.items)))
+    if isinstance(a, Tup) and isinstance(b, Tup):
+        return Tup(tuple(map(_either, a.items, b.items)))
+    return b if is_perhaps_null(b) else a
+
+
+def _same(a: Term, b: Term, how: Joins) -> Same | None:
+    """What stands for two terms that take no IR value: an array for itself, and for null on the other path."""
+    if same_term(a, b):
+        return Same(_either(a, b))
+    if not how.nulls:
+        return None
+    if nullness(a) is True:
+        a, b = b, a
+    if nullness(b) is not True:
+        return None
+    return Same(perhaps_null(a) if isinstance(a, (View, RecView)) and not nullness(a) else a)
+
+
+def common(a: Term, b: Term, how: Joins = Joins()) -> Shape | None:
     """The shape that two terms fit, or None. What is the same in both, such as a field left alone, is no leaf."""
     if same_term(a, b):
-        return Same(a)
+        return Same(_either(a, b))
     if isinstance(a, Rec) and isinstance(b, Rec) and a.struct == b.struct:
-        parts = [common(x, y, numba=numba) for x, y in zip(a.items, b.items, strict=True)]
+        parts = [common(x, y, how) for x, y in zip(a.items, b.items, strict=True)]
         known = [p for p in parts if p is not None]
         return Fields(a.struct, tuple(known)) if len(known) == len(parts) else None
-    return join(shape_of(a), shape_of(b), numba=numba)
+    return join(shape_of(a), shape_of(b), how)
 
 
 def without_invariants(shape: Shape, start: Term, end: Term, entry: Term) -> Shape:
@@ -135,15 +195,60 @@ def without_invariants(shape: Shape, start: Term, end: Term, entry: Term) -> Sha
     return shape
 
 
-def after_trip(shape: Shape, end: Term, *, numba: bool = False) -> Shape | None:
+def after_trip(shape: Shape, end: Term, how: Joins = Joins()) -> Shape | None:
     """The shape that what is carried and what a trip leaves both fit, or None."""
     if isinstance(shape, Same) and isinstance(shape.term, Val):
         return shape if same_term(shape.term, end) else shape_of(end)
     if isinstance(shape, Fields) and isinstance(end, Rec) and shape.struct == end.struct:
-        parts = [after_trip(part, item, numba=numba) for part, item in zip(shape.parts, end.items, strict=True)]
+        parts = [after_trip(part, item, how) for part, item in zip(shape.parts, end.items, strict=True)]
         known = [p for p in parts if p is not None]
         return Fields(shape.struct, tuple(known)) if len(known) == len(parts) else None
-    return join(shape, shape_of(end), numba=numba)
+    return join(shape, shape_of(end), how)
+
+
+def holds_inside(cx: Context, shape: Shape, *regions: Region) -> bool:
+    """Whether a shape shows a part of an array by values that are made in one of the regions, or an array made there."""
+    used = set(_used(shape))
+    if any(v in cx.cells and cx.cells[v] not in cx.env for v in used):  # an array of the thread
+        return True
+    return bool(used) and any(not used.isdisjoint(_made(region)) for region in regions)
+
+
+def _used(shape: Shape | Term) -> Iterator[Value]:
+    match shape:
+        case Same(term):
+            yield from _used(term)
+        case Fields(_, parts) | Tup(parts) | Rec(_, parts) | RecView(_, parts):
+            for part in parts:
+                yield from _used(part)
+        case tuple():
+            for part in shape:
+                yield from _used(part)
+        case View(base, axes):
+            yield base
+            for axis in axes:
+                inside = (axis.index,) if isinstance(axis, Fixed) else (axis.start, axis.through)
+                yield from (v for v in inside if v is not None)
+
+
+def _made(region: Region) -> Iterator[Value]:
+    yield from region.params
+    for op in region.ops:
+        yield from op.results
+        for inner in op.regions:
+            yield from _made(inner)
+
+
+def with_null(shape: Shape) -> Shape:
+    """The shape of what is zero on the other path: its arrays are null there."""
+    match shape:
+        case Same(View() | RecView() as term):
+            return shape if nullness(term) else Same(perhaps_null(term))
+        case Fields(struct, parts):
+            return Fields(struct, tuple(map(with_null, parts)))
+        case tuple():
+            return tuple(map(with_null, shape))
+    return shape
 
 
 def leaves(shape: Shape) -> list[Leaf]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 from diffkern.errors import Loc
@@ -44,8 +44,12 @@ __all__ = [
     "Val",
     "View",
     "describe",
+    "is_perhaps_null",
+    "mark",
+    "marked",
     "nullness",
     "once",
+    "perhaps_null",
     "spread",
 ]
 
@@ -109,6 +113,7 @@ class View:
 
     base: Value
     axes: tuple[Fixed | Span, ...]
+    perhaps: bool = field(default=False, compare=False)  # whether it is null on some path
 
     @property
     def array(self) -> Array:
@@ -248,16 +253,46 @@ class Binding:
     unset: str | None = None
 
 
+_MARK: Final = "$set "
+
+
+def mark(name: str) -> str:
+    """The variable that says, in a debug program, whether another one is set."""
+    return _MARK + name
+
+
+def marked(name: str) -> str:
+    """The variable of which a mark says whether it is set; of no mark, the name itself."""
+    return name.removeprefix(_MARK)
+
+
 def nullness(term: Term) -> bool | None:
-    """Whether an array is null; that of None is True, and None says that the term is no array, or one in an element."""
+    """Whether an array is null; that of None is True.
+
+    None says that the term is no array, or one in an element, or null on some paths alone.
+    """
     match term:
         case View():
-            return None if term.array.outer else term.array.is_null
+            return None if term.array.outer or term.perhaps else term.array.is_null
         case RecView():
-            return term.first.array.is_null
+            return None if term.first.perhaps else term.first.array.is_null
         case Static(None):
             return True
     return None
+
+
+def is_perhaps_null(term: Term) -> bool:
+    """Whether a term is an array on some paths and null on others."""
+    if isinstance(term, RecView):
+        term = term.first
+    return isinstance(term, View) and term.perhaps
+
+
+def perhaps_null(term: View | RecView) -> View | RecView:
+    """An array that is null on other paths."""
+    if isinstance(term, View):
+        return replace(term, perhaps=True)
+    return RecView(term.struct, tuple(map(perhaps_null, term.items)))
 
 
 def describe(term: Term) -> str:
