@@ -298,11 +298,11 @@ def _joined_shape(
         shape = merge.shape_of(first.term)
         if not (is_zero and cx.dialect.unset_is_zero):
             return shape
-        return None if merge.holds_inside(cx, shape, *regions) else merge.with_null(shape)
+        return merge.with_null(shape, *regions)
     second = set_here[1]
     assert second.term is not None
     joined = merge.common(first.term, second.term, merge.Joins.of(cx))
-    if joined is None or merge.holds_inside(cx, joined, *regions):
+    if joined is None or not merge.stands_outside(joined, *regions):
         error = conflict(cx, name, first, second, node)
         cx.errors.append(error)
         return merge.Same(Poison())

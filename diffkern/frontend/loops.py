@@ -271,7 +271,7 @@ def _shapes_after(cx: Context, plan: _Plan, env: dict[str, Binding], region: Reg
         if found[name] == merge.Same(Poison()):
             continue  # its error has been recorded
         joined = merge.after_trip(found[name], end.term, merge.Joins.of(cx))
-        if joined is None or merge.holds_inside(cx, joined, region):
+        if joined is None or not merge.stands_outside(joined, region):
             entry = plan.entry[name]
             first = entry if entry is not None and entry.term is not None else Binding(merge.sample(found[name]), None)
             plan.conflicts.append(branch.conflict(cx, name, first, end, plan.stmt))
@@ -287,9 +287,7 @@ def _first_shape(cx: Context, plan: _Plan, name: str, end: Term, region: Region)
     shape = merge.shape_of(end)
     if name == RETURN or not cx.dialect.unset_is_zero:
         return shape
-    if merge.holds_inside(cx, shape, region):
-        return None
-    return shape if plan.trips_surely else merge.with_null(shape)
+    return merge.with_null(shape, region, perhaps=not plan.trips_surely)
 
 
 def _initial(cx: Context, plan: _Plan, default: Val | None) -> list[Value]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from diffkern.frontend import coerce
@@ -19,23 +19,23 @@ from diffkern.frontend.terms import (
     Poison,
     Rec,
     RecView,
+    Span,
     Static,
     Term,
     Tup,
     Val,
     View,
-    is_perhaps_null,
     nullness,
-    perhaps_null,
 )
 from diffkern.ir.nodes import Region, Value
 from diffkern.ir.structs import Struct
-from diffkern.ir.types import Element
+from diffkern.ir.types import BOOL, OWN, Element, Scalar, scalar_of
 
 __all__ = [
     "Fields",
     "Joins",
     "Leaf",
+    "Part",
     "Same",
     "Shape",
     "after_trip",
@@ -43,11 +43,11 @@ __all__ = [
     "common",
     "emit",
     "hints",
-    "holds_inside",
     "join",
     "leaves",
     "same_term",
     "shape_of",
+    "stands_outside",
     "with_null",
     "without_invariants",
     "zeros",
@@ -77,6 +77,36 @@ class Fields:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """An array or a part of one, with an IR value for each index, and one that says whether it is there.
+
+    Attributes
+    ----------
+    bases
+        The array; of structs, those of the fields.
+    axes
+        The types of indices, and axes that are whole.
+    wrap
+        Whether indices may be negative.
+    perhaps
+        Whether it is null on some path.
+    like
+        Such an array.
+    """
+
+    bases: tuple[Value, ...]
+    axes: tuple[Scalar | Span, ...]
+    wrap: bool
+    perhaps: bool
+    like: View | RecView = field(compare=False)
+
+    @property
+    def types(self) -> list[Scalar]:
+        """Of the IR values."""
+        return [*(axis for axis in self.axes if isinstance(axis, Scalar)), *([BOOL] if self.perhaps else [])]
+
+
+@dataclass(frozen=True, slots=True)
 class Joins:
     """What may be joined.
 
@@ -85,7 +115,7 @@ class Joins:
     numba
         Whether numbers give way as in numba's spelling.
     nulls
-        Whether an array may be null on the other path.
+        Whether an array may be null on the other path, and another part of the same array.
     """
 
     numba: bool = False
@@ -97,7 +127,7 @@ class Joins:
         return cls(cx.layout is not None, cx.dialect.unset_is_zero)
 
 
-Shape: TypeAlias = "Leaf | Same | Fields | tuple[Shape, ...]"
+Shape: TypeAlias = "Leaf | Same | Part | Fields | tuple[Shape, ...]"
 
 
 def shape_of(term: Term) -> Shape:
@@ -133,12 +163,14 @@ def join(a: Shape, b: Shape, how: Joins = Joins()) -> Shape | None:
     if isinstance(a, Leaf) and isinstance(b, Leaf):
         found = coerce.join(a.type, b.type, numba=how.numba)
         return None if found is None else Leaf(found)
+    if how.nulls and (found := _joined_parts(a, b)) is not None:
+        return found
     if isinstance(a, Same) and isinstance(b, Same):
         # Like a number, an array keeps its shape beside a poisoned term: poison that went around an outer loop would
         # silence the statements that read the array, and with another lowering of that loop the error behind it.
         if isinstance(a.term, Poison) or isinstance(b.term, Poison):
             return b if isinstance(a.term, Poison) else a
-        return _same(a.term, b.term, how)
+        return a if same_term(a.term, b.term) else None
     if isinstance(a, Same) or isinstance(b, Same):
         poisoned, other = (a, b) if isinstance(a, Same) else (b, a)
         return other if isinstance(poisoned, Same) and isinstance(poisoned.term, Poison) else None
@@ -152,32 +184,61 @@ def join(a: Shape, b: Shape, how: Joins = Joins()) -> Shape | None:
     return None
 
 
-def _either(a: Term, b: Term) -> Term:
-    """One of two terms that denote the same, with the arrays that are null on some path behind either."""
-    if isinstance(a, Rec) and isinstance(b, Rec):
-        return Rec(a.struct, tuple(map(_either, a.items, b.items)))
-    if isinstance(a, Tup) and isinstance(b, Tup):
-        return Tup(tuple(map(_either, a.items, b.items)))
-    return b if is_perhaps_null(b) else a
+def _joined_parts(a: Shape, b: Shape) -> Part | None:
+    """What an array is that is one part of an array or another, or null."""
+    if isinstance(a, Same) and isinstance(b, Same) and same_term(a.term, b.term):
+        return None
+    first, second = _part(a), _part(b)
+    if first is not None and second is not None and (first.bases, first.axes) == (second.bases, second.axes):
+        return replace(first, wrap=first.wrap or second.wrap, perhaps=first.perhaps or second.perhaps)
+    for part, other in ((first, b), (second, a)):
+        if part is not None and isinstance(other, Same) and nullness(other.term):
+            return replace(part, perhaps=True)
+    return None
 
 
-def _same(a: Term, b: Term, how: Joins) -> Same | None:
-    """What stands for two terms that take no IR value: an array for itself, and for null on the other path."""
-    if same_term(a, b):
-        return Same(_either(a, b))
-    if not how.nulls:
+def _part(shape: Shape) -> Part | None:
+    """A part of an array that is found by nothing but indices."""
+    if isinstance(shape, Part):
+        return shape
+    term = shape.term if isinstance(shape, Same) else None
+    if not isinstance(term, (View, RecView)) or nullness(term):
         return None
-    if nullness(a) is True:
-        a, b = b, a
-    if nullness(b) is not True:
+    view = term if isinstance(term, View) else term.first
+    cut = any(isinstance(axis, Span) and axis.start is not None for axis in view.axes)
+    if cut or view.array.outer or view.array.layout == OWN:
         return None
-    return Same(perhaps_null(a) if isinstance(a, (View, RecView)) and not nullness(a) else a)
+    axes = tuple(axis if isinstance(axis, Span) else scalar_of(axis.index.type) for axis in view.axes)
+    wrap = any(isinstance(axis, Fixed) and axis.wrap for axis in view.axes)
+    return Part(tuple(_bases(term)), axes, wrap, view.present is not None, term)
+
+
+def _bases(term: View | RecView) -> Iterator[Value]:
+    if isinstance(term, View):
+        yield term.base
+    else:
+        for item in term.items:
+            yield from _bases(item)
+
+
+def _shown(like: View | RecView, axes: tuple[Fixed | Span, ...], present: Value | None) -> View | RecView:
+    """An array with other axes."""
+    if isinstance(like, View):
+        return View(like.base, axes, present)
+    items = zip(like.items, (_axes_of(item, axes) for item in like.items), strict=True)
+    return RecView(like.struct, tuple(_shown(item, own, present) for item, own in items))
+
+
+def _axes_of(item: View | RecView, axes: tuple[Fixed | Span, ...]) -> tuple[Fixed | Span, ...]:
+    """The axes of one field of an array of structs, whose whole axes are its own."""
+    own = item if isinstance(item, View) else item.first
+    return tuple(mine if isinstance(axis, Span) else axis for mine, axis in zip(own.axes, axes, strict=True))
 
 
 def common(a: Term, b: Term, how: Joins = Joins()) -> Shape | None:
     """The shape that two terms fit, or None. What is the same in both, such as a field left alone, is no leaf."""
     if same_term(a, b):
-        return Same(_either(a, b))
+        return Same(a)
     if isinstance(a, Rec) and isinstance(b, Rec) and a.struct == b.struct:
         parts = [common(x, y, how) for x, y in zip(a.items, b.items, strict=True)]
         known = [p for p in parts if p is not None]
@@ -206,49 +267,44 @@ def after_trip(shape: Shape, end: Term, how: Joins = Joins()) -> Shape | None:
     return join(shape, shape_of(end), how)
 
 
-def holds_inside(cx: Context, shape: Shape, *regions: Region) -> bool:
-    """Whether a shape shows a part of an array by values that are made in one of the regions, or an array made there."""
-    used = set(_used(shape))
-    if any(v in cx.cells and cx.cells[v] not in cx.env for v in used):  # an array of the thread
-        return True
-    return bool(used) and any(not used.isdisjoint(_made(region)) for region in regions)
+def with_null(shape: Shape, *regions: Region, perhaps: bool = True) -> Shape | None:
+    """The shape of what is zero on the other path, where its arrays are null; None if that cannot be told.
 
-
-def _used(shape: Shape | Term) -> Iterator[Value]:
+    Parts of arrays may be found by indices that are made in the regions, but arrays are not made there.
+    ``perhaps``: whether there is such a path.
+    """
     match shape:
-        case Same(term):
-            yield from _used(term)
-        case Fields(_, parts) | Tup(parts) | Rec(_, parts) | RecView(_, parts):
-            for part in parts:
-                yield from _used(part)
+        case Same(View() | RecView() as term) if not nullness(term):
+            part = _part(shape)
+            if part is None or not stands_outside(part, *regions):
+                return None
+            return replace(part, perhaps=part.perhaps or perhaps) if perhaps or part.types else shape
+        case Fields(struct, parts):
+            kept = [with_null(part, *regions, perhaps=perhaps) for part in parts]
+            return None if None in kept else Fields(struct, tuple(part for part in kept if part is not None))
         case tuple():
-            for part in shape:
-                yield from _used(part)
-        case View(base, axes):
-            yield base
-            for axis in axes:
-                inside = (axis.index,) if isinstance(axis, Fixed) else (axis.start, axis.through)
-                yield from (v for v in inside if v is not None)
+            kept = [with_null(part, *regions, perhaps=perhaps) for part in shape]
+            return None if None in kept else tuple(part for part in kept if part is not None)
+    return shape
+
+
+def stands_outside(shape: Shape, *regions: Region) -> bool:
+    """Whether no array of which a shape is a part is made in one of the regions."""
+    match shape:
+        case Part(bases):
+            return all(set(bases).isdisjoint(_made(region)) for region in regions)
+        case Fields(_, parts):
+            return all(stands_outside(part, *regions) for part in parts)
+        case tuple():
+            return all(stands_outside(part, *regions) for part in shape)
+    return True
 
 
 def _made(region: Region) -> Iterator[Value]:
-    yield from region.params
     for op in region.ops:
         yield from op.results
         for inner in op.regions:
             yield from _made(inner)
-
-
-def with_null(shape: Shape) -> Shape:
-    """The shape of what is zero on the other path: its arrays are null there."""
-    match shape:
-        case Same(View() | RecView() as term):
-            return shape if nullness(term) else Same(perhaps_null(term))
-        case Fields(struct, parts):
-            return Fields(struct, tuple(map(with_null, parts)))
-        case tuple():
-            return tuple(map(with_null, shape))
-    return shape
 
 
 def leaves(shape: Shape) -> list[Leaf]:
@@ -257,6 +313,8 @@ def leaves(shape: Shape) -> list[Leaf]:
         return [shape]
     if isinstance(shape, Same):
         return []
+    if isinstance(shape, Part):
+        return [Leaf(t) for t in shape.types]
     parts = shape.parts if isinstance(shape, Fields) else shape
     return [leaf for part in parts for leaf in leaves(part)]
 
@@ -277,10 +335,23 @@ def emit(cx: Context, term: Term, shape: Shape, node: ast.AST, what: str) -> lis
         return [coerce.convert(cx, term, shape.type, node, what)]
     if isinstance(shape, Same):
         return []
+    if isinstance(shape, Part):
+        return _parts(cx, term, shape)
     if not isinstance(term, (Tup, Rec)):
         return [cx.b.zero(leaf.type) for leaf in leaves(shape)]
     parts = shape.parts if isinstance(shape, Fields) else shape
     return [v for item, part in zip(term.items, parts, strict=True) for v in emit(cx, item, part, node, what)]
+
+
+def _parts(cx: Context, term: Term, shape: Part) -> list[Value]:
+    """The indices of a part of an array, and whether it is there; of null, zeros."""
+    if not isinstance(term, (View, RecView)) or tuple(_bases(term)) != shape.bases:
+        return zeros(cx, shape)
+    view = term if isinstance(term, View) else term.first
+    found = [axis.index for axis in view.axes if isinstance(axis, Fixed)]
+    if shape.perhaps:
+        found.append(cx.b.const(True, BOOL) if view.present is None else view.present)
+    return found
 
 
 def zeros(cx: Context, shape: Shape) -> list[Value]:
@@ -294,6 +365,9 @@ def build(shape: Shape, values: Iterator[Value]) -> Term:
         return Val(next(values))
     if isinstance(shape, Same):
         return shape.term
+    if isinstance(shape, Part):
+        axes = tuple(Fixed(next(values), shape.wrap) if isinstance(axis, Scalar) else axis for axis in shape.axes)
+        return _shown(shape.like, axes, next(values) if shape.perhaps else None)
     if isinstance(shape, Fields):
         return Rec(shape.struct, tuple(build(part, values) for part in shape.parts))
     return Tup(tuple(build(part, values) for part in shape))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from diffkern.errors import Loc
@@ -44,12 +44,11 @@ __all__ = [
     "Val",
     "View",
     "describe",
-    "is_perhaps_null",
     "mark",
     "marked",
     "nullness",
     "once",
-    "perhaps_null",
+    "presence",
     "spread",
 ]
 
@@ -113,7 +112,7 @@ class View:
 
     base: Value
     axes: tuple[Fixed | Span, ...]
-    perhaps: bool = field(default=False, compare=False)  # whether it is null on some path
+    present: Value | None = None  # of an array that is null on some paths, whether it is one here
 
     @property
     def array(self) -> Array:
@@ -273,26 +272,18 @@ def nullness(term: Term) -> bool | None:
     """
     match term:
         case View():
-            return None if term.array.outer or term.perhaps else term.array.is_null
+            return None if term.array.outer or term.present is not None else term.array.is_null
         case RecView():
-            return None if term.first.perhaps else term.first.array.is_null
+            return None if term.first.present is not None else term.first.array.is_null
         case Static(None):
             return True
     return None
 
 
-def is_perhaps_null(term: Term) -> bool:
-    """Whether a term is an array on some paths and null on others."""
-    if isinstance(term, RecView):
-        term = term.first
-    return isinstance(term, View) and term.perhaps
-
-
-def perhaps_null(term: View | RecView) -> View | RecView:
-    """An array that is null on other paths."""
-    if isinstance(term, View):
-        return replace(term, perhaps=True)
-    return RecView(term.struct, tuple(map(perhaps_null, term.items)))
+def presence(term: Term) -> Value | None:
+    """What says whether an array is there that is null on some paths; None of any other term."""
+    view = term.first if isinstance(term, RecView) else term
+    return view.present if isinstance(view, View) else None
 
 
 def describe(term: Term) -> str:

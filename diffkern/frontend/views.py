@@ -60,17 +60,26 @@ def _axis_length(cx: Context, base: Value, axis: int) -> Callable[[], Value]:
 
 def shape(cx: Context, view: View) -> Tup:
     """The lengths of the axes of a view."""
-    return Tup(tuple(Val(span.length()) for span in view.spans))
+    return Tup(tuple(map(Val, _lengths(cx, view))))
+
+
+def _lengths(cx: Context, view: View) -> list[Value]:
+    """The lengths of the axes; zeros where the array is null."""
+    found = [span.length() for span in view.spans]
+    if view.present is not None:
+        found = [cx.b.select(view.present, n, cx.b.const(0, T.scalar_of(n.type))) for n in found]
+        cx.nonneg.update(found)
+    return found
 
 
 def length(cx: Context, view: View, node: ast.AST) -> Val:
     """``len(a)``."""
-    return Val(view.spans[0].length())
+    return Val(_lengths(cx, view)[0])
 
 
 def size(cx: Context, view: View, node: ast.AST) -> Val:
     """``a.size``: the number of elements, as an int64 if there are several axes."""
-    lengths = [span.length() for span in view.spans]
+    lengths = _lengths(cx, view)
     if len(lengths) == 1:
         return Val(lengths[0])
     total = cx.b.cast(lengths[0], T.INT64)
@@ -145,14 +154,14 @@ def subscript(cx: Context, view: View, entries: Sequence[Term | ast.Slice], node
             axes_out.append(_cut(cx, axis, entry, node))
         else:
             axes_out.append(_fix(cx, axis, entry, node))
-    return View(view.base, tuple(axes_out))
+    return View(view.base, tuple(axes_out), view.present)
 
 
 def fixed(cx: Context, view: View, entries: Sequence[Term], node: ast.AST) -> View:
     """A view with all its axes indexed."""
     pending = iter(entries)
     axes = tuple(_fix(cx, axis, next(pending), node) if isinstance(axis, Span) else axis for axis in view.axes)
-    return View(view.base, axes)
+    return View(view.base, axes, view.present)
 
 
 def _fix(cx: Context, axis: Span, entry: Term, node: ast.AST) -> Fixed:
@@ -234,13 +243,15 @@ def _operands(cx: Context, view: View) -> tuple[list[Value], tuple[bool, ...]]:
 
 
 def check_null(cx: Context, view: View) -> None:
-    """Refuse to access a null array where nothing guards the access."""
+    """Refuse to access a null array where nothing guards the access; a debug program reports one set on some paths."""
     if view.array.is_null and cx.b.region is cx.root:
         raise KernelTypeError(
             f"{view.base.name} is None in this launch, and its elements are accessed",
             loc=cx.b.loc,
             remedy=f"write if {view.base.name}: in front of what needs it, or pass an array",
         )
+    if cx.checked and view.present is not None:
+        cx.b.op("assertion", view.present, text=f"{view.base.name} is null here, and its elements are accessed")
 
 
 def load(cx: Context, view: View) -> Val:
