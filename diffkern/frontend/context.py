@@ -114,12 +114,15 @@ class TileView:
     put
         Makes of the other one, and of what has become of the view, the other one changed likewise; None if a view
         stands for elements several times.
+    repeats
+        Whether it does, or may.
     """
 
     names: frozenset[str]
     whole: Value | None = None
     remake: Callable[[Value], Value] | None = None
     put: Callable[[Value, Value], Value] | None = None
+    repeats: bool = False
 
 
 class Context:

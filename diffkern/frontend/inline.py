@@ -79,7 +79,7 @@ def _prepared(cx: Context, pyfunc: Callable[..., Any], source: Source) -> Prepar
     body = source.node.body
     nodes = (node for stmt in body for node in ast.walk(stmt))
     returns_value = any(isinstance(n, ast.Return) and n.value is not None and not _is_none(n.value) for n in nodes)
-    unset = maybe_unset(body, names, parameters)
+    unset = maybe_unset(body, names, parameters) if cx.checked else frozenset()
     return Prepared(source.node, names, Liveness(body, captured(body)), returns_value, unset)
 
 

@@ -281,8 +281,8 @@ def _shapes_after(cx: Context, plan: _Plan, env: dict[str, Binding], region: Reg
 
 
 def _first_shape(cx: Context, plan: _Plan, name: str, end: Term, region: Region) -> merge.Shape | None:
-    """The shape of a variable that was not set before the loop; None if it is not carried."""
-    if not plan.placeholders and name != RETURN:
+    """The shape of a variable that was not set before the loop; None if it is not carried, or an error has set it."""
+    if (not plan.placeholders and name != RETURN) or isinstance(end, Poison):
         return None
     shape = merge.shape_of(end)
     if name == RETURN or not cx.dialect.unset_is_zero:
@@ -353,6 +353,8 @@ def _finish(cx: Context, plan: _Plan, body: _Body, flags: Sequence[Value], resul
         entry, end = plan.entry[name], body.env.get(name)
         if name in terms:
             joined_views(cx, terms[name], [_term_of(entry), _term_of(end)])
+        elif isinstance(_term_of(end), Poison):
+            terms[name] = Poison()
         loc = end.loc if end is not None and end.loc is not None else (entry.loc if entry is not None else None)
         at_end: str | None = f"the loop in line {line} may make no trip that sets it"
         if entry is not None and entry.term is not None:

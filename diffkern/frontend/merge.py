@@ -163,8 +163,8 @@ def join(a: Shape, b: Shape, how: Joins = Joins()) -> Shape | None:
     if isinstance(a, Leaf) and isinstance(b, Leaf):
         found = coerce.join(a.type, b.type, numba=how.numba)
         return None if found is None else Leaf(found)
-    if how.nulls and (found := _joined_parts(a, b)) is not None:
-        return found
+    if how.nulls and (part := _joined_parts(a, b)) is not None:
+        return part
     if isinstance(a, Same) and isinstance(b, Same):
         # Like a number, an array keeps its shape beside a poisoned term: poison that went around an outer loop would
         # silence the statements that read the array, and with another lowering of that loop the error behind it.

@@ -18,7 +18,7 @@ from diffkern.errors import KernelError
 from diffkern.frontend import merge
 from diffkern.frontend.coerce import value
 from diffkern.frontend.context import Cascade, Context, Frame
-from diffkern.frontend.flow import Names, is_endless, leaves
+from diffkern.frontend.flow import Names, chain_of
 from diffkern.frontend.terms import Binding, Const, Poison, Rec, Static, Term, Tup, Val, mark
 from diffkern.ir.nodes import Region
 
@@ -31,7 +31,7 @@ __all__ = ["maybe_unset", "read", "with_marks"]
 def maybe_unset(body: Sequence[ast.stmt], names: Names, parameters: Iterable[str]) -> Names:
     """The variables of a function that may be read where some path has not set them; more rather than fewer."""
     walk = _Walk(names)
-    walk.block(body, frozenset(parameters))
+    walk.block(body, parameters)
     return frozenset(walk.found)
 
 
@@ -42,45 +42,53 @@ class _Walk:
         self._names = names
         self.found: set[str] = set()
 
-    def block(self, stmts: Sequence[ast.stmt], known: Names) -> Names:
+    def block(self, stmts: Sequence[ast.stmt], known: Iterable[str]) -> set[str]:
         """Return what is set behind statements; all names if control does not come there."""
+        now = set(known)
         for stmt in stmts:
-            known = self._statement(stmt, known)
-        return known
+            self._statement(stmt, now)
+        return now
 
-    def _statement(self, stmt: ast.stmt, known: Names) -> Names:
+    def _statement(self, stmt: ast.stmt, known: set[str]) -> None:
         match stmt:
             case ast.If():
-                self._reads(stmt.test, known)
-                return self.block(stmt.body, known) & self.block(stmt.orelse, known)
+                self._branches(stmt, known)
             case ast.For():
                 self._reads(stmt.iter, known)
-                self.block(stmt.body, known | _stored(stmt.target))
+                known |= _stored(stmt.target)
+                self.block(stmt.body, known)
                 self.block(stmt.orelse, known)
-                return known | _stored(stmt.target)
             case ast.While():
                 self._reads(stmt.test, known)
                 self.block(stmt.body, known)
                 self.block(stmt.orelse, known)
-                return self._names if is_endless(stmt) and leaves([stmt]) else known
             case ast.Return() | ast.Break() | ast.Continue():
                 self._reads(stmt, known)
-                return self._names
-            case ast.AugAssign(ast.Name(name)):
+                known |= self._names
+            case _:
                 self._reads(stmt, known)
-                self.found.update({name} - known)
-        self._reads(stmt, known)
-        return known | _stored(stmt) if isinstance(stmt, (ast.Assign, ast.AnnAssign, ast.AugAssign)) else known
+                if isinstance(stmt, ast.AugAssign) and isinstance(stmt.target, ast.Name):
+                    self.found |= {stmt.target.id} - known
+                known |= _stored(stmt)
 
-    def _reads(self, node: ast.AST, known: Names) -> None:
+    def _branches(self, stmt: ast.If, known: set[str]) -> None:
+        chain = chain_of(stmt)
+        for link in chain:
+            self._reads(link.test, known)
+        ends = [self.block(link.body, known) for link in chain]
+        known |= set.intersection(self.block(chain[-1].orelse, known), *ends)
+
+    def _reads(self, node: ast.AST, known: set[str]) -> None:
         for part in ast.walk(node):
             if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load) and part.id in self._names:
-                self.found.update({part.id} - known)
+                self.found |= {part.id} - known
 
 
 def _stored(node: ast.AST) -> Names:
     """The variables that a simple statement sets in any case."""
     by_chance = {part.target for part in ast.walk(node) if isinstance(part, ast.NamedExpr)}
+    if not isinstance(node, (ast.expr, ast.Assign, ast.AnnAssign, ast.AugAssign)):
+        return frozenset()
     if isinstance(node, ast.AnnAssign) and node.value is None:
         return frozenset()
     parts = (part for part in ast.walk(node) if isinstance(part, ast.Name) and part not in by_chance)
@@ -135,7 +143,9 @@ def _is_number(shape: merge.Shape) -> bool:
             return isinstance(term, Static) and term.obj is None
         case merge.Fields(_, parts):
             return all(map(_is_number, parts))
-    return all(map(_is_number, shape))
+        case tuple():
+            return all(map(_is_number, shape))
+    return False
 
 
 def _report(cx: Context, node: ast.Name, frame: Frame) -> None:
@@ -153,8 +163,8 @@ def _report(cx: Context, node: ast.Name, frame: Frame) -> None:
 
 def _is_skipped(cx: Context, node: ast.Name, frame: Frame) -> bool:
     """Whether the text before sets a variable in a branch that was left out; notes as which type, found by trying."""
-    for value in _assigned_before(frame, node):
-        term = _tried(cx, value)
+    for expression in _assigned_before(frame, node):
+        term = _tried(cx, expression)
         if term is not None:
             frame.seen[node.id] = term
             return True
@@ -164,9 +174,10 @@ def _is_skipped(cx: Context, node: ast.Name, frame: Frame) -> bool:
 def _assigned_before(frame: Frame, node: ast.Name) -> Iterator[ast.expr]:
     """What the function's text assigns to a variable before a place."""
     for stmt in ast.walk(frame.source.node):
-        if isinstance(stmt, ast.Assign) and (stmt.end_lineno or stmt.lineno) < node.lineno:
-            if any(isinstance(target, ast.Name) and target.id == node.id for target in stmt.targets):
-                yield stmt.value
+        if not isinstance(stmt, ast.Assign) or (stmt.end_lineno or stmt.lineno) >= node.lineno:
+            continue
+        if any(isinstance(target, ast.Name) and target.id == node.id for target in stmt.targets):
+            yield stmt.value
 
 
 def _tried(cx: Context, expression: ast.expr) -> Term | None:

@@ -7,14 +7,15 @@ expressions are evaluated once, where the view is made; shapes never change, so 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 
 from diffkern.errors import KernelTypeError
 from diffkern.frontend import coerce, local, narrow
 from diffkern.frontend.context import Context
 from diffkern.frontend.terms import Const, Fixed, Span, Term, Tup, Val, View, describe
 from diffkern.ir import types as T
-from diffkern.ir.nodes import Value
+from diffkern.ir.nodes import Region, Value
 from diffkern.lang.dialects import Nan
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "compare_exchange",
     "fixed",
     "full_view",
+    "guarded",
     "index_terms",
     "length",
     "load",
@@ -254,13 +256,38 @@ def check_null(cx: Context, view: View) -> None:
         cx.b.op("assertion", view.present, text=f"{view.base.name} is null here, and its elements are accessed")
 
 
+@contextlib.contextmanager
+def guarded(cx: Context, view: View) -> Iterator[None]:
+    """Let what is done in a ``with`` block be done where an array is not null; what is written to null is lost."""
+    if view.present is None:
+        yield
+        return
+    region = Region()
+    with cx.b.into(region):
+        yield
+    cx.b.if_(view.present, region, Region())
+
+
+def _if_present(cx: Context, view: View, access: Callable[[], Value]) -> Value:
+    """What an access gives, or zero where the array is null."""
+    if view.present is None:
+        return access()
+    there, null = Region(), Region()
+    with cx.b.into(there):
+        there.yields = (access(),)
+    with cx.b.into(null):
+        null.yields = (cx.b.zero(there.yields[0].type),)
+    (result,) = cx.b.if_(view.present, there, null)
+    return result
+
+
 def load(cx: Context, view: View) -> Val:
     """Read the element that a fully indexed view denotes."""
     if local.is_local(view):
         return local.load(cx, view)
     check_null(cx, view)
     indices, wrap = _operands(cx, view)
-    element = cx.b.one("load", view.base, *indices, wrap=wrap)
+    element = _if_present(cx, view, lambda: cx.b.one("load", view.base, *indices, wrap=wrap))
     return Val(cx.b.cast(element, narrow.held(view.array.dtype)) if cx.dialect.narrow_elements else element)
 
 
@@ -273,7 +300,8 @@ def store(cx: Context, view: View, term: Term, node: ast.AST) -> None:
     if local.is_local(view):
         local.store(cx, view, stored)
         return
-    cx.b.op("store", view.base, *indices, stored, wrap=wrap)
+    with guarded(cx, view):
+        cx.b.op("store", view.base, *indices, stored, wrap=wrap)
 
 
 def compare_exchange(cx: Context, view: View, pair: Value) -> Val:
@@ -282,7 +310,7 @@ def compare_exchange(cx: Context, view: View, pair: Value) -> Val:
         return local.update(cx, "cas", view, pair)
     check_null(cx, view)
     indices, wrap = _operands(cx, view)
-    return Val(cx.b.one("atomic", view.base, *indices, pair, wrap=wrap, kind="cas"))
+    return Val(_if_present(cx, view, lambda: cx.b.one("atomic", view.base, *indices, pair, wrap=wrap, kind="cas")))
 
 
 def atomic(cx: Context, kind: str, view: View, term: Term, node: ast.AST) -> Val:
@@ -295,4 +323,4 @@ def atomic(cx: Context, kind: str, view: View, term: Term, node: ast.AST) -> Val
         kind = f"f{kind}"
     if local.is_local(view):
         return local.update(cx, kind, view, operand)
-    return Val(cx.b.one("atomic", view.base, *indices, operand, wrap=wrap, kind=kind))
+    return Val(_if_present(cx, view, lambda: cx.b.one("atomic", view.base, *indices, operand, wrap=wrap, kind=kind)))
