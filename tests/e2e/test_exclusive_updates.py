@@ -135,6 +135,14 @@ def both_may_hold(x: F1, o: F1, r: int, c: I1):
         o[i] = x[i]
 
 
+def one_beside_another(x: F1, o: F1, r: int, c: I1):
+    i = dk.tid()
+    if r != 1:
+        dk.atomic_add(o, 0, x[i])  # here
+    if r == 0:
+        o[i] = x[i]
+
+
 def one_of_two_reasons(x: F1, o: F1, r: int, c: I1):
     i = dk.tid()
     if r == 0 or c.shape[0] == 1:
@@ -144,7 +152,8 @@ def one_of_two_reasons(x: F1, o: F1, r: int, c: I1):
 
 
 @pytest.mark.parametrize(
-    "function", [by_thread, by_trip, by_an_element, by_two_numbers, both_may_hold, one_of_two_reasons]
+    "function",
+    [by_thread, by_trip, by_an_element, by_two_numbers, both_may_hold, one_beside_another, one_of_two_reasons],
 )
 def test_what_one_launch_may_do_both_ways_is_refused(function: Any) -> None:
     with pytest.raises(dk.AutodiffError, match="o is stored to and updated atomically") as caught:

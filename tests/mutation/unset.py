@@ -1,4 +1,4 @@
-"""Faults in variables that some path does not set, changed views and exclusive updates, with the tests that notice them.
+"""Faults in variables that some path does not set, changed views and exclusive updates, with tests that notice them.
 
 They are put in as those of :mod:`mutation.elsewhere` are.
 """
@@ -41,7 +41,7 @@ UNSET = [
           edit(exclusive, "Exclusive._enter", "and op.operands[0] in self._made", ""), (_REFUSED,)),
     Fault("what is not equal to one number is equal to another",
           edit(exclusive, "Exclusive.__call__", "for other, true in facts.items() if true", "for other in facts"),
-          (f"{_REFUSED}[both_may_hold]",)),
+          (f"{_REFUSED}[one_beside_another]",)),
     Fault("a view is a copy though the next trip reads the whole",
           edit(tile_terms, "_is_read_no_more", "read in repeated or", ""), (f"{_VIEWS}[read_by_the_next_trip]",)),
     Fault("a view is a copy though another view is read",
