@@ -2,7 +2,8 @@
 
 The derivative of a square multiplies by 2, that of a square root by a half, and there is a product in between. Powers
 of two round nothing, so the result is the same to the last bit, unless a number in between is too small for all of its
-digits, or twice it is too large; then the result is more accurate. This is for adjoints: a kernel computes as written.
+digits, or twice it is too large; then the result is more accurate. This is for adjoints: a kernel computes as written,
+and so does an adjoint what it decides by.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from math import frexp
 
+from diffkern.analysis.steering import compared
 from diffkern.ir.clone import substitute
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 
@@ -37,6 +39,7 @@ class _Halves:
             self.uses.update(op.operands)
             for region in op.regions:
                 self.uses.update(region.yields)
+        self.decisive = compared(fn)
         self.mapping: dict[Value, Value] = {}
         self.dropped: set[Op] = set()
 
@@ -50,7 +53,7 @@ class _Halves:
 
     def parted(self, op: Op) -> tuple[float, Value] | None:
         """The power of two by which an op multiplies, and what it multiplies; None of other ops."""
-        if op.name != "mul":
+        if op.name != "mul" or op.result in self.decisive:
             return None
         for k, v in enumerate(op.operands):
             made = self.source.get(v)
