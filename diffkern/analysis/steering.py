@@ -2,8 +2,7 @@
 
 In: a function. Out: its parameters from whose elements a branch, a number of trips, an index, a divisor of integers or
 what the host is told may be computed: whatever the other arrays hold, the same elements are accessed. Or all values of
-which a comparison, an integer or a rounded number is made: if these are rounded as they were before, so is every
-decision.
+which something discrete is made: if these are rounded as they were before, so is every decision.
 """
 
 from __future__ import annotations
@@ -11,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from diffkern.ir.nodes import Function, Op, Value, walk
-from diffkern.ir.types import Array, Scalar, is_differentiable
+from diffkern.ir.types import BOOL, Array, Scalar, is_differentiable
 from diffkern.ir.views import Access, If, Slot, deciding, loop
 from diffkern.ops.memory import ACCESSES, ATOMICS, LOADS, WRITES
 from diffkern.ops.row import Diff, Effect
 from diffkern.ops.table import lookup
 
-__all__ = ["compared", "steering"]
+__all__ = ["compared", "made_integral", "steering"]
 
 
 def steering(fn: Function) -> set[Value]:
@@ -35,6 +34,14 @@ def compared(fn: Function) -> set[Value]:
     """
     ops = list(walk(fn.body))
     return _made_from({v for op in ops if _jumps(op) for v in op.operands if is_differentiable(v.type)}, ops)
+
+
+def made_integral(fn: Function) -> set[Value]:
+    """Return the values from which integers and rounded numbers are computed, but for those that are tested alone."""
+    ops = list(walk(fn.body))
+    found = {v for op in ops if _jumps(op) for v in op.operands if is_differentiable(v.type)
+             if not any(r.type == BOOL for r in op.results)}  # fmt: skip
+    return _made_from(found, ops)
 
 
 def _jumps(op: Op) -> bool:

@@ -9,6 +9,7 @@ and so does an adjoint what it decides by.
 from __future__ import annotations
 
 from collections import Counter
+from functools import cached_property
 from math import frexp
 
 from diffkern.analysis.steering import compared
@@ -39,9 +40,14 @@ class _Halves:
             self.uses.update(op.operands)
             for region in op.regions:
                 self.uses.update(region.yields)
-        self.decisive = compared(fn)
+        self.fn = fn
         self.mapping: dict[Value, Value] = {}
         self.dropped: set[Op] = set()
+
+    @cached_property
+    def decisive(self) -> set[Value]:
+        """What the program decides by."""
+        return compared(self.fn)
 
     def cancel(self, op: Op) -> None:
         """Leave a multiplication out, with one inside of the product that it multiplies."""
@@ -53,11 +59,13 @@ class _Halves:
 
     def parted(self, op: Op) -> tuple[float, Value] | None:
         """The power of two by which an op multiplies, and what it multiplies; None of other ops."""
-        if op.name != "mul" or op.result in self.decisive:
+        if op.name != "mul":
             return None
         for k, v in enumerate(op.operands):
             made = self.source.get(v)
-            if made is not None and made.name == "const" and _is_power(made.attrs["value"]):
+            if made is None or made.name != "const" or op.result in self.decisive:
+                continue
+            if _is_power(made.attrs["value"]):
                 return made.attrs["value"], op.operands[1 - k]
         return None
 

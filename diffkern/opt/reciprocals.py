@@ -23,12 +23,13 @@ _ROOTS = ("sqrt", "length")
 def share_reciprocals(fn: Function) -> Function:
     """Divide once by each square root."""
     source = {r: op for op in walk(fn.body) for r in op.results}
-    decisive = compared(fn)
     quotients: dict[Value, list[Op]] = defaultdict(list)
     for op in walk(fn.body):
-        root = None if decisive.intersection(op.results) else _divided_by(op, source)
+        root = _divided_by(op, source)
         if root is not None and isinstance(root.type, Scalar) and root.type.bits >= 32:
             quotients[root].append(op)
+    decisive = compared(fn) if quotients else set()
+    quotients = {r: [op for op in ops if op.result not in decisive] for r, ops in quotients.items()}
     shared = {r: Value(r.type, "inverse") for r, ops in quotients.items() if sum(map(_divisions, ops)) > 1}
     if shared:
         products = {op: shared[r] for r, ops in quotients.items() if r in shared for op in ops}

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from diffkern.analysis.steering import compared
 from diffkern.ir.builder import Builder
@@ -56,9 +57,14 @@ class _Collector:
             for names in (_SUMS, _PRODUCTS):
                 if op.name in names and self.carried.isdisjoint(op.operands):
                     self.within.update((v, names) for v in op.operands)
-        self.decisive = compared(fn)
+        self.fn = fn
         self.mapping: dict[Value, Value] = {}
         self.b = Builder()
+
+    @cached_property
+    def decisive(self) -> set[Value]:
+        """What the program decides by."""
+        return compared(self.fn)
 
     def region(self, region: Region) -> None:
         """Collect the terms of the sums in a region."""
@@ -69,7 +75,7 @@ class _Collector:
                 op.operands = tuple(map(self.resolved, op.operands))
             for sub in op.regions:
                 self.region(sub)
-            if op.name in (*_SUMS, *_PRODUCTS) and op.result not in self.decisive and self.is_whole(op):
+            if op.name in (*_SUMS, *_PRODUCTS) and self.is_whole(op) and op.result not in self.decisive:
                 with self.b.into(Region()) as made, self.b.at(op.loc):
                     new = (self.collected if op.name in _SUMS else self.multiplied)(op.result, here)
                 if new is not None:

@@ -197,3 +197,27 @@ def test_an_element_chosen_by_a_quotient_is_the_same_in_the_adjoint():
     tape.backward(grads={y: dk.ones_like(y)})
     np.testing.assert_allclose(w.grad.numpy()[1:100], np.arange(1.0, 100.0), rtol=1e-12)
     np.testing.assert_allclose(x.grad.numpy(), np.arange(1.0, 100.0) / 49.0, rtol=1e-12)
+
+
+@pytest.mark.parametrize("threads", [5, 1500])
+@pytest.mark.parametrize("whole", [int, dk.floor, dk.round], ids=["int", "floor", "round"])
+def test_an_element_chosen_by_a_sum_of_products_is_the_same_in_the_adjoint(whole, threads):
+    # Where the product is needed again it is not fused with the sum; the adjoint does not need it.
+    @dk.kernel
+    def pick(x, w, y, a: dk.float64, b: dk.float64):
+        i = dk.tid()
+        t = x[i] * a
+        y[i] = w[int(whole(t + b))] * t
+
+    a, b = 1.0 / 3.0, 0.7
+    rng = np.random.default_rng(threads)
+    whole_or_half = rng.integers(1, 200, threads) + (0.5 if whole is dk.round else 0.0)
+    numbers = (whole_or_half - b) / a * (1.0 + rng.integers(-2, 3, threads) * 2.0**-52)
+    x = dk.array(numbers, dtype=dk.float64, requires_grad=True)
+    w = dk.array(np.arange(1.0, 203.0), dtype=dk.float64)
+    y = dk.zeros(threads, dtype=dk.float64, requires_grad=True)
+    with dk.Tape() as tape:
+        dk.launch(pick, threads, [x, w, y, a, b])
+    tape.backward(grads={y: dk.ones_like(y)})
+    chosen = y.numpy() / (numbers * a)
+    np.testing.assert_array_equal(np.rint(x.grad.numpy() / a), np.rint(chosen))
