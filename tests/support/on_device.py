@@ -1,8 +1,8 @@
 """Run tests of the CPU on another device: ``DIFFKERN_TEST_DEVICE=cuda:0 pytest -p support.on_device tests/e2e/...``.
 
-Arrays that a test makes without a device are made there, and so its launches run there. It is for tests of values: what
-a test says of lanes, threads or memory of the host does not hold elsewhere. ``DIFFKERN_TEST_DRIVER=ptx`` rehearses it on
-the driver that executes PTX.
+Arrays that a test makes without a device are made there, and so its launches run there. It is for tests of values:
+what a test says of lanes, threads or memory of the host does not hold elsewhere. ``DIFFKERN_TEST_DRIVER=ptx`` rehearses
+it on the driver that executes PTX.
 """
 
 from __future__ import annotations
