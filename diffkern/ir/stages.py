@@ -110,7 +110,7 @@ def _family(name: str) -> frozenset[str]:
     return frozenset(row.name for row in all_ops().values() if row.family == name)
 
 
-STAGED_MARKS = frozenset({"guarded", "replay", "ahead", "reassoc", "rolled"})
+STAGED_MARKS = frozenset({"guarded", "replay", "ahead", "reassoc", "rolled", "as_written"})
 """Attributes by which one pass tells a later one something, and which no earlier stage has."""
 
 STAGED_FACTS = frozenset({"updates", "threads", "unfused", "tiled", "blocks", "dynamic_shared"})
@@ -178,9 +178,11 @@ SERIAL = LOOPS.then(
 )
 CPU = SERIAL.then(
     "cpu",
-    "arithmetic is of scalars; vectors and matrices are only composed and decomposed",
+    "arithmetic is of scalars; vectors and matrices are only composed and decomposed; arithmetic that makes integers "
+    "is marked",
     ops=("array_at",),
     gone=_COMPOSITES - _WHOLE | _EXPANDED,
+    marks=("as_written",),
 )
 BLOCKS = PROGRAM.then(
     "blocks",
@@ -194,9 +196,11 @@ BLOCKS = PROGRAM.then(
 )
 CUDA = BLOCKS.then(
     "cuda",
-    "arithmetic is of scalars, and no operation is dead; vectors and matrices are only composed and decomposed",
+    "arithmetic is of scalars, and no operation is dead; vectors and matrices are only composed and decomposed; "
+    "arithmetic that makes integers is marked",
     ops=("array_at",),
     gone=_COMPOSITES - _WHOLE | _EXPANDED,
+    marks=("as_written",),
 )
 
 STAGES = (WRITTEN, PRIMAL, NORMAL, ADJOINT, PROGRAM, LOOPS, SERIAL, CPU, BLOCKS, CUDA)

@@ -376,13 +376,15 @@ ROWS: Final = (
     *(row for t in (FLOAT16, BFLOAT16, FLOAT32, FLOAT64) for row in _between_bits(t)),
     OpDef("select", "scalar", 3, _select, py="select({0}, {1}, {2})", linear=True, chooses=True),
     OpDef(
-        "add", "scalar", 2, same("numbers", composite=True, kinds=NUMERIC), py="{0} + {1}", optional={"reassoc": bool},
+        "add", "scalar", 2, same("numbers", composite=True, kinds=NUMERIC), py="{0} + {1}",
+        optional={"reassoc": bool, "as_written": bool},
         built_in=BuiltIn("a + b.", "a, b", operator.add, entry=_of_pair("add", "1 with respect to each.")),
         commutative=True, neutral=0, fold=operator.add,
         modular=True, affine=True, linear=True, by_component=True,
     ),
     OpDef(
-        "sub", "scalar", 2, same("numbers", composite=True, kinds=NUMERIC), py="{0} - {1}", optional={"reassoc": bool},
+        "sub", "scalar", 2, same("numbers", composite=True, kinds=NUMERIC), py="{0} - {1}",
+        optional={"reassoc": bool, "as_written": bool},
         built_in=BuiltIn("a - b.", "a, b", operator.sub, entry=_of_pair("sub", "1 and -1.")),
         neutral=0, fold=operator.sub,
         modular=True, affine=True, linear=True, by_component=True,
@@ -396,7 +398,7 @@ ROWS: Final = (
         modular=True, affine=True, linear=True, by_component=True, tangent=Tangent.LINEAR,
     ),
     OpDef(
-        "mul", "scalar", 2, same("numbers", kinds=NUMERIC), py="{0} * {1}",
+        "mul", "scalar", 2, same("numbers", kinds=NUMERIC), py="{0} * {1}", optional={"as_written": bool},
         built_in=BuiltIn(
             "a * b.", "a, b", operator.mul, also="or vectors, matrices and quaternions, as ``a * b`` takes them",
         ),
@@ -404,7 +406,7 @@ ROWS: Final = (
         modular=True, affine=True, partials=("y", "x"),
     ),
     OpDef(
-        "div", "scalar", 2, same("floats", kinds=FLOATS), py="{0} / {1}",
+        "div", "scalar", 2, same("floats", kinds=FLOATS), py="{0} / {1}", optional={"as_written": bool},
         built_in=BuiltIn(
             "a / b.", "a, b", operator.truediv, kinks="Not finite at b = 0.",
             also="int, or one of the two a vector, matrix or quaternion",

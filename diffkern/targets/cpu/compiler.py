@@ -18,6 +18,7 @@ from diffkern.ir.passes import Pass
 from diffkern.ir.stages import CPU, LOOPS, PROGRAM, SERIAL
 from diffkern.lower.composites import expand_composites
 from diffkern.lower.fission import to_blocks
+from diffkern.lower.marks import mark_as_written
 from diffkern.lower.pointed import arrays_at_addresses
 from diffkern.lower.polygammas import expand_polygammas
 from diffkern.lower.tiles.serial import lower_tiles
@@ -52,6 +53,7 @@ LOWERING = (
     Pass("composites", SERIAL, CPU, expand_composites),
     Pass("pointed", CPU, CPU, arrays_at_addresses),
     Pass("dce", CPU, CPU, eliminate),
+    Pass("as-written", CPU, CPU, mark_as_written),
 )
 
 

@@ -21,6 +21,7 @@ from diffkern.ir.passes import Pass, run
 from diffkern.ir.stages import BLOCKS, CUDA, PROGRAM
 from diffkern.lower.composites import expand_composites
 from diffkern.lower.cuda_plan import finalize_updates
+from diffkern.lower.marks import mark_as_written
 from diffkern.lower.pointed import elements_at_addresses
 from diffkern.lower.polygammas import expand_polygammas
 from diffkern.lower.tiles.block import lower_tiles_for_blocks
@@ -84,12 +85,13 @@ class CudaArchitecture(Target):
             # being added up in the block.
             Pass("dce", CUDA, CUDA, eliminate),
         )
+        written = Pass("as-written", CUDA, CUDA, mark_as_written)
         if settings.checking is not Checking.NONE:
-            return passes  # each access stays where the source has it
+            return (*passes, written)  # each access stays where the source has it
         shared = (Pass("siblings", CUDA, CUDA, hoist_common), Pass("cse", CUDA, CUDA, eliminate_common))
         are_apart = settings.launched and not settings.may_alias
         apart = (Pass("overwrites", CUDA, CUDA, overwrite_late),) if are_apart else ()
-        return (*passes, *shared, *apart)
+        return (*passes, *shared, *apart, written)
 
     def pointed(self, fn: Function) -> Function:
         """Lower accesses of arrays in elements of arrays, in place."""
