@@ -3194,6 +3194,82 @@ def erfc(x: float) -> float:
     0.4795001221869535
     """
 
+def gamma(x: float) -> float:
+    """gamma(x)
+
+    Gamma function, whose value at n + 1 is the factorial of n.
+
+    Parameters
+    ----------
+    x : float
+
+    Returns
+    -------
+    float
+
+    Notes
+    -----
+    Derivative: r*digamma(x), where r is the result.
+
+    At kinks: NaN at negative integers, where the value is as well; not finite at 0, where that is infinite. A cotangent that is exactly zero stays zero there.
+
+    Examples
+    --------
+    >>> dk.gamma(0.5)
+    1.7724538509055159
+    """
+
+def lgamma(x: float) -> float:
+    """lgamma(x)
+
+    Logarithm of the absolute value of the gamma function.
+
+    Parameters
+    ----------
+    x : float
+
+    Returns
+    -------
+    float
+
+    Notes
+    -----
+    Derivative: digamma(x).
+
+    At kinks: NaN at negative integers, and infinite at 0; the value is infinite at all of them. A cotangent that is exactly zero stays zero there.
+
+    Examples
+    --------
+    >>> dk.lgamma(0.5)
+    0.5723649429247004
+    """
+
+def digamma(x: float) -> float:
+    """digamma(x)
+
+    The derivative of lgamma.
+
+    Parameters
+    ----------
+    x : float
+
+    Returns
+    -------
+    float
+
+    Notes
+    -----
+    Derivative: The trigamma function; derivatives of all orders up to 100 follow.
+
+    At kinks: Infinite at 0 and at negative integers, where the value is infinite and NaN. A cotangent that is exactly zero stays zero there.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        y[i] = dk.digamma(x[i])
+    """
+
 def floor(x: Any) -> float:
     """floor(x)
 
@@ -6737,6 +6813,7 @@ __all__ = [
     "device_to_jax",
     "device_to_torch",
     "diag",
+    "digamma",
     "div",
     "div_approx",
     "dot",
@@ -6776,6 +6853,7 @@ __all__ = [
     "func",
     "func_grad",
     "func_replay",
+    "gamma",
     "get_cuda_device",
     "get_cuda_device_count",
     "get_cuda_devices",
@@ -6827,6 +6905,7 @@ __all__ = [
     "length",
     "length_sq",
     "lerp",
+    "lgamma",
     "ln10",
     "ln2",
     "load",

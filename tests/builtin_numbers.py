@@ -7,6 +7,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+import mpmath
 import numpy as np
 from builtin_rows import INTEGERS, NUMBERS, Row, divisor, inside, normal, row, special
 
@@ -67,6 +68,9 @@ ELEMENTARY = (
     of_one("cbrt", np.cbrt, divisor),
     of_one("erf", math.erf),
     of_one("erfc", math.erfc),
+    of_one("gamma", math.gamma, POSITIVE),
+    of_one("lgamma", math.lgamma, POSITIVE),
+    of_one("digamma", lambda x: float(mpmath.digamma(float(x))), POSITIVE),
     of_two("pow", np.power, POSITIVE, normal),
     of_two("hypot", np.hypot),
     of_two("copysign", np.copysign),

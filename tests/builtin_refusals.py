@@ -56,7 +56,7 @@ REFUSED = (
     # numbers, one by one
     *(
         refused(f"dk.{name}(a)", "vec3", "take its components one by one", of=NUMBERS)
-        for name in ("sin", "exp", "sqrt", "floor", "step", "nonzero", "frac", "erf")
+        for name in ("sin", "exp", "sqrt", "floor", "step", "nonzero", "frac", "erf", "lgamma")
     ),
     refused("dk.erfinv(a)", "vec3", "takes float, not vec3", of=FLOATS),
     *(

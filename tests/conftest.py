@@ -142,9 +142,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=[item for item in items if not is_in_ring0(item.nodeid)])
         items[:] = [item for item in items if is_in_ring0(item.nodeid)]
     if not config.getoption("--full"):
-        for item in items:
-            if item.get_closest_marker("full"):
-                item.add_marker(pytest.mark.skip(reason="long exhaustive run; add --full"))
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("full")])
+        items[:] = [item for item in items if not item.get_closest_marker("full")]
     if (lanes := config.getoption("--lanes")) is not None:
         for item in items:
             if (marker := item.get_closest_marker("lanes_choice")) is not None:

@@ -8,6 +8,7 @@ from diffkern.ad.activity import Activity, HiddenPaths
 from diffkern.ad.blocks import BlockMemory
 from diffkern.ad.replay import plain_form, reading
 from diffkern.analysis.dependence import LoadFact, Source
+from diffkern.analysis.exclusive import Exclusive
 from diffkern.errors import AutodiffError
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.types import is_differentiable, is_shared
@@ -68,25 +69,29 @@ def check_memory(
 
 def check_atomics(fn: Function, with_cotangents: Collection[Value]) -> None:
     """Refuse arrays updated in ways whose order decides about the result."""
-    updates: dict[Value, set[str]] = {}
+    updates: dict[Value, list[tuple[Op, str]]] = {}
     for op in walk(fn.body):
         kind = op.attrs.get("kind", "store")
         if kind == "take" or op.attrs.get("opaque"):  # which leaves what there is
             continue
         if op.name in STORES | ATOMICS and Access(op).array in with_cotangents:
-            updates.setdefault(Access(op).array, set()).add("add" if kind == "sub" else kind)
-    for op in walk(fn.body):
-        if op.name not in ATOMICS or op.attrs.get("opaque") or is_shared(Access(op).array.type):
-            continue  # barriers keep those of a shared array in order
-        array = Access(op).array
-        if len(updates.get(array, ())) > 1:
-            name, stored = array.name, "store" in updates[array]
-            mixed = "stored to and updated atomically" if stored else "updated by atomics of different kinds"
-            raise AutodiffError(
-                f"{name} is {mixed} in one kernel",
-                loc=op.loc,
-                remedy="do the two in separate launches" + plain_form(op),
-            )
+            updates.setdefault(Access(op).array, []).append((op, "add" if kind == "sub" else kind))
+    mixed = [array for array, ops in updates.items() if len({kind for _, kind in ops}) > 1]
+    if all(is_shared(array.type) for array in mixed):
+        return  # barriers keep those of a shared array in order
+    exclusive = Exclusive(fn)
+    for array in (array for array in mixed if not is_shared(array.type)):
+        for op, kind in updates[array]:
+            others = [(other, k) for other, k in updates[array] if k != kind and not exclusive(op, other)]
+            if op.name in ATOMICS and others:
+                stored = any(k == "store" for _, k in others)
+                how = "stored to and updated atomically" if stored else "updated by atomics of different kinds"
+                raise AutodiffError(
+                    f"{array.name} is {how} in one kernel",
+                    loc=op.loc,
+                    remedy="do the two in separate launches, or let a parameter that is no array choose one of them"
+                    + plain_form(op),
+                )
 
 
 def check_one_writer(store: Op, memory: BlockMemory | None) -> None:

@@ -1,35 +1,65 @@
-"""Which arrays steer a kernel: by their elements it decides what is executed, and which elements are accessed.
+"""What a function decides by: the arrays that steer it, and the numbers of which it makes something discrete.
 
 In: a function. Out: its parameters from whose elements a branch, a number of trips, an index, a divisor of integers or
-what the host is told may be computed. Whatever the other arrays hold, the same elements are accessed.
+what the host is told may be computed: whatever the other arrays hold, the same elements are accessed. Or all values of
+which something discrete is made: if these are rounded as they were before, so is every decision.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from diffkern.ir.nodes import Function, Op, Value, walk
-from diffkern.ir.types import Array, Scalar
+from diffkern.ir.types import BOOL, Array, Scalar, is_differentiable
 from diffkern.ir.views import Access, If, Slot, deciding, loop
 from diffkern.ops.memory import ACCESSES, ATOMICS, LOADS, WRITES
-from diffkern.ops.row import Effect
+from diffkern.ops.row import Diff, Effect
 from diffkern.ops.table import lookup
 
-__all__ = ["steering"]
+__all__ = ["compared", "made_integral", "steering"]
 
 
 def steering(fn: Function) -> set[Value]:
     """Return the arrays among the parameters that steer."""
     ops = list(walk(fn.body))
-    found: set[Value] = set()
-    for op in ops:
-        found.update(_decides(op))
+    found = _made_from({v for op in ops for v in _decides(op)}, ops)
+    return {p for p in fn.params if isinstance(p.type, Array) and p in found}
+
+
+def compared(fn: Function) -> set[Value]:
+    """Return the values from which operands of operations with jumps are computed, and these.
+
+    A comparison, a conversion to an integer, ``floor`` and a remainder have jumps: a unit in the last place of what
+    they are given is another branch, another element, or another winner of an extremum.
+    """
+    ops = list(walk(fn.body))
+    return _made_from({v for op in ops if _jumps(op) for v in op.operands if is_differentiable(v.type)}, ops)
+
+
+def made_integral(fn: Function) -> set[Value]:
+    """Return the values from which integers and rounded numbers are computed, but for those that are tested alone."""
+    ops = list(walk(fn.body))
+    found = {v for op in ops if _jumps(op) for v in op.operands if is_differentiable(v.type)
+             if not any(r.type == BOOL for r in op.results)}  # fmt: skip
+    return _made_from(found, ops)
+
+
+def _jumps(op: Op) -> bool:
+    """Whether an op has jumps: between them its results are constant, or grow as the operands do."""
+    row = lookup(op.name)
+    if row.effect is not Effect.PURE:
+        return False
+    return row.diff is Diff.ZERO or row.divides or not any(is_differentiable(r.type) for r in op.results)
+
+
+def _made_from(found: set[Value], ops: Sequence[Op]) -> set[Value]:
+    """Add to values what they are computed from, by way of memory too."""
     count = -1
     while len(found) > count:
         count = len(found)
         for op in reversed(ops):
             found.update(_sources(op, found))
-    return {p for p in fn.params if isinstance(p.type, Array) and p in found}
+    return found
 
 
 def _decides(op: Op) -> Iterable[Value]:

@@ -209,6 +209,8 @@ def note_update(cx: Context, where: Place, kind: str, operand: Term, node: ast.e
     if local.is_local(root.view.first if isinstance(root.view, RecView) else root.view):
         return
     store, prelude = cx.b.region.ops[-1], Region()
+    if store.name == "if":  # of an array that is null on some paths
+        store = store.regions[0].ops[-1]
     with cx.b.into(prelude), cx.b.at(cx.loc(node)):
         prelude.yields = (_change_of_element(cx, where, kind, operand, node),)
     cx.updates.append(Update(store, kind, prelude))

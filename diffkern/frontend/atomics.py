@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from diffkern.frontend import coerce, views
@@ -21,8 +22,7 @@ _OF_INTEGERS: Final = frozenset({"and", "or", "xor", "inc", "dec"})
 _KINDS: Final = ("add", "sub", "min", "max", "exch", "cas", "and", "or", "xor")
 
 
-def _atomic(cx: Context, name: str, node: ast.Call) -> Term:
-    kind = name.rpartition("atomic_")[2]
+def _atomic(kind: str, cx: Context, name: str, node: ast.Call) -> Term:
     values = 2 if kind == "cas" else 1
     if node.keywords or len(node.args) < 2 + values:
         last = "compare, value" if kind == "cas" else "value"
@@ -88,4 +88,4 @@ def updated(
     return views.compare_exchange(cx, element, cx.b.construct(T.Vec(t, 2), pair))
 
 
-CALLS: Final[Mapping[str, Call]] = {f"atomic_{kind}": _atomic for kind in _KINDS}
+CALLS: Final[Mapping[str, Call]] = {f"atomic_{kind}": partial(_atomic, kind) for kind in _KINDS}

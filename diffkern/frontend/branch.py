@@ -14,7 +14,7 @@ from typing import Final, NoReturn
 from diffkern.errors import KernelTypeError
 from diffkern.frontend import coerce, local, merge
 from diffkern.frontend.context import RETURN, RETURNED, Context
-from diffkern.frontend.terms import Binding, Const, Poison, Rec, RecView, Term, Val, View, describe
+from diffkern.frontend.terms import Binding, Const, Poison, Rec, RecView, Term, Val, View, describe, marked
 from diffkern.frontend.tile_terms import joined_views
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Op, Region, Value
@@ -44,7 +44,7 @@ def choose(
     if merge.same_term(a, b):
         cx.b.region.ops.extend(regions[0].ops)
         return a
-    shape = merge.common(a, b, numba=cx.layout is not None)
+    shape = merge.common(a, b, merge.Joins.of(cx))
     if shape is None:
         _refuse_mixed(cx, a, b, node, what)
     trivial = not regions[0].ops and not regions[1].ops
@@ -88,7 +88,7 @@ def _with_changes(
     what: str,
 ) -> Term:
     """A choice whose sides set variables: an ``if`` statement, whose result is one more variable."""
-    if merge.common(*results, numba=cx.layout is not None) is None:
+    if merge.common(*results, merge.Joins.of(cx)) is None:
         _refuse_mixed(cx, *results, node, what)
     chosen = f"$chosen{cx.new_uid()}"
     for side, result in zip(sides, results, strict=True):
@@ -196,7 +196,7 @@ def merge_branches(
     changed = [n for n in {**then.env, **orelse.env} if then.env.get(n) is not orelse.env.get(n)]
     for name in changed:
         pair = _relevant(name, then, orelse)
-        if name not in keep:
+        if marked(name) not in keep:
             cx.env.pop(name, None)
             continue
         terms = tuple(None if b is None else b.term for b in pair)
@@ -210,7 +210,10 @@ def merge_branches(
         if _is_const(terms[0], False) and _is_const(terms[1], True):
             negations.append(name)
             continue
-        shape = _joined_shape(cx, name, pair, node)
+        shape = _joined_shape(cx, name, pair, unset is not None, node, (then.region, orelse.region))
+        if shape is None:
+            cx.env[name] = Binding(None, None, unset)
+            continue
         for side, term, out in zip(sides, terms, yields, strict=True):
             with cx.b.into(side.region):
                 what = f"the variable {name}"
@@ -276,20 +279,34 @@ def _unset_in(binding: Binding | None) -> str | None:
     return binding.unset or (None if binding.term is not None else "no path sets it")
 
 
-def _joined_shape(cx: Context, name: str, pair: tuple[Binding | None, Binding | None], node: ast.AST) -> merge.Shape:
+def _joined_shape(
+    cx: Context,
+    name: str,
+    pair: tuple[Binding | None, Binding | None],
+    is_zero: bool,
+    node: ast.AST,
+    regions: tuple[Region, Region],
+) -> merge.Shape | None:
+    """The shape of a variable behind a branch; None if it is set on one side, to a part of an array found there.
+
+    On paths that do not set it, it is zero or null (``is_zero``), or nobody reads it.
+    """
     set_here = [b for b in pair if b is not None and b.term is not None]
     first = set_here[0]
     assert first.term is not None
     if len(set_here) == 1:
-        return merge.shape_of(first.term)
+        shape = merge.shape_of(first.term)
+        if not (is_zero and cx.dialect.unset_is_zero):
+            return shape
+        return merge.with_null(shape, *regions)
     second = set_here[1]
     assert second.term is not None
-    shape = merge.common(first.term, second.term, numba=cx.layout is not None)
-    if shape is None:
+    joined = merge.common(first.term, second.term, merge.Joins.of(cx))
+    if joined is None or not merge.stands_outside(joined, *regions):
         error = conflict(cx, name, first, second, node)
         cx.errors.append(error)
         return merge.Same(Poison())
-    return shape
+    return joined
 
 
 def conflict(cx: Context, name: str, first: Binding, second: Binding, node: ast.AST) -> KernelTypeError:

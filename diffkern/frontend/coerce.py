@@ -26,6 +26,7 @@ from diffkern.frontend.terms import (
     View,
     describe,
     nullness,
+    presence,
 )
 from diffkern.frontend.weak import fits
 from diffkern.ir import types as T
@@ -387,6 +388,9 @@ def as_bool(cx: Context, term: Term, node: ast.AST) -> Const | Val:
     null = nullness(term)
     if null is not None:
         return Const(not null)
+    present = presence(term)
+    if present is not None:
+        return Val(present)
     if isinstance(term, View) and term.array.outer:
         outer, wrap = term.outer
         return Val(cx.b.one("points", term.base, *outer, wrap=wrap))

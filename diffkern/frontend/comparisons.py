@@ -9,7 +9,7 @@ import ast
 
 from diffkern.frontend import arith, branch, coerce, tile_math
 from diffkern.frontend.context import Context
-from diffkern.frontend.terms import Const, Static, Term, Tup, Val, View, describe, nullness
+from diffkern.frontend.terms import Const, Static, Term, Tup, Val, View, describe, nullness, presence
 from diffkern.frontend.tile_terms import is_tile
 
 __all__ = ["compare"]
@@ -86,13 +86,18 @@ def _member(cx: Context, left: Term, right: Term, node: ast.AST) -> Const | Val:
     return result
 
 
+def _is_known_at_run_time(term: Term) -> bool:
+    """Whether it is found out at run time whether an array is null."""
+    return presence(term) is not None or (isinstance(term, View) and bool(term.array.outer))
+
+
 def _identity(cx: Context, left: Term, right: Term, wanted: bool, node: ast.AST) -> Const | Val:
     """``x is None``, ``f is g``: known while compiling, as a launch with None has a program of its own.
 
-    Whether an array in an element of an array is null is found out at run time.
+    Whether an array in an element of an array is null is found out at run time, and of one that some path has not set.
     """
     for side, other in ((left, right), (right, left)):
-        if isinstance(side, Static) and side.obj is None and isinstance(other, View) and other.array.outer:
+        if isinstance(side, Static) and side.obj is None and _is_known_at_run_time(other):
             test = coerce.as_bool(cx, other, node)
             return _negated(cx, test) if wanted else test
         if isinstance(side, Static) and side.obj is None:

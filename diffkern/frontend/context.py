@@ -16,7 +16,7 @@ from diffkern.errors import KernelError, KernelSyntaxError, KernelTypeError, Loc
 from diffkern.frontend.flow import Liveness, Names
 from diffkern.frontend.scope import MISSING, Scope, static_attribute
 from diffkern.frontend.source import Source
-from diffkern.frontend.terms import NARROW, Binding, Const, Poison, Rec, Term, Val, View
+from diffkern.frontend.terms import NARROW, Binding, Const, Poison, Rec, Term, Val, View, mark
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Update, Value
 from diffkern.ir.types import Mat, Scalar, Vec
@@ -64,6 +64,7 @@ class Frame:
     scalar: Scalar | None = None  # of a library function, the scalar type of the call
     around: Frame | None = None  # of a function that another one defines, the activation of that one
     local: object = None  # which function that is
+    seen: dict[str, Term] = field(default_factory=dict)  # what variables were set to before, in the order of the text
 
     def holder(self, name: str) -> Frame | None:
         """The activation whose variable a name is: this one, or one around it; None for what is no variable."""
@@ -87,12 +88,15 @@ class Prepared:
         Which of them may still be read.
     returns_value
         Whether a ``return`` of it has a value.
+    unset
+        Which of them may be read where no path has set them.
     """
 
     node: ast.FunctionDef
     names: Names
     liveness: Liveness
     returns_value: bool
+    unset: Names
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +114,15 @@ class TileView:
     put
         Makes of the other one, and of what has become of the view, the other one changed likewise; None if a view
         stands for elements several times.
+    repeats
+        Whether it does, or may.
     """
 
     names: frozenset[str]
     whole: Value | None = None
     remake: Callable[[Value], Value] | None = None
     put: Callable[[Value, Value], Value] | None = None
+    repeats: bool = False
 
 
 class Context:
@@ -282,7 +289,15 @@ class Context:
             if isinstance(term, Val) and _is_narrow(term):
                 term = Val(self.b.one("cast", term.value, to=term.type))  # what is named is rounded
             _name(term, name)
-        self.env[name] = Binding(term, self.loc(node) if node is not None else None)
+        self.set_variable(name, Binding(term, self.loc(node) if node is not None else None))
+
+    def set_variable(self, name: str, binding: Binding) -> None:
+        """Bind a variable of the innermost activation, which is set from here on."""
+        self.env[name] = binding
+        if binding.term is not None:
+            self.frame.seen[name] = binding.term
+        if mark(name) in self.env:
+            self.env[mark(name)] = Binding(Const(True), None)
 
     def is_nonneg(self, term: Term) -> bool:
         """Whether an integer is known not to be negative."""

@@ -30,6 +30,7 @@ from diffkern.frontend import (
     tile_math,
     tile_records,
     tiles,
+    unset,
     views,
 )
 from diffkern.frontend.captured import fixed_length, host_value, is_array, is_known, static_result, static_term
@@ -93,13 +94,8 @@ def _name(cx: Context, node: ast.Name) -> Term:
 
 def _variable(cx: Context, node: ast.Name, frame: Frame | None = None) -> Term:
     binding = (frame or cx.frame).env.get(node.id)
-    if binding is None or binding.term is None:
-        why = binding.unset if binding is not None and binding.unset else "it is read before it is set"
-        cx.type_error(node, f"the variable {node.id!r} has no value here: {why}", "set it before, on all paths")
-    if binding.unset is not None:
-        cx.type_error(
-            node, f"the variable {node.id!r} may have no value here: {binding.unset}", "set it before, on all paths"
-        )
+    if binding is None or binding.term is None or binding.unset is not None:
+        return unset.read(cx, node, binding, frame or cx.frame)
     return binding.term
 
 

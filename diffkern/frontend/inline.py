@@ -27,6 +27,7 @@ from diffkern.frontend.signature import Annotation, parameter_type
 from diffkern.frontend.source import Source, get_source
 from diffkern.frontend.terms import Binding, Const, Static, Term, Tup, Val, describe
 from diffkern.frontend.tile_terms import holds_tiles
+from diffkern.frontend.unset import maybe_unset, with_marks
 from diffkern.ir.types import Mat, Scalar, Vec
 from diffkern.lang import ArrayAnnotation, Func
 from diffkern.lang.annotations import TileAnnotation
@@ -53,6 +54,8 @@ def make_frame(cx: Context, pyfunc: Callable[..., Any], source: Source, local: o
     scope, dialect = Scope(pyfunc), dialect_of(pyfunc)
     frame = Frame(pyfunc, source, scope, known.names, known.liveness, dialect, returns_value=known.returns_value)
     frame.env[RETURNED] = Binding(Const(False), None)
+    if dialect.unset_is_zero:
+        frame.env.update(with_marks(cx, known.unset))
     return frame
 
 
@@ -60,7 +63,8 @@ def _prepared(cx: Context, pyfunc: Callable[..., Any], source: Source) -> Prepar
     """What all activations of a function have in common."""
     definition, scope = copy.copy(source.node), Scope(pyfunc)
     body, args = set_apart(definition.body), definition.args
-    variables = {a.arg for a in (*args.posonlyargs, *args.args, *args.kwonlyargs)}
+    parameters = [a.arg for a in (*args.posonlyargs, *args.args, *args.kwonlyargs)]
+    variables = set(parameters)
     nodes = (node for stmt in body for node in ast.walk(stmt))
     variables.update(n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
     names = frozenset(variables)
@@ -75,7 +79,8 @@ def _prepared(cx: Context, pyfunc: Callable[..., Any], source: Source) -> Prepar
     body = source.node.body
     nodes = (node for stmt in body for node in ast.walk(stmt))
     returns_value = any(isinstance(n, ast.Return) and n.value is not None and not _is_none(n.value) for n in nodes)
-    return Prepared(source.node, names, Liveness(body, captured(body)), returns_value)
+    unset = maybe_unset(body, names, parameters) if cx.checked else frozenset()
+    return Prepared(source.node, names, Liveness(body, captured(body)), returns_value, unset)
 
 
 def _is_none(node: ast.expr) -> bool:

@@ -18,7 +18,7 @@ from diffkern.errors import KernelTypeError
 from diffkern.frontend import branch, coerce, iterables, leaving, local, merge, queries, ranges, unrolled
 from diffkern.frontend.context import RETURN, RETURNED, Context, LoopState
 from diffkern.frontend.flow import assigned, changed_through_views, contains, is_endless, leaves
-from diffkern.frontend.terms import WEAK_INT, Binding, Const, Poison, Rec, Term, Val
+from diffkern.frontend.terms import WEAK_INT, Binding, Const, Poison, Rec, Term, Val, mark
 from diffkern.frontend.tile_terms import holds_tiles, joined_views, shows_more
 from diffkern.frontend.unrolled import TakeItem
 from diffkern.ir import types as T
@@ -43,6 +43,7 @@ class _Plan:
     conflicts: list[KernelTypeError] = field(default_factory=list)
     placeholders: bool = False  # whether a variable may be set after the loop though it was not set before
     trips_surely: bool = False  # whether there is a trip in any case
+    seen: dict[str, Term] = field(default_factory=dict)  # variables that the text before the loop sets
 
 
 @dataclass(eq=False)
@@ -128,8 +129,11 @@ def _plan(cx: Context, stmt: ast.For | ast.While) -> _Plan:
         flags.append(RETURNED)
         if cx.frame.returns_value:
             names.append(RETURN)
-    plan = _Plan(stmt, state, names, flags, {n: cx.env.get(n) for n in names})
-    plan.placeholders = has_break or is_endless(stmt)
+    plan = _Plan(stmt, state, [*names], flags, {n: cx.env.get(n) for n in names})
+    plan.names += [mark(name) for name in names if mark(name) in cx.env]
+    plan.entry.update({name: cx.env[name] for name in plan.names[len(names) :]})
+    plan.placeholders = has_break or is_endless(stmt) or cx.dialect.unset_is_zero
+    plan.seen = dict(cx.frame.seen)
     for name, binding in plan.entry.items():
         if binding is not None and binding.term is not None:
             plan.shapes[name] = merge.shape_of(binding.term)
@@ -138,7 +142,7 @@ def _plan(cx: Context, stmt: ast.For | ast.While) -> _Plan:
     for name in names:
         known = cx.shapes.get(((*cx.call_path, stmt), name))
         if known is not None:
-            joined = merge.join(plan.shapes[name], known, numba=cx.layout is not None) if name in plan.shapes else known
+            joined = merge.join(plan.shapes[name], known, merge.Joins.of(cx)) if name in plan.shapes else known
             plan.shapes[name] = joined if joined is not None else known
     return plan
 
@@ -202,6 +206,7 @@ def _body(cx: Context, plan: _Plan, start: Callable[[dict[str, Binding]], Sequen
             env[flag] = Binding(Const(False), None)
         plan.state.set_at_breaks.clear()
         plan.state.set_at_continues.clear()
+        cx.frame.seen = dict(plan.seen)
         region = Region()
         with cx.b.into(region), cx.branch(env):
             first = start(env)
@@ -212,7 +217,7 @@ def _body(cx: Context, plan: _Plan, start: Callable[[dict[str, Binding]], Sequen
             finally:
                 cx.frame.loops.pop()
         leaving.end_of_trip(plan.state, env, plan.names)
-        found = _shapes_after(cx, plan, env)
+        found = _shapes_after(cx, plan, env, region)
         kept = _settled(plan, found, terms, env) if guess == 0 else found
         for name in local.names(terms):
             end = env[name].term
@@ -253,26 +258,36 @@ def _settled(
     return kept
 
 
-def _shapes_after(cx: Context, plan: _Plan, env: dict[str, Binding]) -> dict[str, merge.Shape]:
+def _shapes_after(cx: Context, plan: _Plan, env: dict[str, Binding], region: Region) -> dict[str, merge.Shape]:
     found = dict(plan.shapes)
     for name in plan.names:
         end = env.get(name)
         if end is None or end.term is None:
             continue
         if name not in found:
-            if plan.placeholders or name == RETURN:
-                found[name] = merge.shape_of(end.term)
+            shape = _first_shape(cx, plan, name, end.term, region)
+            found.update({} if shape is None else {name: shape})
             continue
         if found[name] == merge.Same(Poison()):
             continue  # its error has been recorded
-        joined = merge.after_trip(found[name], end.term, numba=cx.layout is not None)
-        if joined is None:
+        joined = merge.after_trip(found[name], end.term, merge.Joins.of(cx))
+        if joined is None or not merge.stands_outside(joined, region):
             entry = plan.entry[name]
             first = entry if entry is not None and entry.term is not None else Binding(merge.sample(found[name]), None)
             plan.conflicts.append(branch.conflict(cx, name, first, end, plan.stmt))
             joined = merge.Same(Poison())
         found[name] = joined
     return found
+
+
+def _first_shape(cx: Context, plan: _Plan, name: str, end: Term, region: Region) -> merge.Shape | None:
+    """The shape of a variable that was not set before the loop; None if it is not carried, or an error has set it."""
+    if (not plan.placeholders and name != RETURN) or isinstance(end, Poison):
+        return None
+    shape = merge.shape_of(end)
+    if name == RETURN or not cx.dialect.unset_is_zero:
+        return shape
+    return merge.with_null(shape, region, perhaps=not plan.trips_surely)
 
 
 def _initial(cx: Context, plan: _Plan, default: Val | None) -> list[Value]:
@@ -338,6 +353,8 @@ def _finish(cx: Context, plan: _Plan, body: _Body, flags: Sequence[Value], resul
         entry, end = plan.entry[name], body.env.get(name)
         if name in terms:
             joined_views(cx, terms[name], [_term_of(entry), _term_of(end)])
+        elif isinstance(_term_of(end), Poison):
+            terms[name] = Poison()
         loc = end.loc if end is not None and end.loc is not None else (entry.loc if entry is not None else None)
         at_end: str | None = f"the loop in line {line} may make no trip that sets it"
         if entry is not None and entry.term is not None:
@@ -391,7 +408,8 @@ def _loop_variable(
 ) -> None:
     if trips.nonneg:
         cx.nonneg.add(index)
-    env[_target_name(stmt)] = Binding(Val(index), cx.loc(stmt.target))
+    with cx.branch(env):
+        cx.set_variable(_target_name(stmt), Binding(Val(index), cx.loc(stmt.target)))
 
 
 def _for(cx: Context, plan: _Plan, stmt: ast.For, trips: ranges.Trips) -> None:
@@ -472,8 +490,10 @@ def _while(cx: Context, plan: _Plan, stmt: ast.While) -> None:
     terms, params = _parameters(cx, plan)
     flags = [Value(T.BOOL) for _ in plan.flags]
     cond.params = (*flags, *params)
+    seen, cx.frame.seen = cx.frame.seen, plan.seen
     with cx.b.into(cond), cx.branch(_bound(cx, plan, terms)), local.unchanged(cx):
         cond.yields = (_test(cx, stmt, flags),)
+    cx.frame.seen = seen
     start_values = [*(cx.b.const(False, T.BOOL) for _ in plan.flags), *init]
     results = cx.b.while_(start_values, cond, body.region, [*([""] * len(flags)), *_hints(plan)])
     n = len(flags)

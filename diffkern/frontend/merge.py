@@ -8,19 +8,34 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from diffkern.frontend import coerce
 from diffkern.frontend.context import Context
-from diffkern.frontend.terms import Const, Poison, Rec, RecView, Static, Term, Tup, Val, View
-from diffkern.ir.nodes import Value
+from diffkern.frontend.terms import (
+    Const,
+    Fixed,
+    Poison,
+    Rec,
+    RecView,
+    Span,
+    Static,
+    Term,
+    Tup,
+    Val,
+    View,
+    nullness,
+)
+from diffkern.ir.nodes import Region, Value
 from diffkern.ir.structs import Struct
-from diffkern.ir.types import Element
+from diffkern.ir.types import BOOL, OWN, Element, Scalar, scalar_of
 
 __all__ = [
     "Fields",
+    "Joins",
     "Leaf",
+    "Part",
     "Same",
     "Shape",
     "after_trip",
@@ -32,6 +47,8 @@ __all__ = [
     "leaves",
     "same_term",
     "shape_of",
+    "stands_outside",
+    "with_null",
     "without_invariants",
     "zeros",
 ]
@@ -59,7 +76,58 @@ class Fields:
     parts: tuple[Shape, ...]
 
 
-Shape: TypeAlias = "Leaf | Same | Fields | tuple[Shape, ...]"
+@dataclass(frozen=True, slots=True)
+class Part:
+    """An array or a part of one, with an IR value for each index, and one that says whether it is there.
+
+    Attributes
+    ----------
+    bases
+        The array; of structs, those of the fields.
+    axes
+        The types of indices, and axes that are whole.
+    wrap
+        Whether indices may be negative.
+    perhaps
+        Whether it is null on some path.
+    like
+        Such an array.
+    """
+
+    bases: tuple[Value, ...]
+    axes: tuple[Scalar | Span, ...]
+    wrap: bool
+    perhaps: bool
+    like: View | RecView = field(compare=False)
+
+    @property
+    def types(self) -> list[Scalar]:
+        """Of the IR values."""
+        return [*(axis for axis in self.axes if isinstance(axis, Scalar)), *([BOOL] if self.perhaps else [])]
+
+
+@dataclass(frozen=True, slots=True)
+class Joins:
+    """What may be joined.
+
+    Attributes
+    ----------
+    numba
+        Whether numbers give way as in numba's spelling.
+    nulls
+        Whether an array may be null on the other path, and another part of the same array.
+    """
+
+    numba: bool = False
+    nulls: bool = False
+
+    @classmethod
+    def of(cls, cx: Context) -> Joins:
+        """What may be in the function that is being lowered."""
+        return cls(cx.layout is not None, cx.dialect.unset_is_zero)
+
+
+Shape: TypeAlias = "Leaf | Same | Part | Fields | tuple[Shape, ...]"
 
 
 def shape_of(term: Term) -> Shape:
@@ -90,11 +158,13 @@ def same_term(a: Term, b: Term) -> bool:
     return a == b
 
 
-def join(a: Shape, b: Shape, *, numba: bool = False) -> Shape | None:
-    """The shape both fit, or None; `numba`: numbers give way as in its spelling."""
+def join(a: Shape, b: Shape, how: Joins = Joins()) -> Shape | None:
+    """The shape both fit, or None."""
     if isinstance(a, Leaf) and isinstance(b, Leaf):
-        found = coerce.join(a.type, b.type, numba=numba)
+        found = coerce.join(a.type, b.type, numba=how.numba)
         return None if found is None else Leaf(found)
+    if how.nulls and (part := _joined_parts(a, b)) is not None:
+        return part
     if isinstance(a, Same) and isinstance(b, Same):
         # Like a number, an array keeps its shape beside a poisoned term: poison that went around an outer loop would
         # silence the statements that read the array, and with another lowering of that loop the error behind it.
@@ -105,24 +175,75 @@ def join(a: Shape, b: Shape, *, numba: bool = False) -> Shape | None:
         poisoned, other = (a, b) if isinstance(a, Same) else (b, a)
         return other if isinstance(poisoned, Same) and isinstance(poisoned.term, Poison) else None
     if isinstance(a, Fields) and isinstance(b, Fields) and a.struct == b.struct:
-        fields = join(a.parts, b.parts, numba=numba)
+        fields = join(a.parts, b.parts, how)
         return Fields(a.struct, fields) if isinstance(fields, tuple) else None
     if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
-        parts = [join(x, y, numba=numba) for x, y in zip(a, b, strict=True)]
+        parts = [join(x, y, how) for x, y in zip(a, b, strict=True)]
         known = [p for p in parts if p is not None]
         return tuple(known) if len(known) == len(parts) else None
     return None
 
 
-def common(a: Term, b: Term, *, numba: bool = False) -> Shape | None:
+def _joined_parts(a: Shape, b: Shape) -> Part | None:
+    """What an array is that is one part of an array or another, or null."""
+    if isinstance(a, Same) and isinstance(b, Same) and same_term(a.term, b.term):
+        return None
+    first, second = _part(a), _part(b)
+    if first is not None and second is not None and (first.bases, first.axes) == (second.bases, second.axes):
+        return replace(first, wrap=first.wrap or second.wrap, perhaps=first.perhaps or second.perhaps)
+    for part, other in ((first, b), (second, a)):
+        if part is not None and isinstance(other, Same) and nullness(other.term):
+            return replace(part, perhaps=True)
+    return None
+
+
+def _part(shape: Shape) -> Part | None:
+    """A part of an array that is found by nothing but indices."""
+    if isinstance(shape, Part):
+        return shape
+    term = shape.term if isinstance(shape, Same) else None
+    if not isinstance(term, (View, RecView)) or nullness(term):
+        return None
+    view = term if isinstance(term, View) else term.first
+    cut = any(isinstance(axis, Span) and axis.start is not None for axis in view.axes)
+    if cut or view.array.outer or view.array.layout == OWN:
+        return None
+    axes = tuple(axis if isinstance(axis, Span) else scalar_of(axis.index.type) for axis in view.axes)
+    wrap = any(isinstance(axis, Fixed) and axis.wrap for axis in view.axes)
+    return Part(tuple(_bases(term)), axes, wrap, view.present is not None, term)
+
+
+def _bases(term: View | RecView) -> Iterator[Value]:
+    if isinstance(term, View):
+        yield term.base
+    else:
+        for item in term.items:
+            yield from _bases(item)
+
+
+def _shown(like: View | RecView, axes: tuple[Fixed | Span, ...], present: Value | None) -> View | RecView:
+    """An array with other axes."""
+    if isinstance(like, View):
+        return View(like.base, axes, present)
+    items = zip(like.items, (_axes_of(item, axes) for item in like.items), strict=True)
+    return RecView(like.struct, tuple(_shown(item, own, present) for item, own in items))
+
+
+def _axes_of(item: View | RecView, axes: tuple[Fixed | Span, ...]) -> tuple[Fixed | Span, ...]:
+    """The axes of one field of an array of structs, whose whole axes are its own."""
+    own = item if isinstance(item, View) else item.first
+    return tuple(mine if isinstance(axis, Span) else axis for mine, axis in zip(own.axes, axes, strict=True))
+
+
+def common(a: Term, b: Term, how: Joins = Joins()) -> Shape | None:
     """The shape that two terms fit, or None. What is the same in both, such as a field left alone, is no leaf."""
     if same_term(a, b):
         return Same(a)
     if isinstance(a, Rec) and isinstance(b, Rec) and a.struct == b.struct:
-        parts = [common(x, y, numba=numba) for x, y in zip(a.items, b.items, strict=True)]
+        parts = [common(x, y, how) for x, y in zip(a.items, b.items, strict=True)]
         known = [p for p in parts if p is not None]
         return Fields(a.struct, tuple(known)) if len(known) == len(parts) else None
-    return join(shape_of(a), shape_of(b), numba=numba)
+    return join(shape_of(a), shape_of(b), how)
 
 
 def without_invariants(shape: Shape, start: Term, end: Term, entry: Term) -> Shape:
@@ -135,15 +256,55 @@ def without_invariants(shape: Shape, start: Term, end: Term, entry: Term) -> Sha
     return shape
 
 
-def after_trip(shape: Shape, end: Term, *, numba: bool = False) -> Shape | None:
+def after_trip(shape: Shape, end: Term, how: Joins = Joins()) -> Shape | None:
     """The shape that what is carried and what a trip leaves both fit, or None."""
     if isinstance(shape, Same) and isinstance(shape.term, Val):
         return shape if same_term(shape.term, end) else shape_of(end)
     if isinstance(shape, Fields) and isinstance(end, Rec) and shape.struct == end.struct:
-        parts = [after_trip(part, item, numba=numba) for part, item in zip(shape.parts, end.items, strict=True)]
+        parts = [after_trip(part, item, how) for part, item in zip(shape.parts, end.items, strict=True)]
         known = [p for p in parts if p is not None]
         return Fields(shape.struct, tuple(known)) if len(known) == len(parts) else None
-    return join(shape, shape_of(end), numba=numba)
+    return join(shape, shape_of(end), how)
+
+
+def with_null(shape: Shape, *regions: Region, perhaps: bool = True) -> Shape | None:
+    """The shape of what is zero on the other path, where its arrays are null; None if that cannot be told.
+
+    Parts of arrays may be found by indices that are made in the regions, but arrays are not made there.
+    ``perhaps``: whether there is such a path.
+    """
+    match shape:
+        case Same(View() | RecView() as term) if not nullness(term):
+            part = _part(shape)
+            if part is None or not stands_outside(part, *regions):
+                return None
+            return replace(part, perhaps=part.perhaps or perhaps) if perhaps or part.types else shape
+        case Fields(struct, parts):
+            kept = [with_null(part, *regions, perhaps=perhaps) for part in parts]
+            return None if None in kept else Fields(struct, tuple(part for part in kept if part is not None))
+        case tuple():
+            kept = [with_null(part, *regions, perhaps=perhaps) for part in shape]
+            return None if None in kept else tuple(part for part in kept if part is not None)
+    return shape
+
+
+def stands_outside(shape: Shape, *regions: Region) -> bool:
+    """Whether no array of which a shape is a part is made in one of the regions."""
+    match shape:
+        case Part(bases):
+            return all(set(bases).isdisjoint(_made(region)) for region in regions)
+        case Fields(_, parts):
+            return all(stands_outside(part, *regions) for part in parts)
+        case tuple():
+            return all(stands_outside(part, *regions) for part in shape)
+    return True
+
+
+def _made(region: Region) -> Iterator[Value]:
+    for op in region.ops:
+        yield from op.results
+        for inner in op.regions:
+            yield from _made(inner)
 
 
 def leaves(shape: Shape) -> list[Leaf]:
@@ -152,6 +313,8 @@ def leaves(shape: Shape) -> list[Leaf]:
         return [shape]
     if isinstance(shape, Same):
         return []
+    if isinstance(shape, Part):
+        return [Leaf(t) for t in shape.types]
     parts = shape.parts if isinstance(shape, Fields) else shape
     return [leaf for part in parts for leaf in leaves(part)]
 
@@ -172,10 +335,23 @@ def emit(cx: Context, term: Term, shape: Shape, node: ast.AST, what: str) -> lis
         return [coerce.convert(cx, term, shape.type, node, what)]
     if isinstance(shape, Same):
         return []
+    if isinstance(shape, Part):
+        return _parts(cx, term, shape)
     if not isinstance(term, (Tup, Rec)):
         return [cx.b.zero(leaf.type) for leaf in leaves(shape)]
     parts = shape.parts if isinstance(shape, Fields) else shape
     return [v for item, part in zip(term.items, parts, strict=True) for v in emit(cx, item, part, node, what)]
+
+
+def _parts(cx: Context, term: Term, shape: Part) -> list[Value]:
+    """The indices of a part of an array, and whether it is there; of null, zeros."""
+    if not isinstance(term, (View, RecView)) or tuple(_bases(term)) != shape.bases:
+        return zeros(cx, shape)
+    view = term if isinstance(term, View) else term.first
+    found = [axis.index for axis in view.axes if isinstance(axis, Fixed)]
+    if shape.perhaps:
+        found.append(cx.b.const(True, BOOL) if view.present is None else view.present)
+    return found
 
 
 def zeros(cx: Context, shape: Shape) -> list[Value]:
@@ -189,6 +365,9 @@ def build(shape: Shape, values: Iterator[Value]) -> Term:
         return Val(next(values))
     if isinstance(shape, Same):
         return shape.term
+    if isinstance(shape, Part):
+        axes = tuple(Fixed(next(values), shape.wrap) if isinstance(axis, Scalar) else axis for axis in shape.axes)
+        return _shown(shape.like, axes, next(values) if shape.perhaps else None)
     if isinstance(shape, Fields):
         return Rec(shape.struct, tuple(build(part, values) for part in shape.parts))
     return Tup(tuple(build(part, values) for part in shape))

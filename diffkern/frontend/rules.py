@@ -298,7 +298,7 @@ def _zeros(cx: Context, term: Term) -> Term:
             return RecView(struct, tuple(_zeros(cx, item) for item in items))  # type: ignore[misc]
         case View(base, axes):
             found = cx.b.one("cotangent_array", base, hint=f"ct_{base.name}")
-            return View(found, axes)
+            return View(found, axes, term.present)
         case Val(value) if value.type not in WEAK:
             return Val(cx.b.zero(value.type))
         case _:

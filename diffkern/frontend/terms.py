@@ -44,8 +44,11 @@ __all__ = [
     "Val",
     "View",
     "describe",
+    "mark",
+    "marked",
     "nullness",
     "once",
+    "presence",
     "spread",
 ]
 
@@ -109,6 +112,7 @@ class View:
 
     base: Value
     axes: tuple[Fixed | Span, ...]
+    present: Value | None = None  # of an array that is null on some paths, whether it is one here
 
     @property
     def array(self) -> Array:
@@ -248,16 +252,38 @@ class Binding:
     unset: str | None = None
 
 
+_MARK: Final = "$set "
+
+
+def mark(name: str) -> str:
+    """The variable that says, in a debug program, whether another one is set."""
+    return _MARK + name
+
+
+def marked(name: str) -> str:
+    """The variable of which a mark says whether it is set; of no mark, the name itself."""
+    return name.removeprefix(_MARK)
+
+
 def nullness(term: Term) -> bool | None:
-    """Whether an array is null; that of None is True, and None says that the term is no array, or one in an element."""
+    """Whether an array is null; that of None is True.
+
+    None says that the term is no array, or one in an element, or null on some paths alone.
+    """
     match term:
         case View():
-            return None if term.array.outer else term.array.is_null
+            return None if term.array.outer or term.present is not None else term.array.is_null
         case RecView():
-            return term.first.array.is_null
+            return None if term.first.present is not None else term.first.array.is_null
         case Static(None):
             return True
     return None
+
+
+def presence(term: Term) -> Value | None:
+    """What says whether an array is there that is null on some paths; None of any other term."""
+    view = term.first if isinstance(term, RecView) else term
+    return view.present if isinstance(view, View) else None
 
 
 def describe(term: Term) -> str:

@@ -87,6 +87,12 @@ def _array(cx: Context, node: ast.expr, shape: Sequence[int], name: str) -> View
     if not isinstance(term, View):
         cx.type_error(node, f"{name} needs an array, not {describe(term)}", "pass the array first, without an index")
     views.check_null(cx, term)
+    if term.present is not None:
+        cx.type_error(
+            node,
+            f"{name} of an array that some path has not set",
+            "set it before, on all paths, or load and store its elements in a loop",
+        )
     if local.is_local(term):
         cx.type_error(
             node, f"{name} of an array of a thread", "the threads of a block share tiles, and load them from arrays"

@@ -293,7 +293,8 @@ def view_of(
     """A part of a tile, or another look at it, which goes on to be one when that tile changes."""
     part = remake(whole)
     names = frozenset(_holders(cx, whole)) | (cx.tile_views[whole].names if whole in cx.tile_views else frozenset())
-    cx.tile_views[part] = TileView(names, whole, remake, put)
+    repeats = put is None or (whole in cx.tile_views and cx.tile_views[whole].repeats)
+    cx.tile_views[part] = TileView(names, whole, remake, put, repeats)
     return part
 
 
@@ -330,7 +331,8 @@ def joined_views(cx: Context, term: Term, ways: Iterable[Term | None]) -> None:
         return
     known = [cx.tile_views[t.value] for t in ways if isinstance(t, Val) and t.value in cx.tile_views]
     if known and isinstance(term, Val) and term.value not in cx.tile_views:
-        cx.tile_views[term.value] = TileView(frozenset().union(*(view.names for view in known)))
+        names = frozenset().union(*(view.names for view in known))
+        cx.tile_views[term.value] = TileView(names, repeats=any(view.repeats for view in known))
 
 
 def shows_more(cx: Context, term: Term, than: Term) -> bool:
@@ -399,8 +401,7 @@ def _is_held(cx: Context, v: Value) -> bool:
 
 def _check_here(cx: Context, holder: str, v: Value, name: str, node: ast.AST) -> None:
     """Refuse a change of a variable that comes from outside of the innermost loop or branch, unseen by that."""
-    region = cx.b.region
-    if v in region.params or any(v in op.results for op in region.ops):
+    if not _is_outside(cx, v):
         return
     binding = cx.env[holder]
     line = f" (line {binding.loc.line})" if binding.loc is not None else ""
@@ -458,16 +459,48 @@ def _views_in(cx: Context, term: Term | None) -> Iterator[TileView]:
 
 
 def _check_view(cx: Context, name: str, v: Value, node: ast.AST) -> None:
-    """Refuse a change of a view from which there is no way to the one tile that it shows."""
+    """Refuse a change of a view from which there is no way to the one tile that it shows.
+
+    If nobody reads that tile any more, nor another view of it, the view is a tile of its own from here on.
+    """
+    first = v
     while (view := cx.tile_views.get(v)) is not None:
-        if view.whole is None or view.put is None or len(_holders(cx, view.whole)) > 1:
+        is_lost = view.whole is None or view.put is None or len(_holders(cx, view.whole)) > 1
+        is_own = not cx.tile_views[first].repeats and _is_read_no_more(cx, name, cx.tile_views[first].names, node)
+        if is_own and (is_lost or _is_outside(cx, view.whole)):
+            del cx.tile_views[first]
+            return
+        if is_lost:
             cx.type_error(
                 node,
                 f"{name} is a view of another tile and cannot be changed",
                 "change that tile itself, with dk.tile_assign(tile, part, offset=…) or by an index; or make a copy, as "
                 f"in {name} = 1.0 * …",
             )
+        assert view.whole is not None
         v = view.whole
+
+
+def _is_outside(cx: Context, v: Value | None) -> bool:
+    """Whether a tile comes from outside of the innermost loop or branch."""
+    region = cx.b.region
+    return v not in region.params and all(v not in op.results for op in region.ops)
+
+
+def _is_read_no_more(cx: Context, name: str, wholes: frozenset[str], node: ast.AST) -> bool:
+    """Whether no variable that holds a tile, or another view of it, is read behind a place or in a loop around it."""
+    frame = cx.frame
+    shown = {other for other, known in cx.env.items() if any(wholes & v.names for v in _views_in(cx, known.term))}
+    sharing = (wholes | shown) - {name}
+    if not sharing.isdisjoint(frame.tile_parameters):
+        return False
+    repeated = set(ast.walk(frame.loops[0].node)) if frame.loops else set()
+    place = (node.lineno, node.col_offset)  # type: ignore[attr-defined]
+    return not any(
+        read in repeated or (read.lineno, read.col_offset) > place
+        for read in ast.walk(frame.source.node)
+        if isinstance(read, ast.Name) and isinstance(read.ctx, ast.Load) and read.id in sharing
+    )
 
 
 def variable(cx: Context, node: ast.expr, what: str) -> tuple[str, Value]:

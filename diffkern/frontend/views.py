@@ -7,14 +7,15 @@ expressions are evaluated once, where the view is made; shapes never change, so 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 
 from diffkern.errors import KernelTypeError
 from diffkern.frontend import coerce, local, narrow
 from diffkern.frontend.context import Context
 from diffkern.frontend.terms import Const, Fixed, Span, Term, Tup, Val, View, describe
 from diffkern.ir import types as T
-from diffkern.ir.nodes import Value
+from diffkern.ir.nodes import Region, Value
 from diffkern.lang.dialects import Nan
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "compare_exchange",
     "fixed",
     "full_view",
+    "guarded",
     "index_terms",
     "length",
     "load",
@@ -60,17 +62,26 @@ def _axis_length(cx: Context, base: Value, axis: int) -> Callable[[], Value]:
 
 def shape(cx: Context, view: View) -> Tup:
     """The lengths of the axes of a view."""
-    return Tup(tuple(Val(span.length()) for span in view.spans))
+    return Tup(tuple(map(Val, _lengths(cx, view))))
+
+
+def _lengths(cx: Context, view: View) -> list[Value]:
+    """The lengths of the axes; zeros where the array is null."""
+    found = [span.length() for span in view.spans]
+    if view.present is not None:
+        found = [cx.b.select(view.present, n, cx.b.const(0, T.scalar_of(n.type))) for n in found]
+        cx.nonneg.update(found)
+    return found
 
 
 def length(cx: Context, view: View, node: ast.AST) -> Val:
     """``len(a)``."""
-    return Val(view.spans[0].length())
+    return Val(_lengths(cx, view)[0])
 
 
 def size(cx: Context, view: View, node: ast.AST) -> Val:
     """``a.size``: the number of elements, as an int64 if there are several axes."""
-    lengths = [span.length() for span in view.spans]
+    lengths = _lengths(cx, view)
     if len(lengths) == 1:
         return Val(lengths[0])
     total = cx.b.cast(lengths[0], T.INT64)
@@ -145,14 +156,14 @@ def subscript(cx: Context, view: View, entries: Sequence[Term | ast.Slice], node
             axes_out.append(_cut(cx, axis, entry, node))
         else:
             axes_out.append(_fix(cx, axis, entry, node))
-    return View(view.base, tuple(axes_out))
+    return View(view.base, tuple(axes_out), view.present)
 
 
 def fixed(cx: Context, view: View, entries: Sequence[Term], node: ast.AST) -> View:
     """A view with all its axes indexed."""
     pending = iter(entries)
     axes = tuple(_fix(cx, axis, next(pending), node) if isinstance(axis, Span) else axis for axis in view.axes)
-    return View(view.base, axes)
+    return View(view.base, axes, view.present)
 
 
 def _fix(cx: Context, axis: Span, entry: Term, node: ast.AST) -> Fixed:
@@ -234,13 +245,40 @@ def _operands(cx: Context, view: View) -> tuple[list[Value], tuple[bool, ...]]:
 
 
 def check_null(cx: Context, view: View) -> None:
-    """Refuse to access a null array where nothing guards the access."""
+    """Refuse to access a null array where nothing guards the access; a debug program reports one set on some paths."""
     if view.array.is_null and cx.b.region is cx.root:
         raise KernelTypeError(
             f"{view.base.name} is None in this launch, and its elements are accessed",
             loc=cx.b.loc,
             remedy=f"write if {view.base.name}: in front of what needs it, or pass an array",
         )
+    if cx.checked and view.present is not None:
+        cx.b.op("assertion", view.present, text=f"{view.base.name} is null here, and its elements are accessed")
+
+
+@contextlib.contextmanager
+def guarded(cx: Context, view: View) -> Iterator[None]:
+    """Let what is done in a ``with`` block be done where an array is not null; what is written to null is lost."""
+    if view.present is None:
+        yield
+        return
+    region = Region()
+    with cx.b.into(region):
+        yield
+    cx.b.if_(view.present, region, Region())
+
+
+def _if_present(cx: Context, view: View, access: Callable[[], Value]) -> Value:
+    """What an access gives, or zero where the array is null."""
+    if view.present is None:
+        return access()
+    there, null = Region(), Region()
+    with cx.b.into(there):
+        there.yields = (access(),)
+    with cx.b.into(null):
+        null.yields = (cx.b.zero(there.yields[0].type),)
+    (result,) = cx.b.if_(view.present, there, null)
+    return result
 
 
 def load(cx: Context, view: View) -> Val:
@@ -249,7 +287,7 @@ def load(cx: Context, view: View) -> Val:
         return local.load(cx, view)
     check_null(cx, view)
     indices, wrap = _operands(cx, view)
-    element = cx.b.one("load", view.base, *indices, wrap=wrap)
+    element = _if_present(cx, view, lambda: cx.b.one("load", view.base, *indices, wrap=wrap))
     return Val(cx.b.cast(element, narrow.held(view.array.dtype)) if cx.dialect.narrow_elements else element)
 
 
@@ -262,7 +300,8 @@ def store(cx: Context, view: View, term: Term, node: ast.AST) -> None:
     if local.is_local(view):
         local.store(cx, view, stored)
         return
-    cx.b.op("store", view.base, *indices, stored, wrap=wrap)
+    with guarded(cx, view):
+        cx.b.op("store", view.base, *indices, stored, wrap=wrap)
 
 
 def compare_exchange(cx: Context, view: View, pair: Value) -> Val:
@@ -271,7 +310,7 @@ def compare_exchange(cx: Context, view: View, pair: Value) -> Val:
         return local.update(cx, "cas", view, pair)
     check_null(cx, view)
     indices, wrap = _operands(cx, view)
-    return Val(cx.b.one("atomic", view.base, *indices, pair, wrap=wrap, kind="cas"))
+    return Val(_if_present(cx, view, lambda: cx.b.one("atomic", view.base, *indices, pair, wrap=wrap, kind="cas")))
 
 
 def atomic(cx: Context, kind: str, view: View, term: Term, node: ast.AST) -> Val:
@@ -284,4 +323,4 @@ def atomic(cx: Context, kind: str, view: View, term: Term, node: ast.AST) -> Val
         kind = f"f{kind}"
     if local.is_local(view):
         return local.update(cx, kind, view, operand)
-    return Val(cx.b.one("atomic", view.base, *indices, operand, wrap=wrap, kind=kind))
+    return Val(_if_present(cx, view, lambda: cx.b.one("atomic", view.base, *indices, operand, wrap=wrap, kind=kind)))

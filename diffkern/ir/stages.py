@@ -110,7 +110,7 @@ def _family(name: str) -> frozenset[str]:
     return frozenset(row.name for row in all_ops().values() if row.family == name)
 
 
-STAGED_MARKS = frozenset({"guarded", "replay", "ahead", "reassoc", "rolled"})
+STAGED_MARKS = frozenset({"guarded", "replay", "ahead", "reassoc", "rolled", "as_written"})
 """Attributes by which one pass tells a later one something, and which no earlier stage has."""
 
 STAGED_FACTS = frozenset({"updates", "threads", "unfused", "tiled", "blocks", "dynamic_shared"})
@@ -119,6 +119,7 @@ STAGED_FACTS = frozenset({"updates", "threads", "unfused", "tiled", "blocks", "d
 _TILES, _COMPOSITES, _STACKS, _RULES = map(_family, ("tile", "composite", "stack", "rule"))
 _INTERNAL = frozenset(row.name for row in all_ops().values() if row.diff is Diff.INTERNAL)
 _WORK_OF_BLOCKS = frozenset({"block_thread", "barrier", "lane_left", "aligned"})
+_EXPANDED = frozenset({"digamma", "polygamma"})
 _LOOP_STACKS = _STACKS | {"next_checkpoint"}
 _OF_THREADS = frozenset({"buffer_new", "buffer_get", "buffer_set"})
 _WHOLE = frozenset({"construct", "extract"})
@@ -177,9 +178,11 @@ SERIAL = LOOPS.then(
 )
 CPU = SERIAL.then(
     "cpu",
-    "arithmetic is of scalars; vectors and matrices are only composed and decomposed",
+    "arithmetic is of scalars; vectors and matrices are only composed and decomposed; arithmetic that makes integers "
+    "is marked",
     ops=("array_at",),
-    gone=_COMPOSITES - _WHOLE,
+    gone=_COMPOSITES - _WHOLE | _EXPANDED,
+    marks=("as_written",),
 )
 BLOCKS = PROGRAM.then(
     "blocks",
@@ -193,9 +196,11 @@ BLOCKS = PROGRAM.then(
 )
 CUDA = BLOCKS.then(
     "cuda",
-    "arithmetic is of scalars, and no operation is dead; vectors and matrices are only composed and decomposed",
+    "arithmetic is of scalars, and no operation is dead; vectors and matrices are only composed and decomposed; "
+    "arithmetic that makes integers is marked",
     ops=("array_at",),
-    gone=_COMPOSITES - _WHOLE,
+    gone=_COMPOSITES - _WHOLE | _EXPANDED,
+    marks=("as_written",),
 )
 
 STAGES = (WRITTEN, PRIMAL, NORMAL, ADJOINT, PROGRAM, LOOPS, SERIAL, CPU, BLOCKS, CUDA)

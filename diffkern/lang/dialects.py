@@ -90,6 +90,9 @@ class Dialect:
         result is NaN.
     floored_quotients
         Whether ``a // b`` of floats is the quotient rounded down; else it is exact, as in Python.
+    unset_is_zero
+        Whether a variable is zero of its type where the function begins, and an array null; else reading one that may
+        be unset is an error.
     """
 
     name: str
@@ -104,6 +107,7 @@ class Dialect:
     later_of_equals: bool = False
     clamped_cosines: bool = False
     floored_quotients: bool = False
+    unset_is_zero: bool = False
 
 
 NATIVE: Final = Dialect("native")
@@ -122,6 +126,7 @@ WARP: Final = Dialect(
     later_of_equals=True,
     clamped_cosines=True,
     floored_quotients=True,
+    unset_is_zero=True,
 )
 """That of ``import diffkern.warp as wp``."""
 

@@ -5,13 +5,20 @@ In: a kernel as the frontend leaves it. Out: the same function, in place.
 
 from __future__ import annotations
 
+from typing import Final
+
+from diffkern.analysis.steering import made_integral
 from diffkern.analysis.tile_threads import threads_of
 from diffkern.ir.nodes import Function, walk
 from diffkern.ir.types import INT32
 from diffkern.ops.memory import EXTREMA
 from diffkern.ops.tile import of_block
 
-__all__ = ["blocks_of_one", "mark_threads", "mark_unfused"]
+__all__ = ["blocks_of_one", "mark_as_written", "mark_threads", "mark_unfused"]
+
+
+_ROUNDED: Final = frozenset({"add", "sub", "mul", "div"})
+"""What is rounded in another way under the licence for floating point."""
 
 
 def mark_threads(fn: Function) -> Function:
@@ -26,6 +33,19 @@ def mark_unfused(fn: Function) -> Function:
     The adjoint finds the winner by comparing a replayed value with the stored extremum.
     """
     fn.unfused = any(op.name == "atomic" and op.attrs["kind"] in EXTREMA for op in walk(fn.body))
+    return fn
+
+
+def mark_as_written(fn: Function) -> Function:
+    """Forbid to fuse a product and a sum from which an integer or a rounded number is made, in place.
+
+    Which products are fused depends on what else needs them. A kernel and its adjoint, which computes the number again,
+    would choose two elements where one rounding is an integer and two are not.
+    """
+    found = made_integral(fn)
+    for op in walk(fn.body) if found else ():
+        if op.name in _ROUNDED and not found.isdisjoint(op.results):
+            op.attrs = {**op.attrs, "as_written": True}  # copies of an operation share their attributes
     return fn
 
 

@@ -34,6 +34,7 @@ from diffkern.ir.types import (
     Type,
     Vec,
 )
+from diffkern.ops.polygamma import MAX_ORDER, digamma, polygamma
 from diffkern.ops.row import (
     FIRST,
     TAKEN,
@@ -142,6 +143,7 @@ STEEP_AT_ZERO: Final = AT_ZERO._replace(steep=True)
 AT_ENDS: Final = Singular(((1.0,),), guarded=True)
 STEEP_AT_ENDS: Final = AT_ENDS._replace(steep=True)
 OVERFLOWING: Final = Singular(((1e5,),))
+AT_POLES: Final = Singular(((0.0,), (-1.0,)), guarded=True, operand=0)
 """Partial derivatives that are infinite where the divisor or the operand is 0, at the ends of the domain, and where the
 result is infinite as well."""
 
@@ -164,8 +166,9 @@ def function(
     fast: str = "",
     least: int | None = None,
     kinks: str = "",
+    library: str = "",
 ) -> OpDef:
-    """The row of an elementary function of floats, which libm and libdevice have under its name.
+    """The row of an elementary function of floats, which libm and libdevice have under its name or that of ``library``.
 
     Without ``twin`` generated Python calls ``host``, in double precision: infinite where that overflows, NaN outside of
     its domain.
@@ -181,7 +184,7 @@ def function(
 
     return _of_floats(
         name, doc, host, arity=len(partials), signature=signature, twin=twin or in_double,
-        library=Library(libm=name, libdevice=name, fast=fast),
+        library=Library(libm=library or name, libdevice=library or name, fast=fast),
         cost=10.0, elementary=True, ways=math.inf, least=least, partials=partials, singular=singular, kinks=kinks,
     )  # fmt: skip
 
@@ -335,6 +338,30 @@ def _of_one(takes: str, name: str, derivative: str, kinks: str = "") -> Entry:
     return Entry(takes, "Of its type.", derivative, f"y[i] = dk.{name}(x[i])", kinks)
 
 
+def _gamma(x: Any) -> Any:
+    """As C has it where Python raises an error: infinite at 0 with its sign, NaN at negative integers."""
+    try:
+        return type(x)(math.gamma(x))
+    except OverflowError:
+        return type(x)(math.inf)
+    except ValueError:
+        return np.copysign(type(x)(math.inf), x) if x == 0 else type(x)(math.nan)
+
+
+def _lgamma(x: Any) -> Any:
+    """As C has it: infinite at 0 and at negative integers, and where it overflows."""
+    try:
+        return type(x)(math.lgamma(x))
+    except (ValueError, OverflowError):
+        return type(x)(math.inf)
+
+
+def _polygamma(types: Sequence[Type], attrs: Mapping[str, Any]) -> tuple[Type, ...]:
+    if not 1 <= attrs["order"] <= MAX_ORDER:
+        raise TypeRuleError(f"needs an order from 1 to {MAX_ORDER}, not {attrs['order']}")
+    return same("a float", kinds=FLOATS)(types, attrs)
+
+
 ROWS: Final = (
     OpDef("const", "scalar", 0, _const, diff=Diff.ZERO, attrs={"value": bool | int | float, "type": Scalar}, cost=0.0),
     OpDef("cast", "scalar", 1, _cast, py="cast({0}, {to})", attrs={"to": Element}, linear=True),
@@ -349,13 +376,15 @@ ROWS: Final = (
     *(row for t in (FLOAT16, BFLOAT16, FLOAT32, FLOAT64) for row in _between_bits(t)),
     OpDef("select", "scalar", 3, _select, py="select({0}, {1}, {2})", linear=True, chooses=True),
     OpDef(
-        "add", "scalar", 2, same("numbers", composite=True, kinds=NUMERIC), py="{0} + {1}", optional={"reassoc": bool},
+        "add", "scalar", 2, same("numbers", composite=True, kinds=NUMERIC), py="{0} + {1}",
+        optional={"reassoc": bool, "as_written": bool},
         built_in=BuiltIn("a + b.", "a, b", operator.add, entry=_of_pair("add", "1 with respect to each.")),
         commutative=True, neutral=0, fold=operator.add,
         modular=True, affine=True, linear=True, by_component=True,
     ),
     OpDef(
-        "sub", "scalar", 2, same("numbers", composite=True, kinds=NUMERIC), py="{0} - {1}", optional={"reassoc": bool},
+        "sub", "scalar", 2, same("numbers", composite=True, kinds=NUMERIC), py="{0} - {1}",
+        optional={"reassoc": bool, "as_written": bool},
         built_in=BuiltIn("a - b.", "a, b", operator.sub, entry=_of_pair("sub", "1 and -1.")),
         neutral=0, fold=operator.sub,
         modular=True, affine=True, linear=True, by_component=True,
@@ -369,7 +398,7 @@ ROWS: Final = (
         modular=True, affine=True, linear=True, by_component=True, tangent=Tangent.LINEAR,
     ),
     OpDef(
-        "mul", "scalar", 2, same("numbers", kinds=NUMERIC), py="{0} * {1}",
+        "mul", "scalar", 2, same("numbers", kinds=NUMERIC), py="{0} * {1}", optional={"as_written": bool},
         built_in=BuiltIn(
             "a * b.", "a, b", operator.mul, also="or vectors, matrices and quaternions, as ``a * b`` takes them",
         ),
@@ -377,7 +406,7 @@ ROWS: Final = (
         modular=True, affine=True, partials=("y", "x"),
     ),
     OpDef(
-        "div", "scalar", 2, same("floats", kinds=FLOATS), py="{0} / {1}",
+        "div", "scalar", 2, same("floats", kinds=FLOATS), py="{0} / {1}", optional={"as_written": bool},
         built_in=BuiltIn(
             "a / b.", "a, b", operator.truediv, kinks="Not finite at b = 0.",
             also="int, or one of the two a vector, matrix or quaternion",
@@ -511,6 +540,31 @@ ROWS: Final = (
     ),
     function("erf", "Error function.", math.erf, None, f"{TWO_OVER_SQRT_PI}*exp(-x*x)", singular=None),
     function("erfc", "Complementary error function.", math.erfc, None, f"-{TWO_OVER_SQRT_PI}*exp(-x*x)", singular=None),
+    function(
+        "gamma", "Gamma function, whose value at n + 1 is the factorial of n.", math.gamma, _gamma, "r*digamma(x)",
+        singular=AT_POLES, library="tgamma",
+        kinks="NaN at negative integers, where the value is as well; not finite at 0, where that is infinite.",
+    ),
+    function(
+        "lgamma", "Logarithm of the absolute value of the gamma function.", math.lgamma, _lgamma, "digamma(x)",
+        singular=AT_POLES,
+        kinks="NaN at negative integers, and infinite at 0; the value is infinite at all of them.",
+    ),
+    _of_floats(
+        "digamma", "The derivative of lgamma.", digamma, twin=lambda x: type(x)(digamma(float(x))),
+        cost=40.0, elementary=True, ways=math.inf, partials=("polygamma(x, order=1)",), singular=AT_POLES,
+        entry=Entry(
+            "x : float", "float", "The trigamma function; derivatives of all orders up to 100 follow.",
+            "y[i] = dk.digamma(x[i])",
+            "Infinite at 0 and at negative integers, where the value is infinite and NaN. "
+            "A cotangent that is exactly zero stays zero there.",
+        ),
+    ),
+    OpDef(
+        "polygamma", "scalar", 1, _polygamma, py="polygamma({0}, {order})", attrs={"order": int},
+        twin=lambda x, order: type(x)(polygamma(order, float(x))),
+        cost=60.0, elementary=True, ways=math.inf, singular=AT_POLES,
+    ),
     _rounding("floor", "The largest integer not above x, as a float.", np.floor),
     _rounding("ceil", "The smallest integer not below x, as a float.", np.ceil),
     _rounding("trunc", "x without its fraction, as a float.", np.trunc),

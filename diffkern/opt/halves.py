@@ -2,14 +2,17 @@
 
 The derivative of a square multiplies by 2, that of a square root by a half, and there is a product in between. Powers
 of two round nothing, so the result is the same to the last bit, unless a number in between is too small for all of its
-digits, or twice it is too large; then the result is more accurate. This is for adjoints: a kernel computes as written.
+digits, or twice it is too large; then the result is more accurate. This is for adjoints: a kernel computes as written,
+and so does an adjoint what it decides by.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from functools import cached_property
 from math import frexp
 
+from diffkern.analysis.steering import compared
 from diffkern.ir.clone import substitute
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 
@@ -37,8 +40,14 @@ class _Halves:
             self.uses.update(op.operands)
             for region in op.regions:
                 self.uses.update(region.yields)
+        self.fn = fn
         self.mapping: dict[Value, Value] = {}
         self.dropped: set[Op] = set()
+
+    @cached_property
+    def decisive(self) -> set[Value]:
+        """What the program decides by."""
+        return compared(self.fn)
 
     def cancel(self, op: Op) -> None:
         """Leave a multiplication out, with one inside of the product that it multiplies."""
@@ -54,7 +63,9 @@ class _Halves:
             return None
         for k, v in enumerate(op.operands):
             made = self.source.get(v)
-            if made is not None and made.name == "const" and _is_power(made.attrs["value"]):
+            if made is None or made.name != "const" or op.result in self.decisive:
+                continue
+            if _is_power(made.attrs["value"]):
                 return made.attrs["value"], op.operands[1 - k]
         return None
 

@@ -2,8 +2,9 @@
 
 The rules of derivatives leave ``x y + x y`` of a square, and the product ``m r r r`` gives three terms of one value.
 Where a thread adds what another one would have added, both contain the same factors. As the sums of an adjoint they
-may be rounded in another way; what a kernel computes itself is rounded as it is written. Factors may be multiplied in
-another order, and so leave the range of a type where they would not have: this is for kernels that may be reassociated.
+may be rounded in another way; what a kernel computes itself, and what an adjoint decides by, is rounded as it is
+written. Factors may be multiplied in another order, and so leave the range of a type where they would not have: this
+is for kernels that may be reassociated.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
+from diffkern.analysis.steering import compared
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Scalar, Vec, scalar_of
@@ -54,8 +57,14 @@ class _Collector:
             for names in (_SUMS, _PRODUCTS):
                 if op.name in names and self.carried.isdisjoint(op.operands):
                     self.within.update((v, names) for v in op.operands)
+        self.fn = fn
         self.mapping: dict[Value, Value] = {}
         self.b = Builder()
+
+    @cached_property
+    def decisive(self) -> set[Value]:
+        """What the program decides by."""
+        return compared(self.fn)
 
     def region(self, region: Region) -> None:
         """Collect the terms of the sums in a region."""
@@ -66,7 +75,7 @@ class _Collector:
                 op.operands = tuple(map(self.resolved, op.operands))
             for sub in op.regions:
                 self.region(sub)
-            if op.name in (*_SUMS, *_PRODUCTS) and self.is_whole(op):
+            if op.name in (*_SUMS, *_PRODUCTS) and self.is_whole(op) and op.result not in self.decisive:
                 with self.b.into(Region()) as made, self.b.at(op.loc):
                     new = (self.collected if op.name in _SUMS else self.multiplied)(op.result, here)
                 if new is not None:

@@ -3,7 +3,8 @@
 In: launches, copies and fills inside :class:`ScopedCapture`, or a :class:`Sequence`. Out: a :class:`Graph`. On a GPU it
 is a CUDA graph, launched in one call of the driver; on the CPU a sequence, replayed in one native call. Either way the
 records in it can be changed: a CUDA graph is brought up to date by its next launch. ``capture_while`` and
-``capture_if`` put a part into a graph that runs while, or if, a number in an array is not 0 at that moment.
+``capture_if`` put a part into a graph that runs while, or if, a number in an array is not 0 at that moment. Outside a
+capture the host asks the array, on a tape too, which notes what has run.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from diffkern.runtime.recorder import Item, Recorder
 from diffkern.runtime.scope import Scope
 from diffkern.runtime.sequence import Sequence as Recorded
 from diffkern.runtime.state import current
-from diffkern.runtime.stream import Stream
+from diffkern.runtime.stream import ScopedStream, Stream
 from diffkern.runtime.uncopied import Uncopied
 
 __all__ = [
@@ -251,7 +252,7 @@ class Conditional(Uncopied, Operation):
         return None
 
     def _holds(self) -> bool:
-        return bool(self.condition._elements()[0] != 0)
+        return _is_set(self.condition)
 
     def execute(self) -> None:
         """Run it, or put it into the graph that is being made."""
@@ -310,11 +311,21 @@ def capture_while(
     condition : array
         One int32. It is looked at before each round, when what came before has run.
     while_body : callable or Graph
-        What runs; called with `kwargs`. In a capture it is called once.
+        What runs; called with `kwargs`. In a capture it is called once, under a tape in each round.
     stream : Stream, optional
         Where it runs outside a capture.
+
+    Raises
+    ------
+    LaunchError
+        If a recording or capture is differentiated at the same time: how many rounds there will be is not known then.
     """
     flag = _checked(condition)
+    if current.tape is not None:
+        with ScopedStream(stream):
+            while _is_set(flag):
+                _run(while_body, kwargs)
+        return
     perform(Conditional(flag, _side(while_body, kwargs), loop=True), stream)
 
 
@@ -333,25 +344,50 @@ def capture_if(
     condition : array
         One int32. It is looked at once, when what came before has run: one of the two runs, whatever that does to it.
     on_true, on_false : callable or Graph, optional
-        What runs; called with `kwargs`. In a capture each is called once.
+        What runs; called with `kwargs`. In a capture each is called once, under a tape the one that runs.
     stream : Stream, optional
         Where it runs outside a capture.
+
+    Raises
+    ------
+    LaunchError
+        If a recording or capture is differentiated at the same time: which of the two will run is not known then.
     """
     flag = _checked(condition)
+    if current.tape is not None:
+        side = on_true if _is_set(flag) else on_false
+        with ScopedStream(stream):
+            if side is not None:
+                _run(side, kwargs)
+        return
     first, second = (None if side is None else _side(side, kwargs) for side in (on_true, on_false))
     if first is not None or second is not None:
         perform(Conditional(flag, first, second), stream)
 
 
 def _checked(condition: Any) -> array:
-    """Return a condition with one axis; raise unless it is one, and nothing differentiates what it decides about."""
+    """Return a condition with one axis; raise unless it is one, and no recording of it is differentiated."""
     if not isinstance(condition, array) or condition._element != INT32 or condition.size != 1:
         raise MisuseError(
             f"a condition is an array of one int32, not {described(condition)}",
             remedy="write condition = dk.zeros(1, dtype=dk.int32), which a kernel sets",
         )
-    _check_no_tape()
+    if current.recorder is not None:
+        _check_no_tape()
     return condition.flatten()
+
+
+def _is_set(flag: array) -> bool:
+    """Whether a condition holds now."""
+    return bool(flag._elements()[0] != 0)
+
+
+def _run(body: Any, kwargs: dict[str, Any]) -> None:
+    """Run a side now."""
+    if isinstance(body, Graph):
+        body.launch()
+    else:
+        _callable(body)(**kwargs)
 
 
 def _check_no_tape() -> None:
@@ -371,10 +407,7 @@ def _recorded(body: Any, kwargs: dict[str, Any]) -> Recorded:
     """Return what a function does to arrays."""
     if isinstance(body, Graph):
         return body.sequence
-    if not callable(body):
-        raise MisuseError(
-            f"a function or a graph is needed here, not {body!r}", remedy="pass a function that launches kernels"
-        )
+    _callable(body)
     outer, current.recorder = current.recorder, None
     made = outer.inside() if isinstance(outer, Recorder) else Recorder(runs=False)
     try:
@@ -383,6 +416,15 @@ def _recorded(body: Any, kwargs: dict[str, Any]) -> Recorded:
     finally:
         current.recorder = outer
     return Recorded(recorder.items)
+
+
+def _callable(body: Any) -> Callable[..., Any]:
+    if not callable(body):
+        raise MisuseError(
+            f"a function or a graph is needed here, not {body!r}", remedy="pass a function that launches kernels"
+        )
+    function: Callable[..., Any] = body
+    return function
 
 
 Recorded._capture = Graph

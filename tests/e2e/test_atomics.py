@@ -79,3 +79,20 @@ def test_the_adjoint_of_extrema_of_components_has_code_for_a_gpu() -> None:
         dk.atomic_max(y, 0, x[dk.tid()])
 
     assert "atomic_keep(" in most.adjoint_source(target="cuda")
+
+
+@pytest.mark.parametrize("kind", ["add", "sub", "min", "max", "exch", "and", "or", "xor"])
+def test_an_update_under_another_name(kind):
+    update = getattr(dk, f"atomic_{kind}")
+
+    @dk.kernel
+    def one_update(y: dk.array(dtype=int), v: int):
+        update(y, dk.tid(), v)
+
+    y = dk.array([5, 6], dtype=int)
+    dk.launch(one_update, 2, [y, 3])
+    expected = {
+        "add": [8, 9], "sub": [2, 3], "min": [3, 3], "max": [5, 6], "exch": [3, 3], "and": [1, 2], "or": [7, 7],
+        "xor": [6, 5],
+    }  # fmt: skip
+    assert y.numpy().tolist() == expected[kind]

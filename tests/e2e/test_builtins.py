@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
 from support.fuzz import load_module
@@ -59,7 +60,8 @@ def _smoothstep(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     return t * t * (3 - 2 * t)
 
 
-_erf, _erfc = (np.vectorize(f, otypes=[float]) for f in (math.erf, math.erfc))
+_FUNCTIONS = (math.erf, math.erfc, math.gamma, math.lgamma, mpmath.digamma)
+_erf, _erfc, _gamma, _lgamma, _digamma = (np.vectorize(f, otypes=[float]) for f in _FUNCTIONS)
 LOWER_UPPER = ((-1.0, -0.5, 0.0, 0.1, 0.2, 0.3), (0.5, 1.0, 2.0, 1.1, 1.2, 1.3), (0.3, 1.2, -0.4, 0.7, 0.25, 2.0))
 
 SCALAR_ROWS = [
@@ -68,6 +70,8 @@ SCALAR_ROWS = [
     *_same("sqrt log log2 log10", POSITIVE), *_same("log1p", INSIDE),
     Row("rsqrt", "dk.rsqrt(a)", lambda a: 1 / np.sqrt(a), POSITIVE),
     Row("erf", "dk.erf(a)", _erf), Row("erfc", "dk.erfc(a)", _erfc),
+    Row("gamma", "dk.gamma(a)", _gamma, POSITIVE), Row("lgamma", "dk.lgamma(a)", _lgamma, POSITIVE),
+    Row("digamma", "dk.digamma(a)", _digamma, POSITIVE),
     Row("sign", "dk.sign(a)", lambda a: np.where(a < 0, -1.0, 1.0)),
     Row("nonzero", "dk.nonzero(a)", lambda a: np.where(a != 0, 1.0, 0.0)),
     Row("step", "dk.step(a)", lambda a: np.where(a < 0, 1.0, 0.0)),

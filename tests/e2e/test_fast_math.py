@@ -19,6 +19,7 @@ OF_ONE = (
     *(f"dk.{name}(a)" for name in (
         "sqrt", "rsqrt", "cbrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin",
         "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "floor", "round", "abs",
+        "gamma", "lgamma", "digamma",
     )),
     "1.0 / dk.sqrt(a)", "1.0 / a", "a ** -0.5", "dk.min(dk.rsqrt(a), 10.0)", "dk.max(dk.rsqrt(a), 10.0)",
     "dk.sqrt(1.0 / a)", "1.0 / dk.rsqrt(a)", "1.0 / (10.0 * dk.sqrt(a))", "1.0 / dk.exp(a)",

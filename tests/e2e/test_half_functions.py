@@ -12,7 +12,7 @@ import diffkern as dk
 
 ONE = (
     "sqrt rsqrt cbrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh "
-    "erf erfc floor ceil trunc round rint abs sign step nonzero frac degrees radians"
+    "erf erfc gamma lgamma digamma floor ceil trunc round rint abs sign step nonzero frac degrees radians"
 ).split()
 TWO = "atan2 hypot copysign pow min max mod floordiv add sub mul div".split()
 THREE = ("clamp", "lerp", "smoothstep")

@@ -96,6 +96,13 @@ def many_functions(x: f1, y: f1):
     y[i] = a * b + c * d
 
 
+@case(4, x=values(4, lo=0.2, hi=0.8), y=zeros(4))
+def gamma_functions(x: f1, y: f1):
+    i = dk.tid()
+    v = x[i]
+    y[i] = dk.gamma(v + 0.5) * dk.lgamma(v - 1.0) + dk.digamma(v + 1.2) * dk.digamma(-0.5 * v)
+
+
 @case(4, x=signed(4), y=zeros(4))
 def weak_literals(x: f1, y: f1):
     i = dk.tid()

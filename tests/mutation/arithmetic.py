@@ -10,6 +10,7 @@ from diffkern.ad.rules import products
 from diffkern.ad.rules import scalar as scalar_rules
 from diffkern.frontend import coerce, exponents, expr, library, library_vector, narrow, numba_numbers
 from diffkern.library import quaternions
+from diffkern.lower import polygammas
 from diffkern.lower.tiles import order
 from diffkern.targets.cuda import math as cuda_math
 from diffkern.targets.emit import kernel, scalars
@@ -18,6 +19,7 @@ from .edits import Fault, constant, edit
 
 _FAST = "tests/e2e/test_fast_math.py::test_values"
 _FAR = "tests/e2e/test_extreme_magnitudes.py"
+_GAMMA = "tests/e2e/test_gamma.py"
 _HALF = "tests/e2e/test_half_values.py"
 _NUMBA = "tests/cuda_dialect/test_numbers.py"
 _DIALECTS = "tests/unit/frontend/test_dialects.py"
@@ -40,6 +42,16 @@ ARITHMETIC = [
           edit(scalars, "_hypot", "scale(-1)", "scale(1)"), (f"{_FAR}::test_lengths",)),
     Fault("the steeper coordinate of an angle is the other one",
           edit(scalar_rules, "atan2_parts", 'b.one("gt"', 'b.one("lt"'), (f"{_FAR}::test_slopes_of_angles",)),
+    # gamma functions
+    Fault("digamma is not reflected", edit(polygammas, "_polygamma", "b.select(above, mirrored, below)", "mirrored"),
+          (f"{_GAMMA}::test_values",)),
+    Fault("digamma has no sign at 0", edit(polygammas, "_polygamma", "b.const(-1.0, t), x)", "b.const(-1.0, t), zero)"),
+          (f"{_GAMMA}::test_poles",)),
+    Fault("the derivative of a polygamma function is of the order after the next",
+          edit(scalar_rules, "next_polygamma", 'op.attrs["order"] + 1', 'op.attrs["order"] + 2'),
+          (f"{_GAMMA}::test_derivatives_to_order_four",)),
+    Fault("the logarithm has another root", constant(polygammas, "ROOT", (1.4616321449683622, 0.0)),
+          (f"{_GAMMA}::test_values",)),
     # rotations, positions in tiles
     Fault("Euler angles are never locked", constant(quaternions, "_LOCKED", -1.0), ("tests/e2e/test_euler_angles.py",)),
     Fault("a NaN is no extremum of a tile", edit(order, "better", 'b.one("isnan", value)', 'b.one("isnan", best)'),

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from diffkern.ad import exchange, forward
 from diffkern.library import decompositions
+from diffkern.lower import marks
+from diffkern.opt import halves, reciprocals, terms
 from diffkern.runtime import second_order, tangents
 
 from .edits import Fault, edit, func_edit
@@ -17,6 +19,7 @@ _TWICE = "tests/e2e/test_gradients_of_gradients.py"
 _ORDERS = f"{_TWICE}::test_all_orders_agree"
 _GATHER = "tests/grad/test_gather.py"
 _EXACT = "tests/e2e/test_decompositions.py::test_factors_are_exact_to_some_units_in_the_last_place"
+_WINNERS = "tests/e2e/test_extrema.py"
 _COINCIDE = (
     "tests/e2e/test_decompositions.py::"
     "test_what_does_not_depend_on_the_choice_of_columns_has_its_derivative_where_values_coincide"
@@ -51,6 +54,20 @@ DERIVATIVES = [
           (_ORDERS, f"{_TWICE}::test_against_differences")),
     Fault("tangents of cotangents begin without what these were",
           edit(tangents, "Tangents._adjoint_along", "*begin, ", ""), (_ORDERS,)),
+    # what an adjoint decides by
+    Fault("an adjoint finds winners by products with reciprocals",
+          edit(reciprocals, "share_reciprocals", "compared(fn) if quotients else set()", "set()"),
+          (f"{_WINNERS}::test_winners_that_are_quotients_by_roots[steep-max-float64-1500]",
+           f"{_WINNERS}::test_an_element_chosen_by_a_quotient_is_the_same_in_the_adjoint")),
+    Fault("an adjoint decides without a half and a double",
+          edit(halves, "_Halves.parted", " or op.result in self.decisive", ""),
+          ("tests/unit/opt/test_halves.py::test_what_stays[decides]",)),
+    Fault("an adjoint decides by collected terms",
+          edit(terms, "_Collector.region", " and op.result not in self.decisive", ""),
+          ("tests/unit/opt/test_terms.py::test_left_alone[decides]",)),
+    Fault("a kernel and its adjoint fuse what makes an element's index each in its own way",
+          edit(marks, "mark_as_written", "found = made_integral(fn)", "found = set()"),
+          (f"{_WINNERS}::test_an_element_chosen_by_a_sum_of_products_is_the_same_in_the_adjoint[int-1500]",)),
     # gathers
     Fault("a difference turned round keeps its sign",
           edit(exchange, "Exchange._simple", "self._signed[op.result] = turned[0], True",

@@ -17,6 +17,7 @@ from diffkern.cache import environment, key, manifest, place
 from diffkern.frontend import library
 from diffkern.opt import cse, promote, ranges
 from diffkern.runtime import captured, copies, form, operation, partition, prepared, tape_needs
+from diffkern.targets.cpu import sunk_loads
 from diffkern.targets.cuda import kernel as cuda_kernel
 from diffkern.targets.cuda import registers, toolchain
 from diffkern.targets.emit import facts, memory, scalars
@@ -39,6 +40,9 @@ _ZERO = "tests/grad/test_singular.py::test_a_zero_cotangent_stays_zero"
 _OVERFLOW = "tests/grad/test_singular.py::test_zero_times_a_derivative_that_overflows"
 
 TARGETED = [
+    Fault("a load that LLVM has moved behind a store of its iteration is taken for a right one",
+          edit(sunk_loads, "has_sunk_loads", "stored = True", "stored = False"),
+          ("tests/unit/targets/test_sunk_loads.py::test_a_masked_load_that_gives_a_chosen_value_behind_a_store",)),
     # guards of zero cotangents
     Fault("a sum with one positive term is positive",
           edit(singular, "Guards._least", "least(a) if self._not_negative(b, depth) else 0.0", "least(a)"),

@@ -1,7 +1,8 @@
 """Partial derivatives written as formulas, turned into IR.
 
 A formula is a Python expression in the operands ``x`` and ``y``, the result ``r``, numbers, ``+ - * / **2``, calls of
-scalar operations, comparisons, and ``a if c else b``. The same text is read by SymPy in the tests.
+scalar operations, with their attributes by name, comparisons, and ``a if c else b``. The same text is read by SymPy in
+the tests.
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ class _Emitter:
                 return self.b.one(_COMPARE[type(comparison)], self.visit(left), self.visit(right))
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 return self.b.select(self.visit(test), self.visit(body), self.visit(orelse))
-            case ast.Call(func=ast.Name(id=name), args=args):
-                return self.b.one(name, *(self.visit(a) for a in args))
+            case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords):
+                attrs = {k.arg: ast.literal_eval(k.value) for k in keywords if k.arg is not None}
+                return self.b.one(name, *(self.visit(a) for a in args), **attrs)
             case _:
                 raise ValueError(f"no formula: {ast.unparse(node)}")

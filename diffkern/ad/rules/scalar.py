@@ -8,9 +8,11 @@ from typing import Final
 from diffkern.ad.rules.formula import Formula
 from diffkern.ad.rules.products import over_norm, times
 from diffkern.ad.rules.table import Rule, RuleArguments
+from diffkern.errors import AutodiffError
 from diffkern.ir.builder import Builder
-from diffkern.ir.nodes import Value
+from diffkern.ir.nodes import Op, Value
 from diffkern.ir.types import Scalar, is_differentiable
+from diffkern.ops.polygamma import MAX_ORDER
 from diffkern.ops.table import all_ops, lookup
 
 
@@ -179,6 +181,22 @@ def _cast(b: Builder, a: RuleArguments) -> Sequence[Value | None]:
     return [b.one("cast", a.ct, to=source)]
 
 
+def _polygamma(b: Builder, a: RuleArguments) -> Sequence[Value | None]:
+    return [times(b, a.ct, next_polygamma(b, a.op, a.x[0]), steep=a.steep, again=a.again)]
+
+
+def next_polygamma(b: Builder, op: Op, x: Value) -> Value:
+    """The derivative of a polygamma function, which is that of the next order."""
+    order = op.attrs["order"] + 1
+    if order > MAX_ORDER:
+        raise AutodiffError(
+            f"a derivative of digamma of order {order}",
+            loc=op.loc,
+            remedy=f"differentiate it at most {MAX_ORDER} times",
+        )
+    return b.one("polygamma", x, order=order)
+
+
 def _rounded(b: Builder, a: RuleArguments) -> Sequence[Value | None]:
     return [a.ct]
 
@@ -197,6 +215,7 @@ SCALAR_RULES: dict[str, Rule] = {
     "round_bfloat16": _rounded,
     "copysign": _copysign,
     "atan2": _atan2,
+    "polygamma": _polygamma,
     "sqrt": _sqrt,
     "pow": _pow,
 }

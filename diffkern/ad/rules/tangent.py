@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from diffkern.ad.rules import RULES, RuleArguments
 from diffkern.ad.rules.formula import Formula
 from diffkern.ad.rules.products import scaled, sum_of_products, times
-from diffkern.ad.rules.scalar import atan2_parts, exponent_slope, power_slope, root_of_squares
+from diffkern.ad.rules.scalar import atan2_parts, exponent_slope, next_polygamma, power_slope, root_of_squares
 from diffkern.errors import AutodiffError
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner
@@ -205,6 +205,12 @@ def _atan2(b: Builder, a: Along) -> Value:
     return b.select(origin, zero, b.div(change, divisor))
 
 
+def _polygamma(b: Builder, a: Along) -> Value:
+    (t,) = a.t
+    assert t is not None
+    return a.guard(t, times(b, t, next_polygamma(b, a.op, a.x[0]), steep=a.steep))
+
+
 def _inverse(b: Builder, v: Value) -> Value:
     assert isinstance(v.type, Scalar)
     return b.div(b.const(1.0, v.type), v)
@@ -250,6 +256,7 @@ _DIRECT: dict[str, Callable[[Builder, Along], Value]] = {
     "sqrt": _sqrt,
     "atan2": _atan2,
     "pow": _pow,
+    "polygamma": _polygamma,
     "cast": _cast,
     "round_float16": _same,
     "round_bfloat16": _same,

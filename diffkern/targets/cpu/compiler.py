@@ -18,7 +18,9 @@ from diffkern.ir.passes import Pass
 from diffkern.ir.stages import CPU, LOOPS, PROGRAM, SERIAL
 from diffkern.lower.composites import expand_composites
 from diffkern.lower.fission import to_blocks
+from diffkern.lower.marks import mark_as_written
 from diffkern.lower.pointed import arrays_at_addresses
+from diffkern.lower.polygammas import expand_polygammas
 from diffkern.lower.tiles.serial import lower_tiles
 from diffkern.manifest import Conflict
 from diffkern.opt.dce import eliminate
@@ -47,9 +49,11 @@ LOWERING = (
     Pass("decided", LOOPS, LOOPS, decide),
     Pass("blocks", LOOPS, SERIAL, to_blocks),
     TRIP_SUMS,
+    Pass("polygammas", SERIAL, SERIAL, expand_polygammas),
     Pass("composites", SERIAL, CPU, expand_composites),
     Pass("pointed", CPU, CPU, arrays_at_addresses),
     Pass("dce", CPU, CPU, eliminate),
+    Pass("as-written", CPU, CPU, mark_as_written),
 )
 
 

@@ -21,6 +21,7 @@ from diffkern.forks import free_in_child
 from diffkern.interrupts import interruptible
 from diffkern.platforms import NAMED, NATIVE, Level
 from diffkern.targets.cpu.numba_target import numba_target
+from diffkern.targets.cpu.sunk_loads import has_sunk_loads
 from diffkern.targets.cpu.uniform import MOST_QUESTIONS
 from diffkern.targets.emit.types import Isa
 from diffkern.vecmath.masked import PREFIX
@@ -127,14 +128,21 @@ def optimise(text: str, weight: int, t: Machine, questions: float = 0.0) -> Any:
 
     def passed() -> Any:
         with _lock:
-            module = llvm_modules.parse(text)
-            module.verify()
             vectorise = weight <= VECTORIZE_LIMIT
-            _run_passes(module, t.llvm, vectorise, interleave=vectorise and questions <= MOST_QUESTIONS)
+            module = _passed(text, t, vectorise, interleave=vectorise and questions <= MOST_QUESTIONS)
+            if vectorise and has_sunk_loads(module):
+                module = _passed(text, t, vectorise=False, interleave=False)
             _inline_masked(module, t)
             return module
 
     return interruptible(passed)
+
+
+def _passed(text: str, t: Machine, vectorise: bool, interleave: bool) -> Any:
+    module = llvm_modules.parse(text)
+    module.verify()
+    _run_passes(module, t.llvm, vectorise, interleave)
+    return module
 
 
 def _run_passes(module: Any, machine: Any, vectorise: bool, interleave: bool) -> None:

@@ -21,7 +21,9 @@ from diffkern.ir.passes import Pass, run
 from diffkern.ir.stages import BLOCKS, CUDA, PROGRAM
 from diffkern.lower.composites import expand_composites
 from diffkern.lower.cuda_plan import finalize_updates
+from diffkern.lower.marks import mark_as_written
 from diffkern.lower.pointed import elements_at_addresses
+from diffkern.lower.polygammas import expand_polygammas
 from diffkern.lower.tiles.block import lower_tiles_for_blocks
 from diffkern.manifest import Conflict, GpuResources
 from diffkern.opt.clears import overwrite_late
@@ -76,18 +78,20 @@ class CudaArchitecture(Target):
         passes = (
             Pass("tiles", PROGRAM, BLOCKS, partial(tiles, library=wanted) if wanted else tiles),
             Pass("decided", BLOCKS, BLOCKS, decide),
+            Pass("polygammas", BLOCKS, BLOCKS, expand_polygammas),
             Pass("composites", BLOCKS, CUDA, expand_composites),
             Pass("pointed", CUDA, CUDA, pointed),
             # A component that is not read would make an atomic operation return its old value, and keep a sum from
             # being added up in the block.
             Pass("dce", CUDA, CUDA, eliminate),
         )
+        written = Pass("as-written", CUDA, CUDA, mark_as_written)
         if settings.checking is not Checking.NONE:
-            return passes  # each access stays where the source has it
+            return (*passes, written)  # each access stays where the source has it
         shared = (Pass("siblings", CUDA, CUDA, hoist_common), Pass("cse", CUDA, CUDA, eliminate_common))
         are_apart = settings.launched and not settings.may_alias
         apart = (Pass("overwrites", CUDA, CUDA, overwrite_late),) if are_apart else ()
-        return (*passes, *shared, *apart)
+        return (*passes, *shared, *apart, written)
 
     def pointed(self, fn: Function) -> Function:
         """Lower accesses of arrays in elements of arrays, in place."""

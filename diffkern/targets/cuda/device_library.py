@@ -269,6 +269,16 @@ def in_double(function: Any) -> Any:
     return call
 
 
+def gamma_in_double(x: Any) -> Any:
+    """The gamma function: infinite at 0 with its sign, NaN at negative integers."""
+    return np.copysign(type(x)(math.inf), x) if x == 0 else in_double(math.gamma)(x)
+
+
+def lgamma_in_double(x: Any) -> Any:
+    """The logarithm of its absolute value: infinite at 0 and at negative integers."""
+    return type(x)(math.inf) if x <= 0 and x == np.floor(x) else in_double(math.lgamma)(x)
+
+
 def half_away(x: Any) -> Any:
     """The nearest whole number, halves away from 0."""
     whole = np.trunc(x)
@@ -278,6 +288,8 @@ def half_away(x: Any) -> Any:
 rsqrt = elementary("rsqrt", lambda x: type(x)(1) / np.sqrt(x))
 erf = elementary("erf", in_double(math.erf))
 erfc = elementary("erfc", in_double(math.erfc))
+gamma = elementary("tgamma", gamma_in_double)
+lgamma = elementary("lgamma", lgamma_in_double)
 round = elementary("round", half_away)  # noqa: A001
 
 # All others are as their rows say. What is copied of them has lines like those above, with NumPy's function.

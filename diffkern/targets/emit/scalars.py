@@ -25,7 +25,8 @@ from diffkern.targets.emit.types import I1, I64, Builder, constant, from_memory,
 class ScalarEmitter:
     """Where scalar operations are appended, and with which licence for floating point.
 
-    ``contract`` lets LLVM fuse a product and a sum into one rounding; ``fast`` gives it every liberty. ``chosen_by``
+    ``contract`` lets LLVM fuse a product and a sum into one rounding; ``fast`` gives it every liberty. There is none in
+    arithmetic that is marked to be as written. ``chosen_by``
     holds the tests for equality that have decided a choice.
     """
 
@@ -84,14 +85,14 @@ def _arith(integer: str, floating: str) -> Spelling:
     def emit(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
         if t.is_float:
             flags = (*e.flags, "reassoc") if op.attrs.get("reassoc") else e.flags
-            return getattr(e.builder, floating)(*args, flags=flags)
+            return getattr(e.builder, floating)(*args, flags=() if op.attrs.get("as_written") else flags)
         return getattr(e.builder, integer)(*args)
 
     return emit
 
 
 def _div(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
-    return e.builder.fdiv(args[0], args[1], flags=e.flags)
+    return e.builder.fdiv(args[0], args[1], flags=() if op.attrs.get("as_written") else e.flags)
 
 
 def _neg(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:

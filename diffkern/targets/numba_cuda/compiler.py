@@ -67,8 +67,10 @@ class NumbaCudaTarget(CudaArchitecture):
         low, bounds = printed.fn, settings.launch_bounds
         if printed.block_dim:
             bounds = (printed.block_dim, bounds[1] if bounds else 0)
-        types, flags = tuple(p.type for p in low.params), float_flags(low, fast_math=settings.fast_math)
-        fuse = not low.unfused
+        # The licence is one for all operations here.
+        fuse = not low.unfused and not any(op.attrs.get("as_written") for op in walk(low.body))
+        licence = float_flags(low, fast_math=settings.fast_math)
+        types, flags = tuple(p.type for p in low.params), tuple(f for f in licence if fuse or f != "contract")
         multiplied = {
             name: called(op, settings.block_dim or 0, self.name) for name, op in library_products(low).items()
         }

@@ -12,6 +12,8 @@ import os
 import sys
 import tempfile
 
+import diffkern as dk
+
 from ..lanes import VARIABLE, WAYS, force
 from ..seeds import run_seed
 from .campaign import run_campaign
@@ -33,6 +35,7 @@ def main() -> int:
     parser.add_argument("--time-limit", type=float, default=None, help="seconds after which no program is begun")
     parser.add_argument("--workers", type=int, default=2, help="number of processes (default: 2)")
     parser.add_argument("--lanes", choices=WAYS, help="threads in lanes wherever they can be, or nowhere")
+    parser.add_argument("--device", default="cpu", help="where the programs run (default: cpu)")
     parser.add_argument("--program", type=int, default=None, help="check this program alone, and print it")
     args = parser.parse_args()
     if args.lanes is not None:
@@ -41,7 +44,7 @@ def main() -> int:
         force()
         program = random_program(args.program)
         print(program.text)
-        with tempfile.TemporaryDirectory() as directory:
+        with tempfile.TemporaryDirectory() as directory, dk.ScopedDevice(args.device):
             verdict = check(program, directory)
         print(verdict)
         return int(verdict.wrong)
@@ -49,7 +52,7 @@ def main() -> int:
         parser.error("one of --count and --time-limit is needed")
     seed = run_seed() if args.seed is None else args.seed
     print(f"random programs from seed {seed}", flush=True)
-    campaign = run_campaign(seed, args.count, args.time_limit, args.workers, _show)
+    campaign = run_campaign(seed, args.count, args.time_limit, args.workers, _show, args.device)
     print(f"\n{campaign}")
     print(f"{len(campaign.failures)} wrong, dead or slow; again with --seed {seed}, one with --program N")
     print("counts", json.dumps(campaign.counts()))

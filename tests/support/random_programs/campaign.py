@@ -21,6 +21,8 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+import diffkern as dk
+
 from ..lanes import force
 from .check import Verdict, check
 from .program import random_program
@@ -96,6 +98,7 @@ def run_campaign(
     time_limit: float | None = None,
     workers: int = 2,
     found: Callable[[int, Verdict], None] = lambda seed, verdict: None,
+    device: str = "cpu",
 ) -> Campaign:
     """Check programs in parallel.
 
@@ -111,12 +114,14 @@ def run_campaign(
         How many processes.
     found
         Is told of every program that is wrong, dead or slow, at once.
+    device
+        Where the programs run.
     """
     campaign = Campaign()
     seeds = program_seeds(seed, count)
     end = None if time_limit is None else time.monotonic() + time_limit
     with tempfile.TemporaryDirectory(prefix="random-programs-") as directory:
-        running: list[_Worker] = [_Worker(directory) for _ in range(min(workers, count))]
+        running: list[_Worker] = [_Worker(directory, device) for _ in range(min(workers, count))]
         while running:
             for worker in running:
                 if worker.seed is None and (end is None or time.monotonic() < end):
@@ -124,13 +129,13 @@ def run_campaign(
             for worker in [w for w in running if w.seed is None]:
                 worker.stop()
                 running.remove(worker)
-            for number in _collect(campaign, running, directory):
+            for number in _collect(campaign, running):
                 if number in campaign.failures:
                     found(number, campaign.verdicts[number])
     return campaign
 
 
-def _collect(campaign: Campaign, running: list[_Worker], directory: str) -> list[int]:
+def _collect(campaign: Campaign, running: list[_Worker]) -> list[int]:
     """Wait for verdicts, and replace workers that died or have done enough; returns whose verdicts have come."""
     numbers = []
     ready = wait([w.pipe for w in running], timeout=5.0) if running else []
@@ -142,18 +147,19 @@ def _collect(campaign: Campaign, running: list[_Worker], directory: str) -> list
         numbers.append(seed)
         if worker.done >= _PROGRAMS_OF_A_WORKER or not worker.process.is_alive():
             worker.stop()
-            running[k] = _Worker(directory)
+            running[k] = _Worker(worker.directory, worker.device)
     return numbers
 
 
 class _Worker:
     """A process that checks one program after the other."""
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, device: str) -> None:
+        self.directory, self.device = directory, device
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         self.folder = tempfile.mkdtemp(dir=directory)
-        self.process: BaseProcess = context.Process(target=_work, args=(theirs, self.folder), daemon=True)
+        self.process: BaseProcess = context.Process(target=_work, args=(theirs, self.folder, device), daemon=True)
         self.process.start()
         theirs.close()
         self.seed: int | None = None
@@ -183,7 +189,7 @@ class _Worker:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def _work(pipe: Connection, folder: str) -> None:
+def _work(pipe: Connection, folder: str, device: str) -> None:
     os.environ["DIFFKERN_CACHE_DIR"] = str(Path(folder) / "cache")
     force()
     while True:
@@ -194,7 +200,8 @@ def _work(pipe: Connection, folder: str) -> None:
         used = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
         resource.setrlimit(resource.RLIMIT_CPU, (int(used) + _DEADLINE, resource.RLIM_INFINITY))
         try:
-            verdict = check(random_program(seed), folder)
+            with dk.ScopedDevice(device):
+                verdict = check(random_program(seed), folder)
         except Exception:
             verdict = Verdict("error", traceback.format_exc())
         pipe.send(verdict)

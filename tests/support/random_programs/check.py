@@ -531,11 +531,14 @@ def _compare_twin(
     bad = ~(np.abs(gradient - wide) <= allowed)
     if not bad.any():
         return compared + wide.size, kinks
-    # Where the gradient itself changes as much under changes as small as rounding, nothing can be said.
+    # Where the gradient itself changes as much under changes as small as rounding, nothing can be said. Sums of
+    # constants are rounded too, so numbers that have no gradient are changed as well.
     theta = twin.gather(twin.start, twin.active)
     for _ in range(3):
         moved = _Run(program, twin.module)
         moved._scatter(moved.start, theta * (1.0 + 3e-6 * rng.uniform(-1.0, 1.0, theta.size)))
+        change = 1.0 + 3e-6 * rng.choice([-1.0, 1.0])
+        moved.values = {name: v * change if isinstance(v, float) else v for name, v in moved.values.items()}
         bad &= np.abs(moved.gradient(weights) - wide) <= 0.1 * allowed
     if bad.any() and kinks == 0:
         k = int(np.argmax(bad))

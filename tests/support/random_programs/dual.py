@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import mpmath
 import numpy as np
 
 __all__ = ["Dual", "Mat", "Vec", "functions", "put"]
@@ -299,6 +300,10 @@ def _smoothstep(low: Any, high: Any, x: Any) -> Any:
     return t * t * (3.0 - 2.0 * t)
 
 
+def _polygamma(order: int, x: float) -> float:
+    return float(mpmath.psi(order, x))
+
+
 _LN2, _LN10 = math.log(2.0), math.log(10.0)
 _SMOOTH: dict[str, Callable[[Any], Dual]] = {
     "sin": _smooth(np.sin, lambda x, y: np.cos(x)),
@@ -325,6 +330,9 @@ _SMOOTH: dict[str, Callable[[Any], Dual]] = {
     "cbrt": _smooth(np.cbrt, lambda x, y: 1.0 / (3.0 * y * y)),
     "erf": _smooth(math.erf, lambda x, y: 2.0 / math.sqrt(math.pi) * np.exp(-x * x)),
     "erfc": _smooth(math.erfc, lambda x, y: -2.0 / math.sqrt(math.pi) * np.exp(-x * x)),
+    "gamma": _smooth(math.gamma, lambda x, y: y * _polygamma(0, x)),
+    "lgamma": _smooth(math.lgamma, lambda x, y: _polygamma(0, x)),
+    "digamma": _smooth(lambda x: _polygamma(0, x), lambda x, y: _polygamma(1, x)),
     "floor": _smooth(np.floor, lambda x, y: 0.0),
     "sign": _smooth(np.sign, lambda x, y: 0.0),
     "frac": _smooth(lambda x: x - np.trunc(x), lambda x, y: 1.0),

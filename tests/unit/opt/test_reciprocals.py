@@ -52,6 +52,27 @@ def root_above(x, y):
     y[i] = r / 3.0 + r / 7.0
 
 
+def decides(x, y):
+    i = dk.tid()
+    r = dk.sqrt(x[i])
+    y[i] = 3.0 / r + 2.0 / r + (1.0 if x[i] / r > 1.0 else 0.0)
+
+
+def is_an_index(x, y):
+    i = dk.tid()
+    r = dk.sqrt(x[i])
+    y[int(5.0 / r)] += 3.0 / r + 2.0 / r
+
+
+def is_carried_to_a_remainder(x, y):
+    i = dk.tid()
+    r = dk.sqrt(x[i])
+    s = 0.0 * x[i]
+    for _ in range(4):
+        s = s / r + x[i]
+    y[i] = s % 3.0 + 3.0 / r + 2.0 / r
+
+
 def unit(v, y):
     i = dk.tid()
     y[i] = v[i] / dk.length(v[i])
@@ -80,6 +101,12 @@ def test_special_values(kernel, special):
 def test_what_stays(kernel):
     fn = lowered(kernel, D1, D1)
     assert names(after(fn, share_reciprocals)) == names(fn)
+
+
+@pytest.mark.parametrize("kernel", [decides, is_an_index, is_carried_to_a_remainder])
+def test_what_is_decided_by_stays_a_quotient(kernel):
+    fn = lowered(kernel, D1, D1)
+    assert (names(fn).count("div"), names(after(fn, share_reciprocals)).count("div")) == (3, 2)
 
 
 def test_components_are_divided_once():

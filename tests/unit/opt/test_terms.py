@@ -129,8 +129,14 @@ def integers(x, y):
     y[i] = x[(i * i + i * i) % 6]
 
 
-@pytest.mark.parametrize("function", [nothing, integers])
+def decides(x, y):
+    i = dk.tid()
+    a = x[i]
+    y[i] = 1.0 if a * a * a + a * a * 0.3 > y[i] else 2.0
+
+
+@pytest.mark.parametrize("function", [nothing, integers, decides])
 def test_left_alone(function: Callable[..., Any]):
-    """A difference that is zero, or not a number, stays one; integers wrap around."""
+    """A difference that is zero, or not a number, stays one; integers wrap around; a kernel decides as before."""
     fn = lowered(function, D1, D1)
     assert names(after(fn, collect_terms)) == names(fn)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 from support.fake_driver.driver import fake_cuda
@@ -182,25 +181,103 @@ def test_a_graph_runs_a_condition_behind_what_sets_it():
             assert (x.list(), y.list(), flag.list()) == ([1.0], [1.0], [0])
 
 
-def _taped(program: Callable[[], Any]) -> None:
-    with dk.Tape():
-        program()
+@dk.kernel
+def grow(x: dk.array(dtype=float), rate: dk.array(dtype=float)):
+    i = dk.tid()
+    x[i] = x[i] + rate[0] * x[i] * x[i]
 
 
-DIFFERENTIATED: list[Callable[[Callable[[], Any], Any], Any]] = [
-    lambda program, x: _taped(program),
-    lambda program, x: dk.grad(lambda x: program())(x),
-    lambda program, x: dk.jvp(lambda x: program(), (x,), (x,)),
-]
+@dk.kernel
+def total(x: dk.array(dtype=float), loss: dk.array(dtype=float)):
+    loss[0] += x[dk.tid()]
 
 
-@pytest.mark.parametrize("take", DIFFERENTIATED, ids=["tape", "grad", "jvp"])
+def grown(start: dk.array, rate: dk.array, bound: float, device: str) -> dk.array:
+    """The sum of numbers that grow in rounds until the first one has reached a bound, and once more if it is large."""
+    flag, x = dk.ones(1, dtype=int, device=device), dk.clone(start)
+    loss = dk.zeros(1, dtype=float, device=device, requires_grad=True)
+
+    def one_round() -> None:
+        dk.launch(grow, len(x), [x, rate])
+        dk.launch(is_below, 1, [x, bound, flag])
+
+    dk.capture_while(flag, one_round)
+    dk.launch(set_flag, 1, [flag, int(bound > 2.0)])
+    dk.capture_if(flag, lambda: dk.launch(grow, len(x), [x, rate]), lambda: dk.launch(double, len(x), [x]))
+    dk.launch(total, len(x), [x, loss])
+    return loss
+
+
+def expected(start: list[float], rate: float, bound: float) -> tuple[float, list[float], float, int]:
+    """The sum, its derivatives with respect to the numbers at the start and the rate, and the number of rounds."""
+    x, by_start, by_rate, rounds = list(start), [1.0] * len(start), [0.0] * len(start), 0
+    while rounds == 0 or x[0] < bound or rounds < 0:
+        by_rate = [(1.0 + 2.0 * rate * v) * d + v * v for v, d in zip(x, by_rate, strict=True)]
+        by_start = [(1.0 + 2.0 * rate * v) * d for v, d in zip(x, by_start, strict=True)]
+        x = [v + rate * v * v for v in x]
+        rounds += 1
+    if bound > 2.0:
+        by_rate = [(1.0 + 2.0 * rate * v) * d + v * v for v, d in zip(x, by_rate, strict=True)]
+        by_start = [(1.0 + 2.0 * rate * v) * d for v, d in zip(x, by_start, strict=True)]
+        x = [v + rate * v * v for v in x]
+    else:
+        by_rate, by_start, x = ([2.0 * v for v in of] for of in (by_rate, by_start, x))
+    return sum(x), by_start, sum(by_rate), rounds
+
+
+@pytest.mark.parametrize("bound", [0.1, 1.0, 2.5])
+def test_each_round_on_a_tape_is_differentiated(bound, device):
+    start = [0.5, 0.3, -0.2]
+    value, by_start, by_rate, _ = expected(start, 0.25, bound)
+    x = dk.array(start, dtype=float, device=device, requires_grad=True)
+    rate = dk.array([0.25], dtype=float, device=device, requires_grad=True)
+    with dk.Tape() as tape:
+        loss = grown(x, rate, bound, device)
+    tape.backward(loss)
+    assert loss.list() == pytest.approx([value], rel=1e-5)
+    assert x.grad.list() == pytest.approx(by_start, rel=1e-5)
+    assert rate.grad.list() == pytest.approx([by_rate], rel=1e-5)
+
+
+def test_a_graph_whose_rounds_are_differentiated(device):
+    x = dk.array([0.5, 0.3], dtype=float, device=device, requires_grad=True)
+    rate, flag = dk.array([0.25], dtype=float, device=device, requires_grad=True), dk.ones(1, dtype=int, device=device)
+    with dk.ScopedCapture(device) as capture:
+        dk.launch(grow, len(x), [x, rate])
+        dk.launch(is_below, 1, [x, 1.0, flag])
+    with dk.Tape() as tape:
+        dk.capture_while(flag, capture.graph)
+    seed = dk.ones_like(x)
+    tape.backward(grads={x: seed})
+    values, by_start, by_rate = [0.5, 0.3], [1.0, 1.0], [0.0, 0.0]
+    while values[0] < 1.0:
+        by_rate = [(1.0 + 0.5 * v) * d + v * v for v, d in zip(values, by_rate, strict=True)]
+        by_start = [(1.0 + 0.5 * v) * d for v, d in zip(values, by_start, strict=True)]
+        values = [v + 0.25 * v * v for v in values]
+    assert x.list() == pytest.approx(values, rel=1e-5)
+    assert x.grad.list() == pytest.approx(by_start, rel=1e-5)
+    assert rate.grad.list() == pytest.approx([sum(by_rate)], rel=1e-5)
+
+
+def test_each_round_of_a_function_is_differentiated(device):
+    start = [0.5, 0.3, -0.2]
+    value, by_start, by_rate, rounds = expected(start, 0.25, 1.5)
+    assert rounds > 3
+    x = dk.array(start, dtype=float, device=device)
+    rate = dk.array([0.25], dtype=float, device=device)
+    gradients = dk.grad(lambda x, rate: grown(x, rate, 1.5, device))(x, rate)
+    assert gradients[0].list() == pytest.approx(by_start, rel=1e-5)
+    assert gradients[1].list() == pytest.approx([by_rate], rel=1e-5)
+    out, tangent = dk.jvp(lambda rate: grown(x, rate, 1.5, device), [rate], [dk.ones_like(rate)])
+    assert (out.list(), tangent.list()) == (pytest.approx([value], rel=1e-5), pytest.approx([by_rate], rel=1e-5))
+
+
 @pytest.mark.parametrize("condition", [dk.capture_if, dk.capture_while])
-def test_derivatives_are_refused_before_anything_is_recorded(take, condition):
+def test_derivatives_of_a_recording_are_refused_before_anything_is_recorded(condition):
     flag, x = dk.ones(1, dtype=int), dk.ones(1, requires_grad=True)
     called: list[int] = []
-    with pytest.raises(dk.LaunchError, match="has no adjoint"):
-        take(lambda: condition(flag, lambda: called.append(dk.launch(double, 1, [x]) or 1)), x)
+    with dk.Tape(), dk.record(), pytest.raises(dk.LaunchError, match="has no adjoint"):
+        condition(flag, lambda: called.append(dk.launch(double, 1, [x]) or 1))
     assert not called
     assert x.list() == [1.0]
 

@@ -109,7 +109,11 @@ def _load_part(b: LaneBuilder, s: Scalar, count: int, places: Places, mask: Any,
     if mask is None:
         return places.tag(plain.load(pointer, typ=t, align=s.itemsize))
     args = [pointer, i32(s.itemsize), _repeated(b, mask, count, part), zeros(t)]
-    return places.tag(b.intrinsic(f"llvm.masked.load.{_name(held, len(part))}.p0", t, args))
+    loaded = places.tag(b.intrinsic(f"llvm.masked.load.{_name(held, len(part))}.p0", t, args))
+    # LLVM 22 folds a choice by the same mask into the load, and moves it there, behind stores: not what is frozen.
+    frozen = ir.instructions.Instruction(plain.block, t, "freeze", [loaded])
+    plain._insert(frozen)
+    return frozen
 
 
 def _repeated(b: LaneBuilder, mask: Any, count: int, part: range) -> Any:

@@ -1,0 +1,49 @@
+"""Faults in variables that some path does not set, changed views and exclusive updates, with tests that notice them.
+
+They are put in as those of :mod:`mutation.elsewhere` are.
+"""
+
+from __future__ import annotations
+
+from diffkern.analysis import exclusive
+from diffkern.frontend import branch, loops, merge, tile_terms, unset, views
+
+from .edits import Fault, edit
+
+_UNSET = "tests/e2e/test_unset_variables.py"
+_UPDATES = "tests/e2e/test_exclusive_updates.py"
+_REFUSED = f"{_UPDATES}::test_what_one_launch_may_do_both_ways_is_refused"
+_VIEWS = "tests/e2e/test_changed_views.py::test_what_is_read_again_is_no_copy"
+
+UNSET = [
+    Fault("what a trip sets is not kept for the next one",
+          edit(loops, "_plan", "or is_endless(stmt) or cx.dialect.unset_is_zero", "or is_endless(stmt)"),
+          (f"{_UNSET}::test_a_loop_keeps_what_a_trip_has_set",)),
+    Fault("every dialect takes what is not set for zero",
+          edit(unset, "read", "not frame.dialect.unset_is_zero or (", "("),
+          (f"{_UNSET}::test_other_dialects_refuse",)),
+    Fault("a variable may be read before the text sets it",
+          edit(loops, "_body", "cx.frame.seen = dict(plan.seen)", "pass"),
+          (f"{_UNSET}::test_a_variable_is_set_before_in_the_text",)),
+    Fault("a debug program does not report what no trip has set",
+          edit(loops, "_plan", "for name in names if mark(name) in cx.env", "for name in ()"),
+          (f"{_UNSET}::test_a_debug_program_reports_the_read",)),
+    Fault("an array that some path has not set is there on all paths",
+          edit(branch, "_joined_shape", "merge.with_null(shape, *regions)", "merge.with_null(shape, perhaps=False)"),
+          (f"{_UNSET}::test_an_array_is_null_where_it_is_not_set",)),
+    Fault("a row of an array is that of the last trip",
+          edit(merge, "_parts", "if isinstance(axis, Fixed)", "if isinstance(axis, Fixed) and False"),
+          (f"{_UNSET}::test_a_row_of_an_array_is_kept",)),
+    Fault("elements are read where an array is null",
+          edit(views, "_if_present", "if view.present is None", "if True"),
+          (f"{_UNSET}::test_elements_of_null_are_zero_and_what_is_written_to_it_is_lost",)),
+    Fault("a condition of each trip chooses for the launch",
+          edit(exclusive, "Exclusive._enter", "and op.operands[0] in self._made", ""), (_REFUSED,)),
+    Fault("what is not equal to one number is equal to another",
+          edit(exclusive, "Exclusive.__call__", "for other, true in facts.items() if true", "for other in facts"),
+          (f"{_REFUSED}[one_beside_another]",)),
+    Fault("a view is a copy though the next trip reads the whole",
+          edit(tile_terms, "_is_read_no_more", "read in repeated or", ""), (f"{_VIEWS}[read_by_the_next_trip]",)),
+    Fault("a view is a copy though another view is read",
+          edit(tile_terms, "_is_read_no_more", "(wholes | shown)", "wholes"), (f"{_VIEWS}[another_view_is_read]",)),
+]  # fmt: skip
