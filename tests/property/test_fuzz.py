@@ -30,6 +30,8 @@ from diffkern.testing.gradcheck import KinkWarning, Tolerances, Vjp, check_vjp
 from diffkern.testing.programs import Compiled, Interpreted, as_double
 
 BATCHES = 6
+USUAL = 2
+"""Of them, without ``--full``."""
 TILE_SHARE = 12
 MAX_REFUSED = 0.10
 MANY = 200
@@ -128,6 +130,7 @@ def batch(number: int, make: Callable[[Choose], RandomKernel], share: int = 1) -
 
 
 for _number in range(BATCHES):
-    globals()[f"test_random_kernels_{_number}"] = batch(_number, random_kernel)
+    _batch = batch(_number, random_kernel)
+    globals()[f"test_random_kernels_{_number}"] = _batch if _number < USUAL else pytest.mark.full(_batch)
 
 test_random_kernels_of_tiles = batch(BATCHES, random_tile_kernel, TILE_SHARE)

@@ -65,9 +65,12 @@ THINNED = {
     # what takes processes or whole programs
     "e2e/test_cache.py::test_a_change_gives_the_new_result": 3,
     "natural/test_natural.py::test_derivatives": 5,
+    "programs/test_numba_cuda.py::test_results_are_those_of_the_simulator": 3,
+    "sass/test_compilers.py::test_numba_makes_what_llvm_makes": 2,
+    "unit/frontend/test_long.py::test_many_statements_that_leave": 3,
     "programs/test_warp_tests.py::test_they_pass": 8,
     # products that libmathdx makes, each of which takes some 20 seconds
-    "unit/targets/cuda/test_kernel_products.py::test_products_stand_beside_everything_else": 2,
+    "unit/targets/cuda/test_kernel_products.py::test_products_stand_beside_everything_else": 6,
     "unit/targets/cuda/test_mathdx.py::test_a_kernel_of_tiles_calls_it": 4,
     "unit/targets/cuda/test_mathdx.py::test_an_adjoint_has_the_products_of_active_factors": 3,
 }
