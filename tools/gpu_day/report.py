@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -28,6 +29,8 @@ FORMAT = 1
 _TAIL = 20_000
 _SHOWN, _MESSAGE, _END = 12, 300, 1200
 """Of the failures of a step: how many the summary shows, how much of a message, and of what a step printed."""
+_GRACE = 8.0
+"""Seconds in which an interrupted step can end by itself."""
 _TOO_LATE = "the time was up"
 _writing = threading.Lock()
 
@@ -130,14 +133,11 @@ def _record(step: Step, project: Path, environment: dict[str, str]) -> dict[str,
     started = time.monotonic()
     with tempfile.TemporaryFile("w+b") as printed:
         try:
-            done = subprocess.run(
+            process = subprocess.Popen(
                 step.command, cwd=project, env={**environment, **dict(step.settings)}, stdin=subprocess.DEVNULL,
                 stdout=printed, stderr=printed,
-                timeout=60 * step.minutes, check=False,
             )  # fmt: skip
-            record["status"] = done.returncode
-        except subprocess.TimeoutExpired:
-            record["status"] = "timeout"
+            record["status"] = _ended(process, 60 * step.minutes)
         except FileNotFoundError:
             record["status"] = "not found"
         printed.seek(0, os.SEEK_END)
@@ -146,6 +146,20 @@ def _record(step: Step, project: Path, environment: dict[str, str]) -> dict[str,
     record["seconds"] = round(time.monotonic() - started, 1)
     record["results"] = step.read()
     return record
+
+
+def _ended(process: subprocess.Popen[bytes], seconds: float) -> int | str:
+    """Wait for a process; one that takes too long is interrupted, so that it can write what it has, and then killed."""
+    try:
+        return process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGINT)
+    try:
+        process.wait(_GRACE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    return "timeout"
 
 
 def _outcome(record: dict[str, Any]) -> str:

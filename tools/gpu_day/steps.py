@@ -34,6 +34,7 @@ _SAMPLES = (
     ("racecheck", "test_gpu_blocks.py", ""),
     ("synccheck", "test_gpu_blocks.py", ""),
     ("memcheck", "test_gpu_corpus.py", "tiles or memory"),
+    ("memcheck", "test_gpu_values.py", "width or meet or hold"),
 )
 """Tool, tests and choice: a checker makes everything slow, so a sample is enough."""
 _BENCHMARKS = ("gpu", "tiles_gpu")
