@@ -26,7 +26,10 @@ while [ "${1#--}" != "$1" ]; do shift 2; done
 exec "$@"
 """
 """Stands for NVIDIA's checker: it runs the command behind its options."""
-TESTS = "test_streams or test_shared_memory_that or memory.gather or (width and float32) or int8-plain-elements-forward"
+TESTS = (
+    "test_streams or test_shared_memory_that or memory.gather or (width and float32) or int8-plain-elements-forward"
+    " or infinite_components or losers_in_loops or sizes_are_compared"
+)
 
 
 @pytest.fixture
