@@ -132,8 +132,11 @@ def has_cuda_driver() -> bool:
 
 
 def fakes_gpu() -> bool:
-    """Whether the GPU suite is to run on the fake driver, which shows that the suite works and nothing about a GPU."""
-    return os.environ.get("DIFFKERN_FAKE_GPU") == "1"
+    """Whether the GPU suite is to run on the fake driver, which shows that the suite works and nothing about a GPU.
+
+    With ``DIFFKERN_FAKE_GPU=1`` launches run the CPU's programs, with ``ptx`` what a GPU would be given.
+    """
+    return os.environ.get("DIFFKERN_FAKE_GPU") in ("1", "ptx")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -171,5 +174,5 @@ def driver() -> Iterator[FakeDriver]:
 @pytest.fixture
 def two_devices() -> Iterator[FakeDriver]:
     """A fake CUDA driver with two devices."""
-    with fake_cuda(devices=2) as made:
+    with fake_cuda(devices=2, run="ptx" if os.environ.get("DIFFKERN_FAKE_GPU") == "ptx" else "cpu") as made:
         yield made

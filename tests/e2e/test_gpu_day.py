@@ -26,7 +26,10 @@ while [ "${1#--}" != "$1" ]; do shift 2; done
 exec "$@"
 """
 """Stands for NVIDIA's checker: it runs the command behind its options."""
-TESTS = "test_streams or test_shared_memory_that or memory.gather"
+TESTS = (
+    "test_streams or test_shared_memory_that or memory.gather or (width and float32) or int8-plain-elements-forward"
+    " or infinite_components or losers_in_loops or sizes_are_compared"
+)
 
 
 @pytest.fixture
@@ -57,8 +60,8 @@ def test_the_day_is_rehearsed(tmp_path: Path) -> None:
     checker.chmod(0o755)
     there = tmp_path / "there" / "project"
     ran = gpu_day(
-        "run", "--fake", "--tests", TESTS, "--out", tmp_path / "report.json", cwd=there, tool=there / "tools/gpu_day",
-        PATH=f"{checker.parent}{os.pathsep}{os.environ['PATH']}",
+        "run", "--fake", "--tests", TESTS, "--seconds", "5", "--out", tmp_path / "report.json", cwd=there,
+        tool=there / "tools/gpu_day", PATH=f"{checker.parent}{os.pathsep}{os.environ['PATH']}",
     )  # fmt: skip
     report = json.loads((tmp_path / "report.json").read_text())
     failed = [(step["name"], step.get("printed", step.get("missing"))) for step in report["steps"] if step["status"]]
@@ -70,7 +73,7 @@ def test_the_day_is_rehearsed(tmp_path: Path) -> None:
     assert [device["name"] for device in steps["machine"]["results"]["devices"]] == ["fake GPU 0", "fake GPU 1"]
     assert steps["suite"]["results"]["passed"] >= 3
     checked = [step for name, step in steps.items() if name.startswith("sanitizer")]
-    assert len(checked) == 4
+    assert len(checked) == 5
     assert all(step["results"]["passed"] >= 1 and step["results"]["failed"] == {} for step in checked)
     for name in ("gpu", "tiles_gpu"):
         assert steps[f"benchmark {name}"]["results"]["rows"]
@@ -100,11 +103,41 @@ def test_steps_that_take_too_long_are_ended(tool: Any, tmp_path: Path, monkeypat
     out = tmp_path / "report.json"
     assert tool.report.run(ROOT, out, ["any"], tool.steps.Wish(), minutes=1.0) == 1
     first, second, third = json.loads(out.read_text())["steps"]
-    assert (first["status"], first["printed"].strip()) == ("timeout", "1")
+    assert (first["status"], first["printed"].split()[0]) == ("timeout", "1")
+    assert "KeyboardInterrupt" in first["printed"]  # it could have written what it has
     assert (second["status"], second["results"]) == (3, {"found": 5})
     assert third["status"] == "not found"
     assert tool.report.run(ROOT, out, ["any"], tool.steps.Wish(), minutes=0.0) == 0
     assert {step["missing"] for step in json.loads(out.read_text())["steps"]} == {"the time was up"}
+
+
+def test_groups_run_side_by_side(tool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of two steps waits for what the other one writes."""
+    code = (
+        "import os, sys, time; open(sys.argv[1], 'w').close()\nwhile not os.path.exists(sys.argv[2]): time.sleep(0.01)"
+        "\nprint(os.environ['SET'])"
+    )
+    a, b = str(tmp_path / "a"), str(tmp_path / "b")
+    made = {
+        name: tool.steps.Step(name, (sys.executable, "-c", code, *files), 1, dict, settings=(("SET", name),))
+        for name, files in (("first", (a, b)), ("second", (b, a)))
+    }
+    monkeypatch.setattr(tool.report, "steps", lambda name, work, wish: [made[name]])
+    out = tmp_path / "report.json"
+    assert tool.report.run(ROOT, out, ["first+second"], tool.steps.Wish(), minutes=1.0) == 0
+    records = json.loads(out.read_text())["steps"]
+    assert {r["name"]: r["printed"].strip() for r in records} == {"first": "first", "second": "second"}
+
+
+def test_the_summary_names_failures(tool: Any) -> None:
+    good = {"name": "suite", "status": 0, "seconds": 3.0, "results": {"tests": 2, "passed": 2, "failed": {}}}
+    bad = {**good, "name": "numba", "status": 1, "results": {"tests": 2, "passed": 1, "failed": {"f::t": "assert 1"}}}
+    dead = {"name": "random", "status": -11, "seconds": 1.0, "results": None, "printed": "Segmentation fault"}
+    late = {"name": "late", "status": None, "missing": "the time was up"}
+    said = tool.report.summary({"steps": [good, bad, dead, late]})
+    for line in ("--- numba: f::t\nassert 1", "--- random\nSegmentation fault", "the time was up", "'passed': 2"):
+        assert line in said
+    assert "--- suite" not in said
 
 
 def test_results_of_the_suite(tool: Any, tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(project: Path, given: argparse.Namespace) -> int:
-    wish = Wish(fake=given.fake, quick=given.quick, tests=given.tests)
+    wish = Wish(given.fake, given.quick, given.tests, given.workers, given.seconds)
     return run(project, given.out, given.steps, wish, given.minutes)
 
 
@@ -74,16 +74,20 @@ def _packing(parser: argparse.ArgumentParser) -> None:
 
 def _running(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, default=Path("gpu_day.json"), metavar="FILE", help="the report")
-    parser.add_argument("--steps", default=list(NAMES), type=_names, metavar="A,B", help=f"of {', '.join(NAMES)}")
+    parser.add_argument(
+        "--steps", default=list(NAMES), type=_names, metavar="A,B", help=f"of {', '.join(NAMES)}; A+B: side by side"
+    )
     parser.add_argument("--tests", default="", metavar="EXPRESSION", help="which tests of the suite, as pytest's -k")
     parser.add_argument("--minutes", type=float, default=120.0, help="what has not begun by then is left out")
+    parser.add_argument("--workers", type=int, default=1, help="processes for tests and for random programs")
+    parser.add_argument("--seconds", type=float, default=120.0, help="after which no random program is begun")
     parser.add_argument("--quick", action="store_true", help="few repetitions in benchmarks")
     parser.add_argument("--fake", action="store_true", help="rehearse on the fake driver; needs no GPU")
 
 
 def _names(text: str) -> list[str]:
     names = text.split(",")
-    for name in names:
+    for name in (one for group in names for one in group.split("+")):
         if name not in NAMES:
             raise argparse.ArgumentTypeError(f"there is no step {name!r}; take of {', '.join(NAMES)}")
     return names

@@ -1,4 +1,4 @@
-"""Runs the steps one after the other and writes what came of them.
+"""Runs the steps, one after the other or groups of them side by side, and writes what came of them.
 
 In: the project, with the packages beside it or in this environment. Out: a JSON file with a record for each step: its
 command, exit status, seconds, results, and the end of what it printed.
@@ -8,22 +8,31 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from steps import Step, Wish, steps
 
-__all__ = ["FORMAT", "run"]
+__all__ = ["FORMAT", "run", "summary"]
 
 FORMAT = 1
 """Of the report."""
-_TAIL = 4000
+_TAIL = 20_000
+_SHOWN, _MESSAGE, _END = 12, 300, 1200
+"""Of the failures of a step: how many the summary shows, how much of a message, and of what a step printed."""
+_GRACE = 8.0
+"""Seconds in which an interrupted step can end by itself."""
+_TOO_LATE = "the time was up"
+_writing = threading.Lock()
 
 
 def run(project: Path, out: Path, names: Sequence[str], wish: Wish, minutes: float) -> int:
@@ -36,7 +45,7 @@ def run(project: Path, out: Path, names: Sequence[str], wish: Wish, minutes: flo
     out : Path
         The report.
     names : sequence of str
-        Groups of steps.
+        Groups of steps; those joined by ``+`` run side by side, which is for tests and not for benchmarks.
     wish : Wish
         How they are run.
     minutes : float
@@ -58,15 +67,47 @@ def run(project: Path, out: Path, names: Sequence[str], wish: Wish, minutes: flo
     end = time.monotonic() + 60 * minutes
     with tempfile.TemporaryDirectory(prefix="gpu_day-") as folder:
         environment = _environment(project, Path(folder), wish.fake)
-        for step in (step for name in names for step in steps(name, Path(folder), wish)):
-            left = (end - time.monotonic()) / 60
-            chosen = step if left > 0 else replace(step, missing="the time was up")
-            report["steps"].append(_record(chosen, project, environment))
-            _write(out, report)
-            print(f"{_outcome(report['steps'][-1]):>8}  {step.name}", flush=True)
+        for name in names:
+            groups = [steps(one, Path(folder), wish) for one in name.split("+")]
+            with ThreadPoolExecutor(len(groups)) as pool:
+                waiting = [pool.submit(_run_group, group, project, environment, end, report, out) for group in groups]
+                for one in waiting:
+                    one.result()
     report["finished"] = _now()
     _write(out, report)
+    print(summary(report), flush=True)
     return int(any(record["status"] not in (0, None) for record in report["steps"]))
+
+
+def _run_group(
+    group: Sequence[Step], project: Path, environment: dict[str, str], end: float, report: dict[str, Any], out: Path
+) -> None:
+    """Run the steps of a group while there is time, and add what came of them to the report."""
+    for step in group:
+        left = (end - time.monotonic()) / 60
+        chosen = replace(step, minutes=min(left, step.minutes)) if left > 0 else replace(step, missing=_TOO_LATE)
+        record = _record(chosen, project, environment)
+        with _writing:
+            report["steps"].append(record)
+            _write(out, report)
+            print(f"{_outcome(record):>8}  {step.name}  {record.get('seconds', '')}", flush=True)
+
+
+def summary(report: dict[str, Any]) -> str:
+    """What came of each step in a line, and the failures with the beginnings of their messages."""
+    lines = []
+    for record in report["steps"]:
+        results = record.get("results")
+        counts = results if isinstance(results, dict) and "failed" in results else {}
+        said = {k: len(v) if k == "failed" else v for k, v in counts.items()} or record.get("missing", "")
+        lines.append(f"{_outcome(record):>8}  {record['name']}  {record.get('seconds', '')} s  {said}")
+    for record in report["steps"]:
+        failed = (record.get("results") or {}).get("failed", {}) if _outcome(record) not in ("ok", "missing") else {}
+        for name, message in list(failed.items())[:_SHOWN]:
+            lines.append(f"--- {record['name']}: {name}\n{message[:_MESSAGE]}")
+        if not failed and _outcome(record) not in ("ok", "missing"):
+            lines.append(f"--- {record['name']}\n{record.get('printed', '')[-_END:]}")
+    return "\n".join(lines)
 
 
 def _now() -> str:
@@ -92,13 +133,11 @@ def _record(step: Step, project: Path, environment: dict[str, str]) -> dict[str,
     started = time.monotonic()
     with tempfile.TemporaryFile("w+b") as printed:
         try:
-            done = subprocess.run(
-                step.command, cwd=project, env=environment, stdin=subprocess.DEVNULL, stdout=printed, stderr=printed,
-                timeout=60 * step.minutes, check=False,
+            process = subprocess.Popen(
+                step.command, cwd=project, env={**environment, **dict(step.settings)}, stdin=subprocess.DEVNULL,
+                stdout=printed, stderr=printed,
             )  # fmt: skip
-            record["status"] = done.returncode
-        except subprocess.TimeoutExpired:
-            record["status"] = "timeout"
+            record["status"] = _ended(process, 60 * step.minutes)
         except FileNotFoundError:
             record["status"] = "not found"
         printed.seek(0, os.SEEK_END)
@@ -107,6 +146,20 @@ def _record(step: Step, project: Path, environment: dict[str, str]) -> dict[str,
     record["seconds"] = round(time.monotonic() - started, 1)
     record["results"] = step.read()
     return record
+
+
+def _ended(process: subprocess.Popen[bytes], seconds: float) -> int | str:
+    """Wait for a process; one that takes too long is interrupted, so that it can write what it has, and then killed."""
+    try:
+        return process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGINT)
+    try:
+        process.wait(_GRACE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    return "timeout"
 
 
 def _outcome(record: dict[str, Any]) -> str:

@@ -18,14 +18,23 @@ from typing import Any
 
 __all__ = ["NAMES", "Step", "Wish", "steps"]
 
-NAMES = ("machine", "suite", "sanitizer", "benchmarks")
+NAMES = ("machine", "suite", "numba", "values", "random", "sanitizer", "benchmarks")
 """The groups of steps, in their order."""
+
+_VALUES = (
+    ("ranges", "tests/e2e/test_ranges.py", "some_ranges or left or shortest or least_number"),
+    ("magnitudes", "tests/e2e/test_extreme_magnitudes.py", ""),
+    ("singular points", "tests/grad/test_singular.py tests/grad/test_singular_modes.py", "not every_operation"),
+    ("indices", "tests/e2e/test_wraparound.py tests/e2e/test_bits.py", "not judged"),
+)
+"""Tests of values that are the CPU's by default: a name, files, and a choice."""
 
 _SAMPLES = (
     ("memcheck", "test_gpu_runtime.py", "not large"),
     ("racecheck", "test_gpu_blocks.py", ""),
     ("synccheck", "test_gpu_blocks.py", ""),
     ("memcheck", "test_gpu_corpus.py", "tiles or memory"),
+    ("memcheck", "test_gpu_values.py", "width or meet or hold"),
 )
 """Tool, tests and choice: a checker makes everything slow, so a sample is enough."""
 _BENCHMARKS = ("gpu", "tiles_gpu")
@@ -50,6 +59,8 @@ class Step:
         Returns what goes into the report besides the exit status.
     missing : str
         Why it cannot be run; empty if it can.
+    settings : tuple of (str, str)
+        Variables of its environment.
     """
 
     name: str
@@ -57,6 +68,7 @@ class Step:
     minutes: float
     read: Callable[[], Any]
     missing: str = ""
+    settings: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -71,11 +83,17 @@ class Wish:
         With few repetitions in benchmarks.
     tests : str
         Which tests, as pytest's ``-k``; all if empty.
+    workers : int
+        How many processes run tests and random programs side by side.
+    seconds : float
+        After which no random program is begun.
     """
 
     fake: bool = False
     quick: bool = False
     tests: str = ""
+    workers: int = 1
+    seconds: float = 120.0
 
 
 def steps(name: str, work: Path, wish: Wish) -> list[Step]:
@@ -86,17 +104,46 @@ def steps(name: str, work: Path, wish: Wish) -> list[Step]:
     if name == "machine":
         out = work / "machine.json"
         return [Step("machine", (*python, str(_HERE / "facts.py"), str(out)), 5, lambda: _json(out))]
-    if name == "suite":
-        return [_suite("suite", (), "tests/gpu", wish.tests, work / "suite.xml", 60)]
+    if name in ("suite", "numba"):
+        compiler = "llvm" if name == "suite" else name
+        made = _suite(name, (), ("tests/gpu",), wish.tests, work / f"{name}.xml", 60, wish.workers)
+        return [replace(made, settings=(("DIFFKERN_CUDA_COMPILER", compiler),))]
+    if name == "values":
+        return [_values(*row, wish, work / f"values{k}.xml") for k, row in enumerate(_VALUES)]
+    if name == "random":
+        return [_random(wish, work / "random.json")]
     if name == "sanitizer":
         return [_sanitizer(*sample, wish.tests, work / f"sanitizer{k}.xml") for k, sample in enumerate(_SAMPLES)]
     return [_benchmark(one, python, wish, work / f"{one}.json") for one in _BENCHMARKS]
 
 
-def _suite(name: str, before: Sequence[str], place: str, choice: str, out: Path, minutes: float) -> Step:
-    pytest = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "gpu", f"--junitxml={out}")
+def _suite(
+    name: str, before: Sequence[str], places: Sequence[str], choice: str, out: Path, minutes: float, workers: int = 1
+) -> Step:
+    return _pytest(name, before, ("-m", "gpu", *places), choice, out, minutes, workers)
+
+
+def _pytest(
+    name: str, before: Sequence[str], what: Sequence[str], choice: str, out: Path, minutes: float, workers: int
+) -> Step:
+    pytest = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={out}")
     chosen = ("-k", choice) if choice else ()
-    return Step(name, (*before, *pytest, *chosen, place), minutes, lambda: _counts(out))
+    beside = ("-n", str(workers)) if workers > 1 else ()
+    return Step(name, (*before, *pytest, *beside, *chosen, *what), minutes, lambda: _counts(out))
+
+
+def _values(name: str, files: str, choice: str, wish: Wish, out: Path) -> Step:
+    """Tests of values with their arrays on the GPU, or where PTX is interpreted."""
+    both = f"({choice}) and ({wish.tests})" if choice and wish.tests else choice or wish.tests
+    made = _pytest(f"values {name}", (), ("-p", "support.on_device", *files.split()), both, out, 30, wish.workers)
+    driver = (("DIFFKERN_TEST_DRIVER", "ptx"),) if wish.fake else ()
+    return replace(made, settings=(("DIFFKERN_TEST_DEVICE", "cuda:0"), *driver))
+
+
+def _random(wish: Wish, out: Path) -> Step:
+    command = (sys.executable, "-m", "tests.support.random_programs", "--device", "cpu" if wish.fake else "cuda:0")
+    limits = ("--workers", str(wish.workers), "--time-limit", f"{wish.seconds:g}", "--json", str(out))
+    return Step("random", (*command, *limits), wish.seconds / 60 + 3, lambda: _json(out))
 
 
 def _sanitizer(tool: str, file: str, choice: str, tests: str, out: Path) -> Step:
@@ -105,7 +152,7 @@ def _sanitizer(tool: str, file: str, choice: str, tests: str, out: Path) -> Step
     quiet = ("--report-api-errors", "no") if tool == "memcheck" else ()
     before = (place or "compute-sanitizer", "--tool", tool, "--error-exitcode", "86", *quiet)
     both = f"({choice}) and ({tests})" if choice and tests else choice or tests
-    made = _suite(f"sanitizer {tool} {Path(file).stem}", before, f"tests/gpu/{file}", both, out, 30)
+    made = _suite(f"sanitizer {tool} {Path(file).stem}", before, (f"tests/gpu/{file}",), both, out, 30)
     return made if place else replace(made, missing="compute-sanitizer was not found; set CUDA_HOME to a toolkit")
 
 

@@ -11,6 +11,7 @@ import json
 import os
 import sys
 import tempfile
+from pathlib import Path
 
 import diffkern as dk
 
@@ -36,6 +37,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2, help="number of processes (default: 2)")
     parser.add_argument("--lanes", choices=WAYS, help="threads in lanes wherever they can be, or nowhere")
     parser.add_argument("--device", default="cpu", help="where the programs run (default: cpu)")
+    parser.add_argument("--json", metavar="FILE", help="write counts and failures there as well")
     parser.add_argument("--program", type=int, default=None, help="check this program alone, and print it")
     args = parser.parse_args()
     if args.lanes is not None:
@@ -56,6 +58,9 @@ def main() -> int:
     print(f"\n{campaign}")
     print(f"{len(campaign.failures)} wrong, dead or slow; again with --seed {seed}, one with --program N")
     print("counts", json.dumps(campaign.counts()))
+    if args.json is not None:
+        failed = {str(number): str(verdict) for number, verdict in campaign.failures.items()}
+        Path(args.json).write_text(json.dumps({"counts": campaign.counts(), "failed": failed}))
     return int(bool(campaign.failures))
 
 
