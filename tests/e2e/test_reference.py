@@ -25,7 +25,7 @@ STATED = ENTRIES | {name: entry for name, entry in IN_ROWS.items() if entry} | I
 FUNCTIONS = {
     name: getattr(math, name) for name in ("cos", "sin", "cosh", "sinh", "exp", "log", "sqrt", "floor", "pow", "pi")
 }
-FUNCTIONS |= {"rsqrt": lambda x: 1 / math.sqrt(x), "abs": abs}
+FUNCTIONS |= {"rsqrt": lambda x: 1 / math.sqrt(x), "abs": abs, "digamma": dk.digamma}
 
 HEAD = f"\n\n{PRELUDE}"
 

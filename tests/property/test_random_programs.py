@@ -71,7 +71,7 @@ def test_a_campaign_counts() -> None:
 
 
 def test_a_process_that_dies_is_a_verdict(tmp_path: Path) -> None:
-    worker = _Worker(str(tmp_path))
+    worker = _Worker(str(tmp_path), "cpu")
     worker.begin(7)
     worker.process.kill()
     seed, verdict = worker.result()

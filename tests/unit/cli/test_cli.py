@@ -90,7 +90,7 @@ def listed(capsys, *argv):
 def test_passes_are_listed(capsys, model):
     forward = listed(capsys, f"{model}:scale")
     assert forward[0] == ("lower", "written")
-    assert forward[-1] == ("dce:2", "cpu")
+    assert forward[-1] == ("as-written", "cpu")
     adjoint = listed(capsys, f"{model}:scale", "--adjoint", "--target", "sm_90")
     assert {("sink", "normal"), ("reverse", "adjoint"), ("accumulations", "program")} <= set(adjoint)
     assert adjoint[-1][1] == "cuda"

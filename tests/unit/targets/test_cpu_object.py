@@ -153,7 +153,8 @@ def test_only_library_functions_are_left_open(op):
     def body(b, x, y):
         (i,) = tids(b)
         v = load(b, x, i)
-        store(b, y, i, b.one(op, *[v] * lookup(op).arity))
+        attrs = {"order": 2} if op == "polygamma" else {}
+        store(b, y, i, b.one(op, *[v] * lookup(op).arity, **attrs))
 
     needs = read_symbols(compile_function(kernel({"x": F1, "y": F1}, body), "k").code).undefined
     assert set(needs) <= LIBRARY_NAMES

@@ -27,7 +27,9 @@ from diffkern.ir.types import (
 from diffkern.ops.table import all_ops
 
 ROWS = all_ops().values()
-UNARY_MATH = [row.name for row in ROWS if row.elementary and row.arity == 1]
+BY_MPMATH = ("lgamma", "digamma", "polygamma")
+"""Functions whose host's forms are less exact near their zeros: tests/e2e/test_gamma.py compares them with mpmath."""
+UNARY_MATH = [row.name for row in ROWS if row.elementary and row.arity == 1 and row.name not in BY_MPMATH]
 BINARY_MATH = [row.name for row in ROWS if row.elementary and row.arity == 2]
 ROUNDING = ["floor", "ceil", "trunc", "round", "rint"]
 COMPARISONS = [row.name for row in ROWS if row.mirrored]
