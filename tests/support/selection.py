@@ -59,6 +59,11 @@ THINNED = {
     "interop/torch/test_torch_second_order.py::test_pytorchs_own_checks": 3,
     "interop/torch/test_torch_second_order.py::test_transformations_of_transformations": 2,
     "unit/targets/cuda/test_kernel_products.py::test_products_are_those_that_are_wanted": 3,
+    "unit/targets/cuda/test_launch_loop.py::test_every_thread_runs_once": 3,
+    "unit/targets/cuda/test_ptx_invariants.py::test_a_case": 3,
+    "unit/targets/cuda/test_tiles_on_host.py::test_agrees_with_the_cpu": 2,
+    "unit/targets/test_cpu_random.py::test_random_programs": 2,
+    "unit/targets/test_uniform.py::test_results_are_the_same_to_the_last_bit": 4,
     # seeded faults, each of which takes a process
     "mutation/test_faults.py::test_its_tests_notice": 48,
     "mutation/test_faults.py::test_the_subset_notices": 6,
