@@ -155,7 +155,8 @@ def test_names_of_dialects_have_entries(anchors):
         module = importlib.import_module(f"diffkern.{place}")
         own = {name for name in module.__all__ if getattr(diffkern, name, None) is not getattr(module, name)}
         assert own
-        assert {f"{module.__name__}.{name}" for name in own - {"config"}} - anchors.keys() == set()
+        # A second entry of the name array would make references to it ambiguous.
+        assert {f"{module.__name__}.{name}" for name in own - {"config", "array"}} - anchors.keys() == set()
 
 
 @pytest.mark.slow
