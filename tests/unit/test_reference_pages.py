@@ -155,8 +155,15 @@ def test_names_of_dialects_have_entries(anchors):
         module = importlib.import_module(f"diffkern.{place}")
         own = {name for name in module.__all__ if getattr(diffkern, name, None) is not getattr(module, name)}
         assert own
-        # A second entry of the name array would make references to it ambiguous.
-        assert {f"{module.__name__}.{name}" for name in own - {"config", "array"}} - anchors.keys() == set()
+        assert {f"{module.__name__}.{name}" for name in own - {"config"}} - anchors.keys() == set()
+
+
+@pytest.mark.slow
+def test_pythons_types_do_not_lead_to_a_dialect(built):
+    pages = [page for page in (built / "reference").glob("*.html") if page.stem != "warp"]
+    link = re.compile(r'href="warp\.html#diffkern\.warp\.(array|float|int|range|reversed)"')
+    assert len(pages) > 10
+    assert [page.name for page in pages if link.search(page.read_text(encoding="utf-8"))] == []
 
 
 @pytest.mark.slow
