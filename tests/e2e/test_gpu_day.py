@@ -95,7 +95,7 @@ def test_without_a_gpu_it_says_so(tmp_path: Path) -> None:
 
 def test_steps_that_take_too_long_are_ended(tool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sleep = tool.steps.Step(
-        "sleep", (sys.executable, "-c", "import time; print(1, flush=True); time.sleep(60)"), 0.02, dict
+        "sleep", (sys.executable, "-I", "-S", "-c", "import time; print(1, flush=True); time.sleep(60)"), 0.05, dict
     )
     quick = tool.steps.Step("quick", (sys.executable, "-c", "raise SystemExit(3)"), 1, lambda: {"found": 5})
     absent = tool.steps.Step("absent", ("no-such-program",), 1, dict)
