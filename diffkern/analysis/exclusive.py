@@ -76,8 +76,8 @@ class Exclusive:
 
 
 def _differ(a: Key, b: Key) -> bool:
-    """Whether one value is compared with two literals that differ."""
+    """Whether one integer is compared with two literals that differ. Floats have two zeros, which are equal."""
     if b[0] != "eq" or a[:-2] != b[:-2]:
         return False
     (x, m), (y, n) = a[-2:], b[-2:]
-    return bool(x == y and m[0] == n[0] == "const" and m[1] == n[1] and m != n)
+    return bool(x == y and m[0] == n[0] == "const" and m[1] == n[1] and "int" in m[1] and m != n)

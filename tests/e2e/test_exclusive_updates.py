@@ -151,9 +151,26 @@ def one_of_two_reasons(x: F1, o: F1, r: int, c: I1):
         o[i] = x[i]
 
 
+def by_both_zeros(x: F1, o: F1, r: int, c: I1):
+    i = dk.tid()
+    if float(r) == 0.0:
+        dk.atomic_add(o, 0, x[i])  # here
+    if float(r) == -0.0:
+        o[i] = x[i]
+
+
 @pytest.mark.parametrize(
     "function",
-    [by_thread, by_trip, by_an_element, by_two_numbers, both_may_hold, one_beside_another, one_of_two_reasons],
+    [
+        by_both_zeros,
+        by_thread,
+        by_trip,
+        by_an_element,
+        by_two_numbers,
+        both_may_hold,
+        one_beside_another,
+        one_of_two_reasons,
+    ],
 )
 def test_what_one_launch_may_do_both_ways_is_refused(function: Any) -> None:
     with pytest.raises(dk.AutodiffError, match="o is stored to and updated atomically") as caught:
