@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from support.elementary import launched  # noqa: E402
-from support.ulps import MPMATH, TABLE, Array, arguments, errors_in_ulp, wide_errors  # noqa: E402
+from support.ulps import BINARY, MPMATH, TABLE, Array, arguments, errors_in_ulp, numbers_of_float32, wide_errors  # noqa: E402
 
 from diffkern import vecmath  # noqa: E402
 
@@ -33,6 +33,10 @@ def largest(name: str, dtype: str) -> float:
         args = arguments(name, dtype, SLOW_COUNT if slow else COUNT, seed)
         errors = errors_in_ulp if slow else wide_errors
         found = max(found, *(float(errors(name, args, got).max()) for got in _spellings(name, args)))
+    if dtype == "float32" and name not in BINARY:
+        for x in numbers_of_float32(61):
+            wide = wide_errors(name, (x,), launched(name, x, lanes=True))
+            found = max(found, float(wide[~np.isnan(wide)].max(initial=0.0)))
     return found
 
 

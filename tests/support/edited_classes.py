@@ -3,13 +3,14 @@
 In: nothing. Out: :data:`PAIRS`, each the text of a function that makes a kernel and says what it computes, with a place
 for a constant. The edit is another constant there: in a method, a property, a base class, a helper, a default, data, …
 ``python edited_classes.py FILE CONSTANT keys`` prints their keys; ``chosen`` or ``all`` launches them, and prints what
-was wrong.
+was wrong, and how many different programs they are.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import sys
 import textwrap
 from collections.abc import Iterable
@@ -228,8 +229,11 @@ def text_of(names: Iterable[str], constant: str) -> str:
     order = list(PAIRS)
     parts = []
     for name in names:
+        number = order.index(name)
         body = PAIRS[name].replace("{{", "{").replace("}}", "}").replace("{c}", constant)
-        parts.append(f"def pair_{order.index(name)}():\n{textwrap.indent(body, '    ')}\n")
+        # Structs of one name whose methods differ are refused.
+        body = re.sub(r"\bS\b", f"S{number}", body)
+        parts.append(f"def pair_{number}():\n{textwrap.indent(body, '    ')}\n")
     return HEAD + "\n".join(parts)
 
 
@@ -263,7 +267,11 @@ def wrong(made: dict[str, tuple[Any, list[float]]]) -> list[str]:
 
 def keys(path: Path, constant: str) -> dict[str, str]:
     """The keys of all programs."""
-    made = programs(loaded(path, PAIRS, constant), PAIRS)
+    return keys_of(programs(loaded(path, PAIRS, constant), PAIRS))
+
+
+def keys_of(made: dict[str, tuple[Any, list[float]]]) -> dict[str, str]:
+    """The keys of programs."""
     every = {name: Specialization(kernel.func, kernel.argument_types()) for name, (kernel, _) in made.items()}
     return {name: artifact_key(one.fields(), "native") for name, one in every.items()}
 
@@ -274,7 +282,8 @@ def main(place: str, constant: str, wanted: str) -> None:
         print(json.dumps(keys(Path(place), constant)))
         return
     names = PAIRS if wanted == "all" else CHOSEN
-    print(json.dumps(wrong(programs(loaded(Path(place), names, constant), names))))
+    made = programs(loaded(Path(place), names, constant), names)
+    print(json.dumps([wrong(made), len(set(keys_of(made).values()))]))
 
 
 if __name__ == "__main__":

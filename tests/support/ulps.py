@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +158,13 @@ def wide_errors(name: str, args: tuple[Array, ...], got: Array) -> Array:
         infinite = np.where(got.astype(wide) == np.copysign(np.inf, true), 0, np.inf)
         found: Array = np.where(np.isnan(got) & ~np.isnan(true), np.inf, np.where(overflow, infinite, errors))
     return found
+
+
+def numbers_of_float32(step: int) -> Iterator[Array]:
+    """One in ``step`` of all numbers of float32, infinite ones and NaNs included, in arrays of some millions."""
+    chunk = step * 2**22
+    for start in range(0, 2**32, chunk):
+        yield np.arange(start, min(start + chunk, 2**32), step, dtype=np.uint64).astype(np.uint32).view(np.float32)
 
 
 def stated_errors() -> dict[str, dict[str, float]]:
