@@ -14,6 +14,7 @@ import os
 import shutil
 import signal
 import tempfile
+import zlib
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -31,10 +32,12 @@ from support.selection import thin_out
 from diffkern.cache.maintenance import artifacts
 from diffkern.runtime.config import config as runtime_config
 
-DEFAULT_EXAMPLES = 20
+DEFAULT_EXAMPLES = 12
 LTO_LIMIT = 12
 """Matrix products that a run without ``--full`` may have libmathdx make: each takes some 20 seconds of a processor."""
 _LTO_CODE = b"\xedCN\x7f"
+_ROOM_IN_MEMORY = 4 << 30
+"""Bytes; what a run keeps in its cache takes a tenth of it."""
 FUZZ_EXAMPLES = int(os.environ.get("DIFFKERN_FUZZ_EXAMPLES", DEFAULT_EXAMPLES))
 
 # Compiling takes longer than hypothesis' deadline allows, and a shared data base of failures would make a run depend
@@ -58,8 +61,16 @@ def pytest_report_header() -> str:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="also run the tests marked 'full'")
+    parser.addoption("--part", metavar="K/N", help="only one of N parts of the tests, which is chosen by their names")
     parser.addoption("--ring0", action="store_true", help="only the tests that need no compiler and no process")
     parser.addoption("--lanes", choices=("on", "wide", "off"), help="threads in lanes wherever they can be, or nowhere")
+
+
+def directory_in_memory() -> str | None:
+    """Where files need no disk, if there is such a place with room: a disk may take 5 ms to delete an artifact."""
+    place = Path("/dev/shm")
+    usable = os.access(place, os.W_OK | os.X_OK) and shutil.disk_usage(place).free >= _ROOM_IN_MEMORY
+    return str(place) if usable else None
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -76,7 +87,7 @@ def pytest_configure(config: pytest.Config) -> None:
     runtime_config.enable_mathdx_gemm = False
     # Every run begins with an empty cache, shared by its own workers, which inherit the environment.
     if not hasattr(config, "workerinput"):
-        directory = tempfile.mkdtemp(prefix="diffkern-test-cache-")
+        directory = tempfile.mkdtemp(prefix="diffkern-test-cache-", dir=directory_in_memory())
         os.environ["DIFFKERN_CACHE_DIR"] = directory
         config.add_cleanup(lambda: shutil.rmtree(directory, ignore_errors=True))
 
@@ -139,8 +150,17 @@ def fakes_gpu() -> bool:
     return os.environ.get("DIFFKERN_FAKE_GPU") in ("1", "ptx")
 
 
+def keep_part(config: pytest.Config, items: list[pytest.Item], number: int, parts: int) -> None:
+    """Leave part ``number`` of 0 to ``parts`` - 1."""
+    chosen = {item for item in items if zlib.crc32(item.nodeid.encode()) % parts == number}
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    items[:] = [item for item in items if item in chosen]
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     thin_out(items)
+    if (part := config.getoption("--part")) is not None:
+        keep_part(config, items, *map(int, part.split("/")))
     if config.getoption("--ring0"):
         config.hook.pytest_deselected(items=[item for item in items if not is_in_ring0(item.nodeid)])
         items[:] = [item for item in items if is_in_ring0(item.nodeid)]

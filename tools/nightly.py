@@ -25,6 +25,9 @@ RANDOM_PROGRAMS = 10_000
 WRONG_PROGRAMS = 4_000
 _PROGRAMS_OF_A_PIECE = 250
 _FILES_OF_A_PIECE = 6
+_FAULTS = "tests/mutation/test_faults.py"
+"""Takes as long as all the others together: each seeded fault runs tests in processes."""
+_PARTS_OF_FAULTS = 16
 _LANES = ("tests/e2e", "tests/grad", "tests/natural", "tests/interop", "tests/unit/runtime", "tests/unit/targets")
 _EXAMPLES = 100
 """Of each property of random kernels."""
@@ -64,7 +67,9 @@ def test_files() -> list[str]:
 
 def pieces(seed: int) -> Iterator[Piece]:
     """All pieces, those of which a failure says most first."""
-    yield from _suite("full", test_files(), "--full")
+    yield from _suite("full", [f for f in test_files() if f != _FAULTS], "--full")
+    for k in range(_PARTS_OF_FAULTS):
+        yield Piece(f"faults-{k:03}", _tests("--full", "--part", f"{k}/{_PARTS_OF_FAULTS}", _FAULTS))
     for name, module, total in (
         ("random", "tests.support.random_programs", RANDOM_PROGRAMS),
         ("wrong", "tests.support.wrong_programs", WRONG_PROGRAMS),
@@ -79,8 +84,11 @@ def pieces(seed: int) -> Iterator[Piece]:
 def _suite(name: str, files: Sequence[str], *options: str) -> Iterator[Piece]:
     for k in range(0, len(files), _FILES_OF_A_PIECE):
         part = files[k : k + _FILES_OF_A_PIECE]
-        command = (sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", *options, *part)
-        yield Piece(f"{name}-{k // _FILES_OF_A_PIECE:03}", command)
+        yield Piece(f"{name}-{k // _FILES_OF_A_PIECE:03}", _tests(*options, *part))
+
+
+def _tests(*arguments: str) -> tuple[str, ...]:
+    return (sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", *arguments)
 
 
 def tree() -> tuple[str, int]:

@@ -20,80 +20,102 @@ ALWAYS = os.environ.get("DIFFKERN_VERIFY_IR", "0") not in ("", "0")
 """Whether every function is verified after every stage, not only those that are compiled in debug mode."""
 
 
+_WITH_REGIONS = ("if", "for", "while", "ruled")
+
+
 class InvalidIR(CompileError):
     """A pass produced IR that breaks a rule of the grammar: a defect of diffkern, not of the user's program."""
 
 
+def _name(what: Function | Op) -> str:
+    """What messages call a function or an op."""
+    if isinstance(what, Op) and what.loc:
+        return f"{what.name} (line {what.loc.line})"
+    return what.name
+
+
 class _Verifier:
+    """Goes through regions; names are spelled where something is wrong, since nearly always nothing is."""
+
     def __init__(self, stage: Stage | None) -> None:
         self.defined: set[Value] = set()
+        self.visible: set[Value] = set()
         self.stage = stage
 
-    def define(self, v: Value, where: str) -> None:
+    def define(self, v: Value, where: Function | Op) -> None:
         if v in self.defined:
-            raise InvalidIR(f"{v!r} is defined twice ({where})")
+            raise InvalidIR(f"{v!r} is defined twice ({_name(where)})")
         if self.stage is not None:
             self.has_type(v.type, where, self.stage)
         self.defined.add(v)
+        self.visible.add(v)
 
-    def use(self, v: Value, visible: set[Value], where: str) -> None:
-        if v not in visible:
-            state = "not visible here" if v in self.defined else "never defined"
-            raise InvalidIR(f"{where} uses {v!r}, which is {state}")
+    def invisible(self, v: Value, where: str) -> InvalidIR:
+        """The error of a use of a value that cannot be seen."""
+        state = "not visible here" if v in self.defined else "never defined"
+        return InvalidIR(f"{where} uses {v!r}, which is {state}")
 
-    def region(self, region: Region, visible: set[Value], where: str) -> None:
-        inner = set(visible)
+    def region(self, region: Region, where: Function | Op) -> None:
         for p in region.params:
             self.define(p, where)
-            inner.add(p)
         for op in region.ops:
-            self.op(op, inner)
-            inner.update(op.results)
+            self.op(op)
         for y in region.yields:
-            self.use(y, inner, f"yield of {where}")
+            if y not in self.visible:
+                raise self.invisible(y, f"yield of {_name(where)}")
+        # What is inside is not seen behind it.
+        self.visible.difference_update(region.params)
+        for op in region.ops:
+            self.visible.difference_update(op.results)
 
-    def has_type(self, t: Type, where: str, stage: Stage) -> None:
+    def has_type(self, t: Type, where: Function | Op, stage: Stage) -> None:
         for part in (t, *t.fields) if isinstance(t, Stack) else (t,):
             if type(part) not in stage.types:
-                raise InvalidIR(f"{where}: there is no {t} in stage {stage.name}")
+                raise InvalidIR(f"{_name(where)}: there is no {t} in stage {stage.name}")
 
-    def belongs(self, op: Op, where: str, stage: Stage) -> None:
+    def belongs(self, op: Op, stage: Stage) -> None:
         """Check that the stage has such an op."""
         if op.name not in stage.ops:
-            raise InvalidIR(f"there is no {where} in stage {stage.name}")
+            raise InvalidIR(f"there is no {_name(op)} in stage {stage.name}")
         marks = STAGED_MARKS.intersection(op.attrs) - stage.marks
         if marks:
-            raise InvalidIR(f"{where} is marked {', '.join(sorted(marks))}, which is not done in stage {stage.name}")
+            found = ", ".join(sorted(marks))
+            raise InvalidIR(f"{_name(op)} is marked {found}, which is not done in stage {stage.name}")
         if "mode" in op.attrs and op.attrs["mode"] not in stage.modes:
-            raise InvalidIR(f"{where} has mode {op.attrs['mode']}, which stage {stage.name} has not")
+            raise InvalidIR(f"{_name(op)} has mode {op.attrs['mode']}, which stage {stage.name} has not")
 
-    def op(self, op: Op, visible: set[Value]) -> None:
-        where = f"{op.name} (line {op.loc.line})" if op.loc else op.name
+    def op(self, op: Op) -> None:
         if self.stage is not None:
-            self.belongs(op, where, self.stage)
+            self.belongs(op, self.stage)
         for v in op.operands:
-            self.use(v, visible, where)
+            if v not in self.visible:
+                raise self.invisible(v, _name(op))
+        self.types(op)
+        for sub in op.regions:
+            self.region(sub, op)
+        body = op.attrs.get("body")
+        if body is not None:  # a region over the elements of tiles: it sees its parameters alone, and may be shared
+            _Verifier(self.stage).region(body, op)
+        if op.regions or op.name in _WITH_REGIONS:
+            self.structure(op)
+        for r in op.results:
+            self.define(r, op)
+
+    def types(self, op: Op) -> None:
+        """Check operands, attributes and results by the op's row."""
         row = lookup(op.name)
         if row.arity is not None and len(op.operands) != row.arity:
-            raise InvalidIR(f"{where} has {len(op.operands)} operands, not {row.arity}")
+            raise InvalidIR(f"{_name(op)} has {len(op.operands)} operands, not {row.arity}")
         try:
             row.check_attrs(op.attrs)
             want = row.infer([v.type for v in op.operands], op.attrs)
         except TypeRuleError as error:
-            raise InvalidIR(f"{where}: {error}") from error
-        got = tuple(r.type for r in op.results)
+            raise InvalidIR(f"{_name(op)}: {error}") from error
+        got = tuple([r.type for r in op.results])
         if got != want:
-            raise InvalidIR(f"{where} has results {got}, not {want}")
-        for sub in op.regions:
-            self.region(sub, visible, where)
-        body = op.attrs.get("body")
-        if body is not None:  # a region over the elements of tiles: it sees its parameters alone, and may be shared
-            _Verifier(self.stage).region(body, set(), where)
-        self.structure(op, where)
-        for r in op.results:
-            self.define(r, where)
+            raise InvalidIR(f"{_name(op)} has results {got}, not {want}")
 
-    def structure(self, op: Op, where: str) -> None:
+    def structure(self, op: Op) -> None:
         results = tuple(r.type for r in op.results)
         yields = [tuple(v.type for v in sub.yields) for sub in op.regions]
         params = [tuple(v.type for v in sub.params) for sub in op.regions]
@@ -110,7 +132,7 @@ class _Verifier:
         else:
             ok = not op.regions
         if not ok:
-            raise InvalidIR(f"{where}: regions take {params} and yield {yields}; results are {results}")
+            raise InvalidIR(f"{_name(op)}: regions take {params} and yield {yields}; results are {results}")
 
 
 def verify(fn: Function, stage: Stage | None = None) -> Function:
@@ -139,6 +161,6 @@ def verify(fn: Function, stage: Stage | None = None) -> Function:
             raise InvalidIR(f"{fn.name} has {', '.join(found)}: not in stage {stage.name}")
     v = _Verifier(stage)
     for p in fn.params:
-        v.define(p, "parameter")
-    v.region(fn.body, set(fn.params), fn.name)
+        v.define(p, fn)
+    v.region(fn.body, fn)
     return fn

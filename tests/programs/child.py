@@ -1,4 +1,4 @@
-"""Run the programs of ``numba_cuda`` unedited in numba's CUDA simulator: ``python -m programs.child OUT``.
+"""Run the programs of ``numba_cuda`` unedited in numba's CUDA simulator: ``python -m programs.child OUT NAME…``.
 
 The simulator is chosen when numba is imported, so the process must have been started with ``NUMBA_ENABLE_CUDASIM=1``.
 Each program's results are written to ``OUT/NAME.npz``; of one that fails the error to ``OUT/NAME.txt``.
@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 import sys
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,8 @@ def results(module: Any) -> list[np.ndarray[Any, Any]]:
     return [np.asarray(part) for part in (returned if isinstance(returned, tuple) else (returned,))]
 
 
-def main(out: Path) -> None:
-    for path in sorted(PROGRAMS.glob("*.py")):
+def main(out: Path, names: Sequence[str]) -> None:
+    for path in (PROGRAMS / f"{name}.py" for name in names):
         spec = importlib.util.spec_from_file_location(path.stem, path)
         assert spec is not None
         assert spec.loader is not None
@@ -39,4 +40,4 @@ def main(out: Path) -> None:
 
 if __name__ == "__main__":
     importlib.import_module("support.simulator_lock")
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2:])

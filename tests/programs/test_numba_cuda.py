@@ -27,11 +27,13 @@ NAMES = sorted(path.stem for path in PROGRAMS.glob("*.py"))
 
 
 @pytest.fixture(scope="module")
-def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder with the results of the simulator."""
+def simulated(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the results of the simulator, of the programs that tests of this run compare with."""
+    items = [item for item in request.session.items if "simulated" in getattr(item, "fixturenames", ())]
+    names = sorted({item.callspec.params["name"] for item in items})
     out = tmp_path_factory.mktemp("simulated")
     environment = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1"}
-    command = [sys.executable, "-W", "ignore", "-m", "programs.child", str(out)]
+    command = [sys.executable, "-W", "ignore", "-m", "programs.child", str(out), *names]
     subprocess.run(command, cwd=Path(__file__).parents[1], env=environment, check=True)
     return out
 

@@ -23,12 +23,18 @@ def nightly():
 
 
 def test_each_file_of_tests_is_in_one_piece(nightly):
-    whole = [p for p in nightly.pieces(1) if p.name.startswith("full-")]
+    whole = [p for p in nightly.pieces(1) if p.name.startswith(("full-", "faults-"))]
     files = [part for p in whole for part in p.command if part.startswith("tests/")]
-    assert sorted(files) == sorted(str(f.relative_to(ROOT)) for f in (ROOT / "tests").rglob("test_*.py"))
+    assert {files.count(f) for f in files} == {1, files.count("tests/mutation/test_faults.py")}
+    assert sorted({*files}) == sorted(str(f.relative_to(ROOT)) for f in (ROOT / "tests").rglob("test_*.py"))
     assert all("--full" in p.command for p in whole)
     names = [p.name for p in nightly.pieces(1)]
     assert len(names) == len(set(names))
+
+
+def test_each_part_of_the_seeded_faults_is_a_piece(nightly):
+    parts = [p.command[p.command.index("--part") + 1] for p in nightly.pieces(1) if p.name.startswith("faults-")]
+    assert parts == [f"{k}/{len(parts)}" for k in range(len(parts))]
 
 
 def test_random_programs_of_pieces_differ(nightly):

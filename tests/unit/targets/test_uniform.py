@@ -43,6 +43,7 @@ def started(first: str = "") -> subprocess.Popen[str]:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="processor time is limited by POSIX")
+@pytest.mark.full
 def test_they_compile_within_bounds_and_to_the_same_bytes_in_processes_that_hinder_each_other():
     with started() as one, started("import os; os.nice(5)") as other:
         printed = [process.communicate()[0] for process in (one, other)]

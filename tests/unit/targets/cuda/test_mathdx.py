@@ -1,8 +1,8 @@
 """libmathdx itself: its code is inlined into kernels, and multiplies on tensor cores where they know the type.
 
-A product takes some 20 seconds of processor time, so three are made in continuous integration, for a kernel and its
-adjoint; six more with ``--full`` (each type on one architecture, each architecture with one type), and all others.
-Each is called by a kernel of tiles that the whole compiler makes.
+A product takes some 20 seconds of processor time, so two are made in continuous integration, for a kernel and the
+adjoint of a factor; seven more with ``--full`` (each type on one architecture, each architecture with one type), and
+all others. Each is called by a kernel of tiles that the whole compiler makes.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ def made(request: pytest.FixtureRequest) -> Products:
         skip_without_library()
     # Only those of the cases that run: each takes some 20 seconds.
     chosen = [item.callspec.params.get("product") for item in request.session.items if hasattr(item, "callspec")]
-    return obtain([product for product in CASES if product in (HALF, OF_A, OF_B) or product in chosen])
+    usual = (HALF, OF_A, OF_B) if request.config.getoption("--full") else (HALF, OF_A)
+    return obtain([product for product in CASES if product in usual or product in chosen])
 
 
 def skip_without_library() -> None:
@@ -157,7 +158,11 @@ def check_forward(product: Product) -> None:
     assert sum(i.opcode.startswith("BAR.SYNC") for i in code.instructions) == 3
 
 
-@pytest.mark.parametrize("product", [p for p in CASES if p not in (OF_A, OF_B)], ids=str)
+@pytest.mark.parametrize(
+    "product",
+    [pytest.param(p, marks=[] if p is HALF else pytest.mark.full) for p in CASES if p not in (OF_A, OF_B)],
+    ids=str,
+)
 def test_a_kernel_of_tiles_calls_it(made: Products, product: Product) -> None:
     assert made.code[product].startswith(b"\xedCN\x7f")  # LTO code
     check_forward(product)
@@ -165,8 +170,11 @@ def test_a_kernel_of_tiles_calls_it(made: Products, product: Product) -> None:
 
 @pytest.mark.parametrize(
     ("active", "products"),
-    [(["a", "c"], [OF_A]), (["b", "c"], [OF_B]), (["a", "b", "c"], [OF_A, OF_B])],
-    ids=["a", "b", "both"],
+    [
+        pytest.param(["a", "c"], [OF_A], id="a"),
+        pytest.param(["b", "c"], [OF_B], id="b", marks=pytest.mark.full),
+        pytest.param(["a", "b", "c"], [OF_A, OF_B], id="both", marks=pytest.mark.full),
+    ],
 )
 def test_an_adjoint_has_the_products_of_active_factors(
     made: Products, active: list[str], products: list[Product]
@@ -175,6 +183,14 @@ def test_an_adjoint_has_the_products_of_active_factors(
     check_kernel(found, *products)
 
 
+def test_what_is_known_is_not_made_again(made: Products) -> None:
+    before = generated()
+    found = compiled(HALF), compiled(HALF, adjoint=True, active=["a", "c"])
+    assert generated() == before
+    assert [len(c.manifest.resources.products) for c in found] == [1, 1]
+
+
+@pytest.mark.full
 def test_what_nobody_wants_is_neither_made_nor_linked(made: Products) -> None:
     """Counted: products made, symbols linked, bytes of the cubins."""
     before = generated()
