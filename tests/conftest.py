@@ -92,6 +92,16 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(lambda: shutil.rmtree(directory, ignore_errors=True))
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Do without collections of garbage while all that is made stays."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 def products_made(directory: Path) -> list[str]:
     """The matrix products in a cache directory that libmathdx has made, not those that tests pretend."""
     kept = [a for a in artifacts(directory) if a.title.startswith("matrix product")]

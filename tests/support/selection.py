@@ -86,6 +86,7 @@ THINNED = {
     "e2e/test_cache.py::test_a_change_gives_the_new_result": 3,
     "natural/test_natural.py::test_derivatives": 10,
     "programs/test_numba_cuda.py::test_results_are_those_of_the_simulator": 5,
+    "unit/frontend/test_long.py::test_chains_whose_branches_leave": 2,
     "unit/frontend/test_long.py::test_many_statements_that_leave": 3,
     "programs/test_warp_tests.py::test_they_pass": 8,
     # products that libmathdx makes, each of which takes some 20 seconds

@@ -16,7 +16,7 @@ require("jax", "optax")
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_two_processes_find_what_one_finds(tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", "XLA_FLAGS": ""}
     command = [sys.executable, str(ROOT / "examples" / "cluster_jax.py")]

@@ -65,28 +65,29 @@ def test_values_of_a_chain_that_has_no_else_keep_what_was_before(count: int) -> 
     assert y == [0.0, 15.5, 0.5 * (count - 1), 0.5, 0.5]
 
 
-def test_chains_whose_branches_leave() -> None:
-    for last in ("", "    else:\n        y[i] = -2.0\n        return\n"):
-        body = _chain(90, "y[i] = x[i] * {}.0\n        return", last) + "    y[i] = y[i] - x[i]\n"
-        kernel = _kernel(body)
-        _sources(kernel)
-        y, g = _run(kernel, [3, 40, 89, 90])
-        assert y == [1.5, 20.0, 44.5, -2.0 if last else -0.5]
-        assert g == [3.0, 40.0, 89.0, 0.0 if last else -1.0]
+@pytest.mark.parametrize("last", ["", "    else:\n        y[i] = -2.0\n        return\n"], ids=["open", "closed"])
+def test_chains_whose_branches_leave(last: str) -> None:
+    body = _chain(90, "y[i] = x[i] * {}.0\n        return", last) + "    y[i] = y[i] - x[i]\n"
+    kernel = _kernel(body)
+    _sources(kernel)
+    y, g = _run(kernel, [3, 40, 89, 90])
+    assert y == [1.5, 20.0, 44.5, -2.0 if last else -0.5]
+    assert g == [3.0, 40.0, 89.0, 0.0 if last else -1.0]
 
 
+@pytest.mark.parametrize("count", [70, pytest.param(200, marks=pytest.mark.full)])
 @pytest.mark.parametrize("word", ["return", "continue", "break"])
-def test_many_statements_that_leave(word: str) -> None:
+def test_many_statements_that_leave(word: str, count: int) -> None:
     tests = "".join(
         f"        if c[i] == {k}:\n            s = s + x[i] * {k}.0\n            y[i] = s\n            {word}\n"
-        for k in range(200)
+        for k in range(count)
     )
     kernel = _kernel(f"    s = 0.0\n    for j in range(2):\n{tests}        s = s + 1.0\n    y[i] = s\n")
     _sources(kernel)
-    y, g = _run(kernel, [5, 30, 199, 200])
+    y, g = _run(kernel, [5, 30, count - 1, count])
     trips = 2 if word == "continue" else 1
-    assert y == [2.5 * trips, 15.0 * trips, 99.5 * trips, 2.0]
-    assert g == [5.0 * trips, 30.0 * trips, 199.0 * trips, 0.0]
+    assert g == [5.0 * trips, 30.0 * trips, (count - 1.0) * trips, 0.0]
+    assert y == [0.5 * g[0], 0.5 * g[1], 0.5 * g[2], 2.0]
 
 
 def test_a_func_with_many_returns() -> None:
