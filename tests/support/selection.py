@@ -75,7 +75,6 @@ THINNED = {
     "unit/ad/test_segments.py::test_gradients_are_those_with_all_states_kept": 2,
     "unit/frontend/test_fuzz.py::test_random_programs_do_what_python_does": 3,
     "unit/frontend/test_long.py::test_values_of_a_chain_that_has_no_else_keep_what_was_before": 2,
-    "unit/targets/cuda/test_on_host.py::test_random_programs": 3,
     "unit/targets/cuda/test_products_on_host.py::test_results_and_gradients_are_those_of_the_cpu": 2,
     "unit/targets/test_cpu_control.py::test_threads_of_every_arity_in_chunks": 3,
     "unit/test_gallery.py::test_a_notebook_runs": 2,
