@@ -207,8 +207,9 @@ class Kernel(Inspected, ByPath, KnownToNumba):
         """
         from diffkern.frontend.signature import signature
 
+        wraps = self.dialect.integers_wrap
         return tuple(
-            Parameter(self.name, index, p.name, p.annotation, p.default if p.has_default else NO_DEFAULT)
+            Parameter(self.name, index, p.name, p.annotation, p.default if p.has_default else NO_DEFAULT, wraps)
             for index, p in enumerate(signature(self.func).params)
         )
 

@@ -39,6 +39,7 @@ from diffkern.runtime.convert import (
     convert,
     in_place,
     stored_type,
+    wrapped,
 )
 from diffkern.runtime.device import CPU, Device, get_device
 from diffkern.runtime.exposed import ArrayC, Exposed
@@ -379,19 +380,26 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
         if isinstance(src, array):
             copy_elements(self, src)
             return
-        values = self._stored(_on_host(src))
+        # Lists of integers that do not fit are errors in every dialect.
+        given = self._wrapped(src) if isinstance(src, np.ndarray) or self._element == BOOL else _on_host(src)
+        values = self._stored(given)
         if values.shape != self._data.shape:
             if values.size != self._data.size:
                 raise ValueError(f"values of shape {values.shape} do not fit into {described(self)}")
             values = values.reshape(self._data.shape)
         self._overwrite(values)
 
+    def _wrapped(self, values: Any) -> Any:
+        """Values with integers wrapped around, if that is what this memory's dialect says."""
+        element = self._element
+        return wrapped(values, scalar_of(element)) if self._memory.wraps and not isinstance(element, Struct) else values
+
     def fill_(self, value: Any) -> None:
         """Set every element to one value: a number, or a vector, a matrix or a struct.
 
         A vector or matrix may be given by its components; a bool by any number, of which 0 is False.
         """
-        inner = component_shape(self._element)
+        value, inner = self._wrapped(value), component_shape(self._element)
         if inner and not isinstance(value, CompositeValue) and not is_complex(self._element):
             given = as_numpy(value)
             value = given.reshape(inner) if given.size == math.prod(inner) and given.ndim == 1 else given

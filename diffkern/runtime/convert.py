@@ -13,14 +13,15 @@ from typing import Any
 import numpy as np
 
 from diffkern.ir.structs import Stored, Struct, StructArray, descriptor, holds_arrays
-from diffkern.ir.types import BFLOAT16, Array, Scalar, scalar_of
+from diffkern.ir.types import BFLOAT16, BOOL, Array, Scalar, scalar_of, wrap_integer
 from diffkern.lang.dtypes import SCALARS
+from diffkern.lang.values import CompositeValue
 from diffkern.runtime.complexes import as_parts
 from diffkern.runtime.extents import several, whole_number
 
 __all__ = [
     "MAX_NDIM", "as_numpy", "as_shape", "bfloat16_as_bits", "bfloat16_bits", "bfloat16_values", "component_shape",
-    "convert", "element_of", "in_place", "stored_type",
+    "convert", "element_of", "in_place", "stored_type", "wrapped",
 ]  # fmt: skip
 
 MAX_NDIM = 4
@@ -100,6 +101,29 @@ def convert(values: np.ndarray[Any, Any], scalar: Scalar) -> np.ndarray[Any, Any
     if not np.can_cast(values.dtype, stored, casting="same_kind"):
         raise TypeError(f"values of type {values.dtype} are not converted to {scalar}; use astype() if that is meant")
     return values.astype(stored)
+
+
+def wrapped(values: Any, scalar: Scalar) -> Any:
+    """Return integers as a type has them, with what does not fit wrapped around, and anything else as it is.
+
+    For bool any number but 0 is True.
+    """
+    if scalar.is_float or isinstance(values, CompositeValue):
+        return values
+    if type(values) is int and scalar != BOOL:
+        return wrap_integer(values, scalar)
+    given = values if isinstance(values, (np.ndarray, np.generic)) else np.array(values, object)
+    if given.dtype.kind == "O":
+        kinds = (int, np.integer, np.bool_, *((float, np.floating) if scalar == BOOL else ()))
+        if not given.size or not all(isinstance(number, kinds) for number in given.flat):
+            return values
+        if scalar == BOOL:
+            return (given != 0).astype(np.bool_)
+        numbers = [wrap_integer(int(number), scalar) for number in given.flat]
+        return np.array(numbers, SCALARS[scalar.name].numpy).reshape(given.shape)[()]
+    if scalar == BOOL:
+        return given != 0 if given.dtype.kind in "iuf" else values
+    return given.astype(SCALARS[scalar.name].numpy) if given.dtype.kind in "iu" else values
 
 
 def bfloat16_values(bits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

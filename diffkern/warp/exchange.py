@@ -15,6 +15,7 @@ from diffkern.interop import jax, public
 from diffkern.kernel import Kernel
 from diffkern.options import checked
 from diffkern.runtime.array import array
+from diffkern.warp.arrays import in_dialect
 from diffkern.warp.enumerations import JaxCallableGraphMode, JaxModulePreloadMode
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def from_torch(
     array
         It keeps the tensor alive.
     """
-    return public.from_torch(t, dtype, requires_grad, grad)
+    return in_dialect(public.from_torch(t, dtype, requires_grad, grad))
 
 
 @brief
