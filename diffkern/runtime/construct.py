@@ -26,6 +26,7 @@ from diffkern.runtime.array_copy import check_copied
 from diffkern.runtime.complexes import as_parts
 from diffkern.runtime.convert import as_numpy, bfloat16_as_bits, component_shape, element_of, in_place, stored_type
 from diffkern.runtime.device import CPU, Device, get_device
+from diffkern.runtime.memory import byte_range
 from diffkern.runtime.operation import Copy
 from diffkern.runtime.recast import Recast, are_same_numbers, is_injective
 
@@ -74,6 +75,8 @@ def _from_data(
         source = _in_components(source, inner)
     if inner and source.shape[-len(inner) :] != inner:
         raise ValueError(f"the last axes of data of shape {source.shape} must be the components {inner} of {element}")
+    if not copy and isinstance(data, array) and source.size:
+        return _shared(data, source, element)
     if not copy:
         made = wrap(source, element)
         note(made)  # whose address is known to who gave the data
@@ -81,6 +84,15 @@ def _from_data(
     made = new(source.shape[: source.ndim - len(inner)], element, False, place, pinned)
     made._memory.assign(made, made._stored(source))
     return made
+
+
+def _shared(data: array, source: np.ndarray[Any, Any], element: Stored) -> array:
+    """Return a view of an array of the host that has the shape and type of its elements as NumPy has them."""
+    if source.shape == data._data.shape and element == data._element:
+        return data._derive(lambda view: view[...])
+    low, high = byte_range(source)
+    place = Place(low, high, source.ctypes.data - low, source.shape, source.dtype, source.strides)
+    return _part_of(data, place, element)
 
 
 def _pointing(

@@ -234,6 +234,26 @@ def test_many_arrays_with_known_addresses():
         assert dk.array(ptr=address + 4, shape=2, dtype=float)._parent is held.get(address)
 
 
+@pytest.mark.parametrize("start", [0, 2])
+@pytest.mark.parametrize(
+    "what", [{}, {"shape": (3, 2)}, {"shape": 2, "dtype": dk.vec3}], ids=["same", "shape", "dtype"]
+)
+def test_an_array_of_an_array_without_a_copy(what, start):
+    x = dk.array(np.arange(1.0, 10.0), dtype=float, requires_grad=True)
+    part = x[start : start + 6]
+    view = dk.array(part, copy=False, **what)
+    with dk.Tape() as tape:
+        out = _cubes(view)
+    tape.backward(grads={out: dk.full(out.shape, dk.vec3(1.0) if out.dtype is dk.vec3 else 1.0, dtype=out.dtype)})
+    expected = np.zeros(9)
+    expected[start : start + 6] = 3 * np.arange(start + 1.0, start + 7) ** 2
+    assert np.allclose(x.grad.numpy(), expected)
+    every_second = dk.array(x[::2], copy=False)
+    every_second.fill_(7.0)
+    assert x.numpy()[:3].tolist() == [7, 2, 7]
+    assert every_second.grad.numpy().tolist() == expected[::2].tolist()
+
+
 def test_bytes_that_lie_in_an_array_in_part():
     owner, longer = dk.zeros(4), dk.zeros(100)
     assert longer.ptr

@@ -61,4 +61,9 @@ ADDRESSES = [
         edit(tape_recording, "TapeRecording.record_copy", "if not source._smooth:", "if False:"),
         (f"{_TESTS}::test_bits_that_are_read_are_constants[view]",),
     ),
+    Fault(
+        "an array of an array without a copy knows nothing of it",
+        edit(construct, "_from_data", "isinstance(data, array) and source.size", "False"),
+        (f"{_TESTS}::test_an_array_of_an_array_without_a_copy[same-0]",),
+    ),
 ]
