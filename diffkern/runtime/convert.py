@@ -25,6 +25,7 @@ __all__ = [
 ]  # fmt: skip
 
 MAX_NDIM = 4
+_LARGE = 2.0**63
 
 
 _PLAIN = frozenset({int, float, bool})
@@ -41,7 +42,18 @@ def as_numpy(values: Any) -> np.ndarray[Any, Any]:
     """
     if type(values) not in _MASKLESS and _has_mask(values):
         raise TypeError("a masked array would lose its mask, which kernels do not know; pass .filled(…), or .data")
-    return np.asarray(values)
+    made = np.asarray(values)
+    if made.dtype.kind == "f" and isinstance(values, (list, tuple)) and made.size and made.max() >= _LARGE:
+        return _large_integers(values, made)
+    return made
+
+
+def _large_integers(values: Any, made: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Integers of which only some need 64 bits without a sign: NumPy makes floats of them, which are not exact."""
+    exact = np.array(values, object)
+    if not all(isinstance(number, (int, np.integer)) for number in exact.flat):
+        return made
+    return exact.astype(np.uint64) if exact.min() >= 0 else exact
 
 
 def _has_mask(values: Any) -> bool:
@@ -96,6 +108,8 @@ def convert(values: np.ndarray[Any, Any], scalar: Scalar) -> np.ndarray[Any, Any
         if int(values.min()) < limits.min or int(values.max()) > limits.max:
             raise OverflowError(f"values from {values.min()} to {values.max()} do not fit into {scalar}")
         return values.astype(stored)
+    if values.dtype.kind == "O" and stored.kind in "iu" and all(isinstance(number, int) for number in values.flat):
+        raise OverflowError(f"values from {values.min()} to {values.max()} do not fit into {scalar}")
     if stored.kind == "b" and values.dtype.kind in "iu" and values.min() >= 0 and values.max() <= 1:
         return values.astype(stored)
     if not np.can_cast(values.dtype, stored, casting="same_kind"):

@@ -28,4 +28,7 @@ INTEGERS = [
     Fault("a bool takes the last bit of a number",
           edit(convert, "wrapped", "return given != 0 if", "return given.astype(np.uint8) & 1 if"),
           (f"{_TESTS}::test_vectors_and_bools",)),
+    Fault("integers of 64 bits come by way of floats",
+          edit(convert, "as_numpy", "made.max() >= _LARGE", "False"),
+          (f"{_TESTS}::test_lists_of_integers_that_need_all_64_bits[native]",)),
 ]  # fmt: skip

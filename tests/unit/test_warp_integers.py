@@ -128,6 +128,22 @@ def test_fields_of_structs() -> None:
     assert wp.array([s], dtype=Counts).numpy()["small"].tolist() == [255]
 
 
+@pytest.mark.parametrize("of", [dk, wp], ids=["native", "warp"])
+def test_lists_of_integers_that_need_all_64_bits(of: Any) -> None:
+    values = [2**63 + 1, 0, 2**64 - 1]
+    a = of.array(values, dtype=of.uint64)
+    assert a.numpy().tolist() == values
+    a.zero_()
+    a.assign(values)
+    assert a.numpy().tolist() == values
+    assert of.array([[2**63, 5]], dtype=of.types.vector(2, of.uint64)).numpy().tolist() == [[2**63, 5]]
+    for wrong in ([2**63, -1], [2**64, 0], [2**70]):
+        with pytest.raises(OverflowError, match="do not fit into uint64"):
+            a.assign(wrong)
+    with pytest.raises(TypeError, match="float64 are not converted"):
+        a.assign([2.0**63, 0, 1])
+
+
 @dk.kernel
 def native(a: dk.array(dtype=int), n: int):
     a[0] = n
