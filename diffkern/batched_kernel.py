@@ -53,7 +53,13 @@ class BatchedKernel(LayeredKernel):
         """The parameters of the kernel; what differs from example to example has an axis more."""
         wider = frozenset(self.layer.arguments)
         return tuple(
-            Parameter(self.name, p.index, p.name, _with_axis(p.annotation) if p.index in wider else p.annotation)
+            Parameter(
+                self.name,
+                p.index,
+                p.name,
+                _with_axis(p.annotation) if p.index in wider else p.annotation,
+                wraps=p.wraps,
+            )
             for p in self.of.parameters
         )
 

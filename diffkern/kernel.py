@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
 from diffkern.build.specialize import Specialization, load, load_entry
-from diffkern.callers import PASSED, brief, fail_launch, shorten
+from diffkern.callers import PASSED, brief, fail_launch, place_of, shorten
 from diffkern.errors import KernelError, Loc, MisuseError, raise_all
 from diffkern.forks import computed_once, free_in_child
 from diffkern.inspected import Inspected
@@ -168,7 +168,12 @@ class Kernel(Inspected, ByPath, KnownToNumba):
 
     @property
     def enable_backward(self) -> bool:
-        """Whether it may be differentiated, by its own option, else its module's, else ``dk.config``."""
+        """Whether it may be differentiated, by its own option, else its module's, else ``dk.config``.
+
+        ``dk.config.enable_backward = "always"`` counts more than both, but for the kernels of diffkern itself.
+        """
+        if config.enable_backward == "always" and self.func.__module__.partition(".")[0] != __package__:
+            return True
         return bool(self._nearest("enable_backward"))
 
     @property
@@ -202,8 +207,9 @@ class Kernel(Inspected, ByPath, KnownToNumba):
         """
         from diffkern.frontend.signature import signature
 
+        wraps = self.dialect.integers_wrap
         return tuple(
-            Parameter(self.name, index, p.name, p.annotation, p.default if p.has_default else NO_DEFAULT)
+            Parameter(self.name, index, p.name, p.annotation, p.default if p.has_default else NO_DEFAULT, wraps)
             for index, p in enumerate(signature(self.func).params)
         )
 
@@ -337,6 +343,21 @@ class Kernel(Inspected, ByPath, KnownToNumba):
                     "pass the extent as an int64 of its own, or parts of the array",
                 )
 
+    def _not_differentiated(self) -> KernelError:
+        settings = "wp.config" if self.dialect.name == "warp" else "dk.config"
+        if self.options.enable_backward is not None:
+            why = "it was made with enable_backward=False"
+        elif module_option(self.module_name, "enable_backward") is not None:
+            why = f"enable_backward is off for its module {self.module_name!r}"
+        else:
+            why = f"enable_backward is off in {settings}"
+        return KernelError(
+            f"kernel {self.name!r} is not differentiated: {why}",
+            loc=place_of(self.func),
+            remedy=f'leave that option out, or set {settings}.enable_backward = "always", which counts more; if no '
+            "gradient is meant to go through it, launch it with record_tape=False",
+        )
+
     def adjoint(
         self,
         keys: tuple[str, ...],
@@ -351,13 +372,7 @@ class Kernel(Inspected, ByPath, KnownToNumba):
         ``merged`` are parameters that are given the array of another one, each with that one.
         """
         if not self.enable_backward:
-            own = self.options.enable_backward is not None
-            elsewhere = "enable_backward is off for its module or in dk.config"
-            why = "it was made with enable_backward=False" if own else elsewhere
-            raise KernelError(
-                f"kernel {self.name!r} is not differentiated: {why}",
-                remedy="leave that option out, or launch it with record_tape=False",
-            )
+            raise self._not_differentiated()
         key = (keys, active, form, merged)
         generation = of or self._current
         found = generation.adjoints.get(key) if block_dim is None else None  # which all are for the usual blocks

@@ -75,7 +75,7 @@ class KernelOptions:
     enable_backward: bool | None = _option(
         "True or False", _is_bool,
         "Whether the kernel may be differentiated; by default what ``dk.set_module_options`` says for its module, or "
-        "else ``dk.config.enable_backward``.",
+        "else ``dk.config.enable_backward``, which counts more than both if it is ``\"always\"``.",
         "kernel", "module", in_key=False,
     )  # fmt: skip
     stack_bytes: int | None = _option(

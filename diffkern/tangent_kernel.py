@@ -113,7 +113,10 @@ class TangentKernel(LayeredKernel):
             taken.add(name)
             tangents.append((name, annotation))
         whole = self.along.joined(own, tangents)
-        return tuple(Parameter(self.name, k, name, annotation) for k, (name, annotation) in enumerate(whole))
+        wraps = self.dialect.integers_wrap
+        return tuple(
+            Parameter(self.name, k, name, annotation, wraps=wraps) for k, (name, annotation) in enumerate(whole)
+        )
 
     @computed_once
     def _check_generic(self) -> Callable[[Sequence[Argument]], None]:

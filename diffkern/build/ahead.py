@@ -220,7 +220,7 @@ def _compile_one(
         return made(None)
     chosen = arrays_with_gradients(known) if active is None else kernel.positions(active, known)
     if not kernel.enable_backward or not chosen:
-        why = "it has no array with a gradient" if kernel.enable_backward else "it was made with enable_backward=False"
+        why = "it has no array with a gradient" if kernel.enable_backward else "enable_backward is off for it"
         raise CompileError(f"kernel {kernel.name!r} has no adjoint: {why}", remedy="leave out adjoint=True")
     return made(chosen)
 

@@ -363,6 +363,8 @@ def explicit_cast(cx: Context, term: Term, to: T.Scalar, node: ast.AST) -> Const
             if not math.isfinite(number):
                 cx.type_error(node, f"{number} cannot become {to}", "write a number that the type holds")
             number = math.trunc(number)
+        elif to.is_integer and cx.dialect.integers_wrap:
+            number = T.wrap_integer(int(number), to)
         return Val(literal(cx, Const(number if to.is_float else int(number)), to, node))
     if not isinstance(term, Val):
         cx.type_error(node, f"{describe(term)} cannot be converted to {to}", "convert a number, as in float(x)")

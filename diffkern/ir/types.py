@@ -285,6 +285,14 @@ def scalar_of(t: Type) -> Scalar:
     raise TypeError(f"{t} has no single scalar type")
 
 
+def wrap_integer(value: int, t: Scalar) -> int:
+    """The value an integer takes in a register of type ``t``."""
+    value &= (1 << t.bits) - 1
+    if t.kind is Kind.INT and value >= 1 << (t.bits - 1):
+        value -= 1 << t.bits
+    return value
+
+
 def value_type(t: Element) -> Element:
     """The type an element has once it is loaded: float16 and bfloat16 widen to float32, the rest stays."""
     return with_scalar(t, FLOAT32) if scalar_of(t) in STORAGE_ONLY else t

@@ -105,7 +105,7 @@ class Called(KnownToNumba):
         if self.form is Form.THREAD_ADJOINT and not self.owner.enable_backward:
             raise KernelTypeError(
                 f"{self.name}: {self.pyfunc.__name__} is not differentiated, as enable_backward is off",
-                remedy="turn it on for the kernel, its module or dk.config",
+                remedy="turn it on for the kernel or its module, or set dk.config.enable_backward = 'always'",
             )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

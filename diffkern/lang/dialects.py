@@ -93,6 +93,9 @@ class Dialect:
     unset_is_zero
         Whether a variable is zero of its type where the function begins, and an array null; else reading one that may
         be unset is an error.
+    integers_wrap
+        Whether integers that a type does not hold are wrapped around where they are converted to it or passed to a
+        kernel; else they are errors.
     """
 
     name: str
@@ -108,6 +111,7 @@ class Dialect:
     clamped_cosines: bool = False
     floored_quotients: bool = False
     unset_is_zero: bool = False
+    integers_wrap: bool = False
 
 
 NATIVE: Final = Dialect("native")
@@ -127,6 +131,7 @@ WARP: Final = Dialect(
     clamped_cosines=True,
     floored_quotients=True,
     unset_is_zero=True,
+    integers_wrap=True,
 )
 """That of ``import diffkern.warp as wp``."""
 

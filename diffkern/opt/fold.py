@@ -11,7 +11,7 @@ import ctypes
 
 from diffkern.ir.clone import substitute
 from diffkern.ir.nodes import Function, Op, Region, Value
-from diffkern.ir.types import Kind, Scalar
+from diffkern.ir.types import Kind, Scalar, wrap_integer
 from diffkern.ir.views import For, If
 from diffkern.ops.table import lookup
 
@@ -21,14 +21,6 @@ Number = bool | int | float
 def rounded(value: float, t: Scalar) -> float:
     """The value a float takes in a register of type ``t``."""
     return ctypes.c_float(value).value if t.bits < 64 else float(value)
-
-
-def wrap_integer(value: int, t: Scalar) -> int:
-    """The value an integer takes in a register of type ``t``."""
-    value &= (1 << t.bits) - 1
-    if t.kind is Kind.INT and value >= 1 << (t.bits - 1):
-        value -= 1 << t.bits
-    return value
 
 
 class _Folder:

@@ -48,7 +48,7 @@ from diffkern.lang.structs import definition_of
 from diffkern.lang.values import CompositeValue
 from diffkern.runtime.array import array
 from diffkern.runtime.complexes import as_parts
-from diffkern.runtime.convert import as_numpy, convert
+from diffkern.runtime.convert import as_numpy, convert, wrapped
 from diffkern.runtime.foreign import adopt
 from diffkern.runtime.indexed import SeenThrough
 from diffkern.runtime.placeholder import Placeholder
@@ -93,9 +93,11 @@ class Parameter:
         What it takes; None takes the type of the argument.
     default
         The value where none is passed; :data:`NO_DEFAULT` if one has to be passed.
+    wraps : bool
+        Whether an integer that its type does not hold is wrapped around; else it is an error.
     """
 
-    __slots__ = ("annotation", "default", "index", "is_array", "kernel", "name", "pack", "value_key")
+    __slots__ = ("annotation", "default", "index", "is_array", "kernel", "name", "pack", "value_key", "wraps")
 
     def __init__(
         self,
@@ -104,8 +106,10 @@ class Parameter:
         name: str,
         annotation: ArrayAnnotation | Stored | None,
         default: Any = NO_DEFAULT,
+        wraps: bool = False,
     ) -> None:
         self.default = default
+        self.wraps = wraps
         self.kernel = kernel
         self.index = index
         self.name = name
@@ -212,6 +216,8 @@ class Parameter:
                 return self._convert_array(self._wrapped(value))
             element = value_type(element)
         assert not isinstance(element, (ArrayAnnotation, Struct))
+        if self.wraps:
+            value = wrapped(value, scalar_of(element))
         try:
             return str(element), pack_value(element, value), None
         except (TypeError, ValueError, OverflowError) as error:
@@ -359,8 +365,7 @@ def bind(kernel: str, parameters: Sequence[Parameter], args: Sequence[Any]) -> B
             try:
                 parts.append(parameter.pack(value))  # type: ignore[misc]
             except (struct.error, OverflowError):
-                parameter.convert(value)  # says what is wrong
-                raise
+                parts.append(parameter.convert(value)[1])  # or it says what is wrong
             keys.append(key)
             held.append(None)
             continue

@@ -24,6 +24,7 @@ from diffkern.lang.annotations import ANY, ArrayAnnotation, subscripted
 from diffkern.lang.dtypes import CompositeType, DType
 from diffkern.lang.structs import resolve_type
 from diffkern.lang.values import CompositeValue
+from diffkern.runtime.addresses import note
 from diffkern.runtime.array_copy import clone
 from diffkern.runtime.array_copy import copy as copy_elements
 from diffkern.runtime.array_text import to_repr, values_of
@@ -38,6 +39,7 @@ from diffkern.runtime.convert import (
     convert,
     in_place,
     stored_type,
+    wrapped,
 )
 from diffkern.runtime.device import CPU, Device, get_device
 from diffkern.runtime.exposed import ArrayC, Exposed
@@ -48,6 +50,7 @@ from diffkern.runtime.operation import Assign, perform
 from diffkern.runtime.pickled import Copied
 from diffkern.runtime.placeholder import Placeholder
 from diffkern.runtime.reads import note_read
+from diffkern.runtime.recast import is_recast, keeps_numbers
 from diffkern.runtime.state import attention, current
 from diffkern.runtime.stream import drain
 from diffkern.runtime.type_keys import array_type, dtype_of, key_of_long
@@ -100,7 +103,9 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
     strides : tuple of int, optional
         With `ptr`, distance of neighbours along each axis, in bytes; row-major by default.
     ptr : int, optional
-        Address of memory of the CPU to make an array over, with `shape` and `dtype`. Its owner keeps it alive.
+        Address of memory to make an array over, with `shape` and `dtype`. Within an array it is a view of that, which
+        it keeps alive, with a view of its gradient where the numbers are of the same type. Other memory its owner
+        keeps alive; it is the CPU's, unless `device` is a GPU.
     capacity : int, optional
         Bytes that there are from `ptr`, checked against the shape.
     owner : bool, optional
@@ -138,7 +143,7 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
     """What makes arrays of data, set by :mod:`diffkern.runtime.construct`."""
 
     _at: ClassVar[Callable[..., array]]
-    """What makes arrays over memory of the CPU that is given by its address, set there as well."""
+    """What makes arrays over memory that is given by its address, set there as well."""
 
     def __new__(
         cls,
@@ -164,7 +169,8 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
                 return Placeholder.of(dtype, 1 if ndim is None else ndim)
         element = None if dtype is ANY or dtype is None or dtype is Any else resolve_type(dtype)
         if ptr is not None:
-            made = array._at(ptr, as_shape(shape), FLOAT32 if element is None else element, strides, capacity, deleter)
+            kind, has_own = FLOAT32 if element is None else element, requires_grad or grad is not None
+            made = array._at(ptr, as_shape(shape), kind, strides, capacity, deleter, device, has_own)
         elif data is None:
             made = new(as_shape(shape), FLOAT32 if element is None else element, False, get_device(device), pinned)
         else:
@@ -215,6 +221,7 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
     def ptr(self) -> int:
         """Address of the first element."""
         expose(self._memory)
+        note(self)
         return self._range[0] if self._type.layout == "C" else int(self._data.ctypes.data)
 
     @property
@@ -256,7 +263,7 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
         """The gradient, an array of the same type and shape, or None. That of a view is a view of the gradient."""
         if self._grad is None and self._parent is not None:
             whole = self._parent.grad
-            if whole is not None and self._smooth:  # a field may have none
+            if whole is not None and self._smooth and keeps_numbers(self):  # a field may have none
                 return whole._derive(self._view, self._element)
         return self._grad
 
@@ -344,7 +351,7 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
     def _whole(self) -> array:
         """The array that was passed where this is the part of it that a kernel sees: for a field, all the structs."""
         parent = self._parent
-        return self if parent is None or parent._element == self._element else parent
+        return self if parent is None or parent._element == self._element or is_recast(self) else parent
 
     def _same_place(self, other: array) -> bool:
         """Whether another array is a view of the very same elements."""
@@ -373,19 +380,26 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
         if isinstance(src, array):
             copy_elements(self, src)
             return
-        values = self._stored(_on_host(src))
+        # Lists of integers that do not fit are errors in every dialect.
+        given = self._wrapped(src) if isinstance(src, np.ndarray) or self._element == BOOL else _on_host(src)
+        values = self._stored(given)
         if values.shape != self._data.shape:
             if values.size != self._data.size:
                 raise ValueError(f"values of shape {values.shape} do not fit into {described(self)}")
             values = values.reshape(self._data.shape)
         self._overwrite(values)
 
+    def _wrapped(self, values: Any) -> Any:
+        """Values with integers wrapped around, if that is what this memory's dialect says."""
+        element = self._element
+        return wrapped(values, scalar_of(element)) if self._memory.wraps and not isinstance(element, Struct) else values
+
     def fill_(self, value: Any) -> None:
         """Set every element to one value: a number, or a vector, a matrix or a struct.
 
         A vector or matrix may be given by its components; a bool by any number, of which 0 is False.
         """
-        inner = component_shape(self._element)
+        value, inner = self._wrapped(value), component_shape(self._element)
         if inner and not isinstance(value, CompositeValue) and not is_complex(self._element):
             given = as_numpy(value)
             value = given.reshape(inner) if given.size == math.prod(inner) and given.ndim == 1 else given

@@ -17,6 +17,7 @@ from diffkern.ir.types import Array
 from diffkern.runtime.array import array, new
 from diffkern.runtime.memory import Memory
 from diffkern.runtime.packed import PackedLaunch
+from diffkern.runtime.recast import check_passes
 from diffkern.runtime.type_keys import is_long, key_of_long, register_type, type_of_key
 
 __all__ = ["Along", "Beside", "launch_along"]
@@ -62,6 +63,7 @@ class Beside:
         if known is None:
             return None
         root, views = root_of(held)
+        check_passes(held)
         if not root._same_place(known[0]):
             raise LaunchError(
                 f"the memory of {described(held)} has a {self._what} as another array",

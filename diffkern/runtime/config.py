@@ -11,7 +11,7 @@ import textwrap
 import weakref
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
 
 from diffkern.callers import frames_are_shown, show_frames, warn
 from diffkern.options import Mode, checked
@@ -63,8 +63,11 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         "DIFFKERN_DETERMINISTIC", _SWITCH,
     ),
     "enable_backward": Setting(
-        "bool", "True",
-        "Whether kernels can be differentiated if neither the kernel nor its module sets this option.",
+        "bool | Literal['always']", "True",
+        "Whether kernels can be differentiated if neither the kernel nor its module sets this option. ``'always'`` "
+        "counts more than both: kernels of a package that switches it off have gradients without a change of the "
+        "package.",
+        "DIFFKERN_ENABLE_BACKWARD", "``0`` for False, ``always``, anything else for True",
     ),
     "num_threads": Setting(
         "int", "the processors of this process", "Threads of a launch on the CPU, including the calling thread.",
@@ -139,6 +142,7 @@ class Config:
         "_cache_dir",
         "_cuda_compiler",
         "_deterministic",
+        "_enable_backward",
         "_enable_mathdx_gemm",
         "_is_new",
         "_kernels",
@@ -146,13 +150,13 @@ class Config:
         "_mode",
         "_nvtx_ranges",
         "_output_bytes",
-        "enable_backward",
         "verbose",
     )
 
     def __init__(self) -> None:
         self.verbose = os.environ.get("DIFFKERN_VERBOSE", "").strip() not in ("", "0")
-        self.enable_backward = True
+        wish = os.environ.get("DIFFKERN_ENABLE_BACKWARD", "").strip()
+        self._enable_backward: bool | Literal["always"] = "always" if wish == "always" else wish != "0"
         self._deterministic = os.environ.get("DIFFKERN_DETERMINISTIC", "").strip() not in ("", "0")
         self._output_bytes = 1 << 20
         self._cache_dir: Path | None = None
@@ -205,6 +209,17 @@ class Config:
         if checked("deterministic", value) is not self._deterministic:
             self._deterministic = value
             self.forget_programs()
+
+    @property
+    def enable_backward(self) -> bool | Literal["always"]:
+        """Whether kernels can be differentiated that do not say it themselves; ``"always"`` if that does not count."""
+        return self._enable_backward
+
+    @enable_backward.setter
+    def enable_backward(self, value: bool | Literal["always"]) -> None:
+        if not isinstance(value, bool) and value != "always":
+            raise ValueError(f"enable_backward is True, False or 'always', not {value!r}")
+        self._enable_backward = value
 
     @property
     def enable_mathdx_gemm(self) -> bool | None:

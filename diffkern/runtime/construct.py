@@ -10,22 +10,25 @@ import ctypes
 import math
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from diffkern.errors import described
 from diffkern.ir.structs import Stored, Struct, holds_arrays
-from diffkern.ir.types import is_complex
+from diffkern.ir.types import INT8, UINT8, is_complex
 from diffkern.lang.annotations import ArrayOf
 from diffkern.lang.structs import definition_of
 from diffkern.lang.values import CompositeValue
-from diffkern.runtime.array import _given, array, new, wrap
+from diffkern.runtime.addresses import around, beside, note
+from diffkern.runtime.array import _given, _make, array, new, wrap
 from diffkern.runtime.array_copy import check_copied
 from diffkern.runtime.complexes import as_parts
-from diffkern.runtime.convert import as_numpy, bfloat16_as_bits, component_shape, element_of, stored_type
+from diffkern.runtime.convert import as_numpy, bfloat16_as_bits, component_shape, element_of, in_place, stored_type
 from diffkern.runtime.device import CPU, Device, get_device
+from diffkern.runtime.memory import byte_range
 from diffkern.runtime.operation import Copy
+from diffkern.runtime.recast import Recast, are_same_numbers, is_injective
 
 __all__: list[str] = []
 
@@ -72,11 +75,24 @@ def _from_data(
         source = _in_components(source, inner)
     if inner and source.shape[-len(inner) :] != inner:
         raise ValueError(f"the last axes of data of shape {source.shape} must be the components {inner} of {element}")
+    if not copy and isinstance(data, array) and source.size:
+        return _shared(data, source, element)
     if not copy:
-        return wrap(source, element)
+        made = wrap(source, element)
+        note(made)  # whose address is known to who gave the data
+        return made
     made = new(source.shape[: source.ndim - len(inner)], element, False, place, pinned)
     made._memory.assign(made, made._stored(source))
     return made
+
+
+def _shared(data: array, source: np.ndarray[Any, Any], element: Stored) -> array:
+    """Return a view of an array of the host that has the shape and type of its elements as NumPy has them."""
+    if source.shape == data._data.shape and element == data._element:
+        return data._derive(lambda view: view[...])
+    low, high = byte_range(source)
+    place = Place(low, high, source.ctypes.data - low, source.shape, source.dtype, source.strides)
+    return _part_of(data, place, element)
 
 
 def _pointing(
@@ -144,22 +160,116 @@ def _at(
     strides: Sequence[int] | None,
     capacity: int | None,
     deleter: Callable[[int, int], Any] | None,
+    device: Any,
+    has_own: bool,
 ) -> array:
-    """Return an array over memory of the CPU."""
+    """Return an array over memory that is given by its address; `has_own` says that it has a gradient of its own."""
     inner, stored = component_shape(element), stored_type(element)
-    whole = np.empty((1,) * len(shape) + inner, stored)
-    steps = None if strides is None else (*strides, *whole.strides[len(shape) :])
-    ends = sum((n - 1) * s for n, s in zip(shape, strides or (), strict=bool(strides))) if strides else 0
-    size = stored.itemsize * math.prod(inner) * (1 if strides else math.prod(shape)) + ends
+    item = stored.itemsize * math.prod(inner)
+    steps = _row_major(shape, item) if strides is None else tuple(strides)
+    if len(steps) != len(shape):
+        raise ValueError(f"there are {len(steps)} strides for {len(shape)} axes")
+    ends = [(n - 1) * step for n, step in zip(shape, steps, strict=True)]
+    before, size = -sum(end for end in ends if end < 0), item + sum(map(abs, ends))
+    if not math.prod(shape) or not ptr:
+        return new(shape, element, True, get_device(device) if device is not None else CPU)
     if capacity is not None and size > capacity:
         raise ValueError(f"{shape} elements of {element} take {size} bytes, and there are {capacity}")
-    if not size or not ptr:
-        return new(shape, element, True)
-    memory = (ctypes.c_byte * size).from_address(ptr)
-    data: Any = memoryview(memory)
-    made = wrap(np.ndarray((*shape, *inner), stored, data, strides=steps), element)
+    low = int(ptr) - before
+    place = Place(low, low + size, before, (*shape, *inner), stored, (*steps, *_row_major(inner, stored.itemsize)))
+    made = _within(place, element, None if device is None else get_device(device), has_own)
     if deleter is not None:
         weakref.finalize(made, deleter, ptr, size)
+    return made
+
+
+def _row_major(shape: Sequence[int], size: int) -> tuple[int, ...]:
+    return tuple(size * math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+
+
+class Place(NamedTuple):
+    """Elements in memory: from where to where they lie, where in that the first one is, and how NumPy has them."""
+
+    low: int
+    high: int
+    first: int
+    shape: tuple[int, ...]
+    stored: np.dtype[Any]
+    strides: tuple[int, ...]
+
+    def within(self, data: np.ndarray[Any, Any], start: int) -> np.ndarray[Any, Any]:
+        """Return them in contiguous data, so many bytes behind its beginning."""
+        whole = data.reshape(-1).view(np.uint8)
+        made: np.ndarray[Any, Any] = np.ndarray(
+            self.shape,
+            self.stored,
+            whole,
+            start + self.first,
+            self.strides,
+        )
+        return made
+
+    def at_address(self) -> np.ndarray[Any, Any]:
+        """Return them where they lie, in memory of the host."""
+        memory: Any = memoryview((ctypes.c_byte * (self.high - self.low)).from_address(self.low))
+        return np.ndarray(self.shape, self.stored, memory, self.first, self.strides)
+
+
+def _within(place: Place, element: Stored, device: Device | None, has_own: bool) -> array:
+    """Return the array of some elements: a view of the array around them, or one over memory of somebody else."""
+    held = around(place.low, place.high)
+    if held is None and (other := beside(place.low, place.high)) is not None:
+        raise ValueError(
+            f"{place.high - place.low} bytes from this address on begin or end within {described(other)}, and do not "
+            "lie in it as a whole"
+        )
+    if held is not None and device is not None and device is not held.device:
+        raise ValueError(f"this address lies in {described(held)} on {held.device}, which is no memory of {device}")
+    if held is not None and not _is_raw(held, element) and not (has_own and held.grad is None):
+        return _part_of(held, place, element)
+    if (device if held is None else held.device) not in (None, CPU):
+        made = _given(_Address(place, held), element)
+    else:
+        made = wrap(place.at_address(), element)
+    made._owner = held  # type: ignore[attr-defined]  # which is kept alive
+    return made
+
+
+def _is_raw(held: array, element: Stored) -> bool:
+    """Whether an array holds bytes in which others are laid out: each of these is an array of its own."""
+    return held._element != element and held._element in (INT8, UINT8)
+
+
+class _Address:
+    """Memory of a GPU for the protocol by which libraries give such memory to each other."""
+
+    def __init__(self, place: Place, held: array | None) -> None:
+        self._held = held
+        self.__cuda_array_interface__ = {
+            "shape": place.shape, "typestr": place.stored.str, "strides": place.strides, "version": 3,
+            "data": (place.low + place.first, False),
+        }  # fmt: skip
+
+
+def _part_of(held: array, place: Place, element: Stored) -> array:
+    """Return some elements within an array as a view of it."""
+    while held._type.layout != "C" and held._grad is None and held._parent is not None:
+        held = held._parent
+    start, item = place.low - held._range[0], stored_type(element).itemsize
+    if held._type.layout != "C":
+        # Between its elements lie others, which its gradient knows nothing of.
+        data = place.at_address() if held.device is CPU else _given(_Address(place, held), element)._data
+        made = _make(data, element, held._memory, held._writable)
+        made._parent, made._view = held, Recast(lambda _: place.at_address(), False)
+        return made
+    is_even = not isinstance(element, Struct) or not any(n % item for n in (start + place.first, *place.strides))
+    keeps = are_same_numbers(held._element, element) and is_even
+    recast = Recast(lambda data: place.within(data, start), keeps)
+    data = recast(held._data)
+    in_place(data if isinstance(data, np.ndarray) else data._shadow, element)
+    made = held._derive(recast, element)
+    if not is_injective(made):
+        recast.keeps_numbers = False
     return made
 
 

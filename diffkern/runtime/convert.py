@@ -13,17 +13,19 @@ from typing import Any
 import numpy as np
 
 from diffkern.ir.structs import Stored, Struct, StructArray, descriptor, holds_arrays
-from diffkern.ir.types import BFLOAT16, Array, Scalar, scalar_of
+from diffkern.ir.types import BFLOAT16, BOOL, Array, Scalar, scalar_of, wrap_integer
 from diffkern.lang.dtypes import SCALARS
+from diffkern.lang.values import CompositeValue
 from diffkern.runtime.complexes import as_parts
 from diffkern.runtime.extents import several, whole_number
 
 __all__ = [
     "MAX_NDIM", "as_numpy", "as_shape", "bfloat16_as_bits", "bfloat16_bits", "bfloat16_values", "component_shape",
-    "convert", "element_of", "in_place", "stored_type",
+    "convert", "element_of", "in_place", "stored_type", "wrapped",
 ]  # fmt: skip
 
 MAX_NDIM = 4
+_LARGE = 2.0**63
 
 
 _PLAIN = frozenset({int, float, bool})
@@ -40,7 +42,18 @@ def as_numpy(values: Any) -> np.ndarray[Any, Any]:
     """
     if type(values) not in _MASKLESS and _has_mask(values):
         raise TypeError("a masked array would lose its mask, which kernels do not know; pass .filled(…), or .data")
-    return np.asarray(values)
+    made = np.asarray(values)
+    if made.dtype.kind == "f" and isinstance(values, (list, tuple)) and made.size and made.max() >= _LARGE:
+        return _large_integers(values, made)
+    return made
+
+
+def _large_integers(values: Any, made: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Integers of which only some need 64 bits without a sign: NumPy makes floats of them, which are not exact."""
+    exact = np.array(values, object)
+    if not all(isinstance(number, (int, np.integer)) for number in exact.flat):
+        return made
+    return exact.astype(np.uint64) if exact.min() >= 0 else exact
 
 
 def _has_mask(values: Any) -> bool:
@@ -95,11 +108,36 @@ def convert(values: np.ndarray[Any, Any], scalar: Scalar) -> np.ndarray[Any, Any
         if int(values.min()) < limits.min or int(values.max()) > limits.max:
             raise OverflowError(f"values from {values.min()} to {values.max()} do not fit into {scalar}")
         return values.astype(stored)
+    if values.dtype.kind == "O" and stored.kind in "iu" and all(isinstance(number, int) for number in values.flat):
+        raise OverflowError(f"values from {values.min()} to {values.max()} do not fit into {scalar}")
     if stored.kind == "b" and values.dtype.kind in "iu" and values.min() >= 0 and values.max() <= 1:
         return values.astype(stored)
     if not np.can_cast(values.dtype, stored, casting="same_kind"):
         raise TypeError(f"values of type {values.dtype} are not converted to {scalar}; use astype() if that is meant")
     return values.astype(stored)
+
+
+def wrapped(values: Any, scalar: Scalar) -> Any:
+    """Return integers as a type has them, with what does not fit wrapped around, and anything else as it is.
+
+    For bool any number but 0 is True.
+    """
+    if scalar.is_float or isinstance(values, CompositeValue):
+        return values
+    if type(values) is int and scalar != BOOL:
+        return wrap_integer(values, scalar)
+    given = values if isinstance(values, (np.ndarray, np.generic)) else np.array(values, object)
+    if given.dtype.kind == "O":
+        kinds = (int, np.integer, np.bool_, *((float, np.floating) if scalar == BOOL else ()))
+        if not given.size or not all(isinstance(number, kinds) for number in given.flat):
+            return values
+        if scalar == BOOL:
+            return (given != 0).astype(np.bool_)
+        numbers = [wrap_integer(int(number), scalar) for number in given.flat]
+        return np.array(numbers, SCALARS[scalar.name].numpy).reshape(given.shape)[()]
+    if scalar == BOOL:
+        return given != 0 if given.dtype.kind in "iuf" else values
+    return given.astype(SCALARS[scalar.name].numpy) if given.dtype.kind in "iu" else values
 
 
 def bfloat16_values(bits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -18,6 +18,7 @@ from diffkern.ir.structs import Stored, StructArray
 from diffkern.ir.types import Array, is_complex
 from diffkern.lang.dtypes import complex_dtype
 from diffkern.runtime import dlpack
+from diffkern.runtime.addresses import note
 from diffkern.runtime.array_text import values_of
 from diffkern.runtime.block import address_of
 from diffkern.runtime.complexes import shown
@@ -102,6 +103,7 @@ class Exposed:
     def _lent(self) -> np.ndarray[Any, Any]:
         """Return a view for others; while it, or a view of it, is alive, the memory counts as lent."""
         data, memory = self._data, self._memory
+        note(self)  # type: ignore[arg-type]
         if memory.foreign or not self._writable or not data.size:
             return data.view()
         low, high = self._range
@@ -135,6 +137,7 @@ class Exposed:
         note_read(self)
         drain()
         lend(self._memory, self)
+        note(self)  # type: ignore[arg-type]
         return shown(self._data, self._element).__array_interface__
 
     def __dlpack__(
@@ -175,6 +178,7 @@ class Exposed:
         if writable and given is self:
             owner = Lease(given)
             lend(given._memory, owner)
+            note(given)  # type: ignore[arg-type]
         return dlpack.export(given._data, given._element, owner, writable, max_version, given is not self, here)
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -188,6 +192,7 @@ class Exposed:
             raise AttributeError(f"{described(self)} lies in host memory")
         note_read(self)
         lend(self._memory, self)
+        note(self)  # type: ignore[arg-type]
         data = self._data
         interface: dict[str, Any] = {
             "shape": data.shape, "typestr": data.dtype.str, "strides": data.strides, "version": 3,

@@ -78,6 +78,8 @@ class Memory(ABC):
         The arrays to which elements point, by the bytes that stand for them; None if none ever did.
     born
         Greater than that of any block that was there before.
+    wraps
+        Whether integers that its elements do not hold are wrapped around when they are assigned; else they are errors.
     journal
         The last changes of which it is known where they lie, one behind the other.
     """
@@ -92,7 +94,7 @@ class Memory(ABC):
 
     __slots__ = (
         "__weakref__", "_counter", "_shared", "_where", "address", "born", "exposed", "foreign", "journal", "lent",
-        "nbytes", "pointed", "version", "zero_version",
+        "nbytes", "pointed", "version", "wraps", "zero_version",
     )  # fmt: skip
 
     def __init__(self, address: int, nbytes: int, zero: bool = False, foreign: bool = False) -> None:
@@ -104,6 +106,7 @@ class Memory(ABC):
         self.exposed = self.foreign = foreign
         self.lent: set[int] | None = None
         self.pointed: dict[bytes, array] | None = None
+        self.wraps = False
         self.journal: list[Changes] = []
         self._counter: ctypes.c_int64 | None = None
         # Where native code counts changes of this and of other memory at once; there is a counter as well then.

@@ -16,6 +16,7 @@ from diffkern.ir.types import Scalar, parse_type
 from diffkern.manifest import Box, Form, Manifest, Monomial, Span
 from diffkern.runtime.array import array
 from diffkern.runtime.race_checks import number_in
+from diffkern.runtime.recast import is_injective
 
 if TYPE_CHECKING:
     from diffkern.runtime.packed import PackedLaunch
@@ -234,7 +235,7 @@ def meet(held: array, region: Region, other: array, others: Region) -> bool:
     """Return whether two regions, each of an array, have elements in common as far as is known."""
     if held._memory is not other._memory:
         return False
-    if (held is other or held._same_place(other)) and _is_injective(held):
+    if (held is other or held._same_place(other)) and is_injective(held):
         if region is None or others is None:
             return region != () and others != ()
         return any(_overlap(one, two) for one in region for two in others)
@@ -245,18 +246,6 @@ def meet(held: array, region: Region, other: array, others: Region) -> bool:
 
 def _overlap(a: Extent, b: Extent) -> bool:
     return all(low < end and start < high for (low, high), (start, end) in zip(a, b, strict=True))
-
-
-def _is_injective(held: array) -> bool:
-    """Whether different indices of an array are different elements."""
-    if held._type.layout == "C":
-        return True
-    inner = held._data.nbytes // max(held.size, 1)
-    for stride, length in sorted(zip(map(abs, held._data.strides[: held.ndim]), held.shape, strict=True)):
-        if length > 1 and stride < inner:
-            return False
-        inner = max(inner, stride * length)
-    return True
 
 
 def ranges_of(held: array, region: Region) -> list[tuple[int, int]]:

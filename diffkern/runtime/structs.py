@@ -18,7 +18,7 @@ import numpy as np
 from diffkern.callers import Entrance
 from diffkern.errors import KernelTypeError, Loc, MisuseError, described
 from diffkern.ir.structs import FieldType, Struct, StructArray
-from diffkern.ir.types import BFLOAT16, BOOL, Array, Mat, Scalar, scalar_of, value_type
+from diffkern.ir.types import BFLOAT16, BOOL, Array, Mat, Scalar, Vec, scalar_of, value_type
 from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.lang.dialects import NATIVE, Dialect
 from diffkern.lang.dtypes import SCALARS, composite_type
@@ -27,7 +27,15 @@ from diffkern.lang.structs import Constant, Definition, array_field, class_of, d
 from diffkern.lang.values import CompositeValue
 from diffkern.runtime.array import array, wrap
 from diffkern.runtime.complexes import as_parts
-from diffkern.runtime.convert import as_numpy, bfloat16_bits, bfloat16_values, component_shape, convert, stored_type
+from diffkern.runtime.convert import (
+    as_numpy,
+    bfloat16_bits,
+    bfloat16_values,
+    component_shape,
+    convert,
+    stored_type,
+    wrapped,
+)
 from diffkern.runtime.placeholder import Placeholder
 
 __all__ = ["arrays_in", "declared", "element_values", "from_element", "struct"]
@@ -242,6 +250,8 @@ def _set(self: Any, name: str, value: Any) -> None:
     definition = _definition(self)
     for known, t in definition.type.fields:
         if known == name:
+            if definition.dialect.integers_wrap and isinstance(t, (Scalar, Vec, Mat)):
+                value = wrapped(value, scalar_of(t))
             vars(self)[name] = _as_field(t, value, f"the field {name} of {definition.type.name}")
             return
     fields = ", ".join(definition.type.names)

@@ -21,6 +21,7 @@ from diffkern.runtime.memory import Memory
 from diffkern.runtime.operation import Add, Assign, Copy, Operation, perform
 from diffkern.runtime.packed import PackedLaunch, dispatch
 from diffkern.runtime.pointed import check_constant
+from diffkern.runtime.recast import check_passes
 from diffkern.runtime.scope import Scope
 from diffkern.runtime.second_order import Again, check_repeatable, inputs_of, record
 from diffkern.runtime.state import current
@@ -136,6 +137,10 @@ class Tangents(Influence, Scope, Uncopied):
 
     def _wrote(self, goals: Iterable[array], sources: Iterable[array] = ()) -> None:
         """Take note of what was met, and written."""
+        goals = [*goals]
+        for held in goals:
+            if held._memory in self._found.pairs:
+                check_passes(held)
         written = {a._memory for a in goals}
         self._met.update(written, (a._memory for a in sources))
         self._written |= written

@@ -18,6 +18,7 @@ from diffkern.runtime.history import ChangeStep, CopyStep, Step
 from diffkern.runtime.memory import Memory, watch
 from diffkern.runtime.needs import Needs
 from diffkern.runtime.packed import PackedLaunch
+from diffkern.runtime.recast import check_passes, is_opaque
 from diffkern.runtime.state import current
 
 __all__ = ["TapeMemory"]
@@ -44,6 +45,8 @@ class TapeMemory:
         self._varied: set[Memory] = set()
         self._owners: dict[Memory, array] = {}
         self._without: set[Memory] = set()
+        # Whether some array shows the bytes of another one as other numbers.
+        self._sees_bytes = False
         self._arrays: dict[int, array] = {}
         # Where memory lies that others have allocated, in order; and arrays in memory whose address others know, kept
         # alive: where one was freed, the next would seem to overlap it.
@@ -60,6 +63,9 @@ class TapeMemory:
             self._versions[memory] = now
         elif known != now:
             self._notice(held, what)
+        if held._parent is not None and is_opaque(held):
+            self._sees_bytes = True
+            self._look_at(held._parent, what)  # whose gradient the view does not know
         if not held._smooth:
             return
         grad = self._gradient(held)
@@ -75,6 +81,7 @@ class TapeMemory:
             return
         self._without.add(memory)
         if memory in self._owners:
+            check_passes(held)
             raise _two_views(held)
 
     def _notice(self, held: array, what: str) -> None:
@@ -129,6 +136,17 @@ class TapeMemory:
     def _carries(self, held: array) -> bool:
         """Whether an array has a cotangent in the reverse sweep."""
         return held._memory in self._varied or held._memory in self._owners
+
+    def _check_bytes(self, active: Iterable[array], written: Iterable[array]) -> None:
+        """Refuse bytes shown as other numbers among what is differentiated, and where they are written over that.
+
+        Bytes read as integers are constants.
+        """
+        for held in active:
+            check_passes(held)
+        for held in written:
+            if self._carries(held):
+                check_passes(held)
 
     def _note(self, held: array) -> None:
         memory = held._memory

@@ -66,6 +66,8 @@ class TapeRecording(TapeNeeds, Influence):
             pointed = self._look_inside(launch)
         step: LaunchStep | None = None
         active = self._active(launch)
+        if self._sees_bytes:
+            self._check_bytes_of(launch, active)
         self._feed(launch)
         if active and launch.grid.n:
             if not launch.is_apart:
@@ -101,6 +103,10 @@ class TapeRecording(TapeNeeds, Influence):
                     varied.add(held._memory)
         for each in live:
             need(each)
+
+    def _check_bytes_of(self, launch: PackedLaunch, active: Iterable[int]) -> None:
+        read = [held for index in active for held in self._held(launch, index)]
+        self._check_bytes(read, [held for index in launch.executable.writes for held in self._held(launch, index)])
 
     def _look_inside(self, launch: PackedLaunch) -> list[array]:
         """Register the arrays in elements that a launch may use, and return them."""
@@ -176,10 +182,11 @@ class TapeRecording(TapeNeeds, Influence):
         self._unfinished = "a sum", self._launches
         self._look_at(goal, "a sum")
         self._look_at(source, "a sum")
+        self._check_bytes((), [goal])
         self._before_overwrite(goal)
         self._feed_by_sum(goal, source)
         self._written.add(goal._memory)
-        if self._carries(source):
+        if self._carries(source) and source._smooth:
             self._steps.append(AddStep(goal, source))
             self._varied.add(goal._memory)
 
@@ -187,10 +194,11 @@ class TapeRecording(TapeNeeds, Influence):
         """Prepare for a fill or an assignment of constants; to be called before it happens."""
         self._unfinished = "an assignment", self._launches
         self._look_at(goal, "an assignment")
+        self._check_bytes((), [goal])
         self._feed_by_overwrite(goal)
         self._before_overwrite(goal)
         self._written.add(goal._memory)
-        if self._carries(goal):
+        if self._carries(goal) and goal._smooth:
             self._steps.append(OverwriteStep(goal))
 
     def record_copy(self, goal: array, source: array) -> None:
@@ -198,9 +206,12 @@ class TapeRecording(TapeNeeds, Influence):
         self._unfinished = "a copy", self._launches
         self._look_at(goal, "a copy")
         self._look_at(source, "a copy")
+        self._check_bytes((goal, source) if self._carries(source) and source._smooth else (), [goal])
         self._before_overwrite(goal)
         self._feed_by_copy(goal, source)
         self._written.add(goal._memory)
+        if not source._smooth:
+            return
         if self._carries(source):
             self._steps.append(CopyStep(goal, source))
             self._varied.add(goal._memory)
@@ -248,6 +259,8 @@ class TapeRecording(TapeNeeds, Influence):
             if held is not None and held._memory not in new:
                 self._look_at(held, launch.kernel.name)
         active = self._active(launch)
+        if self._sees_bytes:
+            self._check_bytes_of(launch, active)
         self._feed(launch)
         for index in active:
             if (held := launch.arrays[index]) is not None:
@@ -262,8 +275,10 @@ class TapeRecording(TapeNeeds, Influence):
         for held in (goal, source):
             if held is not None and held._memory not in new:
                 self._look_at(held, "a copy")
+        varies = source is not None and source._smooth and self._carries(source)
+        self._check_bytes((goal, source) if source is not None and varies else (), [goal])
         self._feed_by_copy(goal, source)
-        if source is not None and self._carries(source):
+        if varies:
             self._varied.add(goal._memory)
         if goal._memory not in new:
             self._before_overwrite(goal)

@@ -21,6 +21,7 @@ from diffkern.runtime.array_copy import copy
 from diffkern.runtime.convert import as_shape, bfloat16_values, component_shape, stored_type
 from diffkern.runtime.memory import Memory
 from diffkern.runtime.reads import note_read
+from diffkern.runtime.recast import Recast, are_same_numbers
 from diffkern.runtime.state import current
 from diffkern.runtime.stream import drain
 
@@ -158,7 +159,11 @@ class Viewable:
         return self.transpose()
 
     def view(self, dtype: Any) -> array:
-        """Return a view of the same memory as elements of another type of the same size."""
+        """Return a view of the same memory as elements of another type of the same size.
+
+        Its gradient is the same view of the gradient if the elements consist of numbers of the same type; as other
+        numbers no gradient goes through it.
+        """
         element = resolve_type(dtype)
         inner, stored = component_shape(element), stored_type(element)
         size = stored.itemsize * math.prod(inner)
@@ -175,10 +180,7 @@ class Viewable:
             strides = data.strides[: self.ndim] + np.empty(inner, stored).strides
             return np.lib.stride_tricks.as_strided(data.view(stored), (*self.shape, *inner), strides)
 
-        def of_memory(data: Any) -> Any:  # of a GPU's, shape and strides are computed without looking at it
-            return as_element(data) if isinstance(data, np.ndarray) else data.derived(as_element)
-
-        return self._derive(of_memory, element)
+        return self._derive(Recast(as_element, are_same_numbers(self._element, element)), element)
 
     def _item_bytes(self) -> int:
         return stored_type(self._element).itemsize * math.prod(component_shape(self._element))

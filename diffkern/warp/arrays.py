@@ -10,13 +10,31 @@ import numpy as np
 
 from diffkern.ir.types import Scalar
 from diffkern.lang.annotations import ANY, ArrayAnnotation, ArrayOf, array_annotation
-from diffkern.lang.dtypes import SCALARS
 from diffkern.lang.structs import resolve_type
 from diffkern.runtime.array import array as NativeArray
 from diffkern.runtime.array_copy import copy as native_copy
+from diffkern.runtime.convert import wrapped as to_type
+from diffkern.runtime.placeholder import Placeholder
 from diffkern.runtime.stream import Stream
 
-__all__ = ["array", "array1d", "array2d", "array3d", "array4d", "copy", "fixedarray", "from_ptr", "wrapped"]
+__all__ = [
+    "array",
+    "array1d",
+    "array2d",
+    "array3d",
+    "array4d",
+    "copy",
+    "fixedarray",
+    "from_ptr",
+    "in_dialect",
+    "wrapped",
+]
+
+
+def in_dialect(made: NativeArray) -> NativeArray:
+    """Return an array to which integers that do not fit are assigned as Warp does it: they are wrapped around."""
+    made._memory.wraps = True
+    return made
 
 
 def wrapped(data: Any, dtype: Any) -> Any:
@@ -25,7 +43,7 @@ def wrapped(data: Any, dtype: Any) -> Any:
         return data
     element = None if dtype is ANY or dtype is Any or dtype is None else resolve_type(dtype)
     element = getattr(element, "dtype", element)
-    return data.astype(SCALARS[element.name].numpy) if isinstance(element, Scalar) and element.is_integer else data
+    return to_type(data, element) if isinstance(element, Scalar) and element.is_integer else data
 
 
 class _Family(type):
@@ -70,7 +88,8 @@ class array(NativeArray, metaclass=_Family):
             ndim = None
         options |= {"strides": strides, "ptr": ptr, "capacity": capacity, "deleter": deleter}
         options |= {"grad": grad, "requires_grad": bool(requires_grad), "device": device, "pinned": bool(pinned)}
-        return NativeArray(data, dtype, shape, ndim, copy=bool(copy), **options)
+        made = NativeArray(data, dtype, shape, ndim, copy=bool(copy), **options)
+        return made if isinstance(made, Placeholder) else in_dialect(made)
 
 
 class _ArrayOf(ArrayOf):
@@ -143,5 +162,4 @@ def from_ptr(
     extents = (length,) if shape is None else tuple(shape)
     if math.prod(extents) > length:
         raise ValueError(f"an array of shape {extents} has more than {length} elements")
-    made: NativeArray = NativeArray(ptr=ptr, dtype=float if dtype is None else dtype, shape=extents, device=device)
-    return made
+    return in_dialect(NativeArray(ptr=ptr, dtype=float if dtype is None else dtype, shape=extents, device=device))

@@ -2,7 +2,8 @@
 
 Some are settings of :data:`diffkern.config` and have its effects: ``mode``, ``verbose``, ``quiet``,
 ``enable_backward``, ``enable_mathdx_gemm``, ``kernel_cache_dir``, and ``deterministic``, for which anything but
-``DeterministicMode.NOT_GUARANTEED`` is True. ``print_launches`` prints each launch, ``verify_fp``
+``DeterministicMode.NOT_GUARANTEED`` is True. ``enable_backward = "always"`` gives gradients to kernels of packages that
+switch them off. ``print_launches`` prints each launch, ``verify_fp``
 checks what a launch wrote. The others are kept, and have nothing to do here.
 """
 
@@ -38,6 +39,9 @@ class DeterministicMode(enum.IntEnum):
 
 _SAME: Final = frozenset({"enable_backward", "enable_mathdx_gemm", "mode", "quiet", "verbose"})
 """Settings that :data:`diffkern.config` has under the same name."""
+
+_SWITCHES: Final = frozenset({"enable_backward", "quiet", "verbose"})
+"""Those of them that are True or False, which Warp's programs give as numbers as well."""
 
 _KEPT: Final[Mapping[str, Any]] = {
     "block_dim": 256,
@@ -91,7 +95,7 @@ class _Settings(ModuleType):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _SAME:
-            setattr(config, name, bool(value) if isinstance(getattr(config, name), bool) else value)
+            setattr(config, name, bool(value) if name in _SWITCHES and not isinstance(value, str) else value)
         elif name == "deterministic":
             config.deterministic = bool(value)
             super().__setattr__(name, value)

@@ -8,13 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from diffkern.lang.intrinsics import in_kernels
 from diffkern.runtime import array_copy, create
 from diffkern.runtime.array import array
 from diffkern.runtime.convert import as_numpy, as_shape
-from diffkern.warp.arrays import wrapped
+from diffkern.warp.arrays import in_dialect, wrapped
 
 __all__ = [
     "clone", "empty", "empty_like", "from_numpy", "full", "full_like", "ones", "ones_like", "zeros", "zeros_like",
@@ -56,7 +54,7 @@ def zeros(
     ndim : int, optional
         Number of axes; checked against the shape.
     """
-    return create.zeros(_checked(shape, n, ndim), dtype, bool(requires_grad), device, bool(pinned))
+    return in_dialect(create.zeros(_checked(shape, n, ndim), dtype, bool(requires_grad), device, bool(pinned)))
 
 
 @in_kernels("own_empty")
@@ -78,7 +76,7 @@ def empty(
     shape, dtype, device, requires_grad, pinned, retain_grad, n, ndim : optional
         As in :func:`zeros`.
     """
-    return create.empty(_checked(shape, n, ndim), dtype, bool(requires_grad), device, bool(pinned))
+    return in_dialect(create.empty(_checked(shape, n, ndim), dtype, bool(requires_grad), device, bool(pinned)))
 
 
 @in_kernels("own_ones")
@@ -100,7 +98,7 @@ def ones(
     shape, dtype, device, requires_grad, pinned, retain_grad, n, ndim : optional
         As in :func:`zeros`.
     """
-    return create.ones(_checked(shape, n, ndim), dtype, bool(requires_grad), device, bool(pinned))
+    return in_dialect(create.ones(_checked(shape, n, ndim), dtype, bool(requires_grad), device, bool(pinned)))
 
 
 @in_kernels("own_full")
@@ -125,9 +123,11 @@ def full(
     shape, dtype, device, requires_grad, pinned, retain_grad, n, ndim : optional
         As in :func:`zeros`; the element type is that of the value by default.
     """
-    if type(value) is int:
-        value = wrapped(np.int64(value), dtype) if -(2**63) <= value < 2**63 else value
-    return create.full(_checked(shape, n, ndim), value, dtype, bool(requires_grad), device, bool(pinned))
+    if dtype is None and type(value) is not int:
+        return in_dialect(create.full(_checked(shape, n, ndim), value, None, bool(requires_grad), device, bool(pinned)))
+    made = empty(shape, int if dtype is None else dtype, device, requires_grad, pinned, n=n, ndim=ndim)
+    made.fill_(value)
+    return made
 
 
 def zeros_like(
@@ -146,7 +146,7 @@ def zeros_like(
     device, requires_grad, pinned, retain_grad : optional
         As in :func:`zeros`; by default as `src` is.
     """
-    return create.zeros_like(src, requires_grad, device, _pinned(src, pinned))
+    return in_dialect(create.zeros_like(src, requires_grad, device, _pinned(src, pinned)))
 
 
 def empty_like(
@@ -163,7 +163,7 @@ def empty_like(
     src, device, requires_grad, pinned, retain_grad : optional
         As in :func:`zeros_like`.
     """
-    return create.empty_like(src, requires_grad, device, _pinned(src, pinned))
+    return in_dialect(create.empty_like(src, requires_grad, device, _pinned(src, pinned)))
 
 
 def ones_like(
@@ -180,7 +180,7 @@ def ones_like(
     src, device, requires_grad, pinned, retain_grad : optional
         As in :func:`zeros_like`.
     """
-    return create.ones_like(src, requires_grad, device, _pinned(src, pinned))
+    return in_dialect(create.ones_like(src, requires_grad, device, _pinned(src, pinned)))
 
 
 def full_like(
@@ -200,7 +200,9 @@ def full_like(
     src, device, requires_grad, pinned, retain_grad : optional
         As in :func:`zeros_like`.
     """
-    return create.full_like(src, value, requires_grad, device, _pinned(src, pinned))
+    made = empty_like(src, device, requires_grad, pinned)
+    made.fill_(value)
+    return made
 
 
 def clone(
@@ -217,7 +219,7 @@ def clone(
     src, device, requires_grad, pinned, retain_grad : optional
         As in :func:`zeros_like`.
     """
-    return array_copy.clone(src, requires_grad, device, _pinned(src, pinned))
+    return in_dialect(array_copy.clone(src, requires_grad, device, _pinned(src, pinned)))
 
 
 def _pinned(src: Any, pinned: bool | None) -> bool:
@@ -242,4 +244,4 @@ def from_numpy(
     dtype, shape, device, requires_grad, retain_grad : optional
         As in :func:`zeros`.
     """
-    return create.from_numpy(wrapped(as_numpy(arr), dtype), dtype, shape, bool(requires_grad), device)
+    return in_dialect(create.from_numpy(wrapped(as_numpy(arr), dtype), dtype, shape, bool(requires_grad), device))

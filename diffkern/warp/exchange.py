@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from diffkern.callers import brief
 from diffkern.interop import jax, public
 from diffkern.kernel import Kernel
-from diffkern.options import checked
 from diffkern.runtime.array import array
+from diffkern.warp.arrays import in_dialect
 from diffkern.warp.enumerations import JaxCallableGraphMode, JaxModulePreloadMode
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def from_torch(
     array
         It keeps the tensor alive.
     """
-    return public.from_torch(t, dtype, requires_grad, grad)
+    return in_dialect(public.from_torch(t, dtype, requires_grad, grad))
 
 
 @brief
@@ -95,7 +95,6 @@ def jax_kernel(
 
 def _in_blocks(kernel: Any, block_dim: int) -> Any:
     """Return a kernel of the same code whose blocks have so many threads."""
-    checked("block_dim", block_dim)
     if not isinstance(kernel, Kernel) or kernel.options.block_dim == block_dim:
         return kernel
     made: Any = object.__new__(type(kernel))

@@ -79,7 +79,13 @@ class _Options(MutableMapping[str, Any]):
         if name in self._kept or name not in names("module"):
             return self._kept.get(name, _DEFAULTS[name])
         found = module_option(self._module, name)
-        return found if found is not None else getattr(config, name) if name == "enable_backward" else _DEFAULTS[name]
+        return (
+            found
+            if found is not None
+            else bool(config.enable_backward)
+            if name == "enable_backward"
+            else _DEFAULTS[name]
+        )
 
     def __setitem__(self, name: str, value: Any) -> None:
         if name not in _DEFAULTS:

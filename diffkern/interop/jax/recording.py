@@ -271,7 +271,8 @@ def _place(held: array, places: dict[int, int]) -> Place:
     pointer, *extents = struct.unpack(f"{len(held._packed) // 8}q", held._packed)
     start, ndim = pointer - root._memory.address, len(extents) // 2
     shape, strides = tuple(extents[:ndim]), tuple(extents[ndim:])
-    whole = start == 0 and held.shape == root.shape and held._type.layout == "C"
+    same = held.shape == root.shape and held._element == root._element
+    whole = start == 0 and same and held._type.layout == "C"
     return Place(places[root._memory.address], start, shape, strides, whole)
 
 

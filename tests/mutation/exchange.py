@@ -1,0 +1,31 @@
+"""Faults in the exchange with PyTorch and JAX by Warp's names, each with the tests that must notice it."""
+
+from __future__ import annotations
+
+from diffkern.warp import exchange
+
+from .edits import Fault, edit
+
+_TESTS = "tests/interop/test_warp_exchange.py"
+
+EXCHANGE = [
+    Fault("a kernel in JAX has the usual blocks",
+          edit(exchange, "jax_kernel", "if block_dim is not None:", "if False:"),
+          (f"{_TESTS}::test_threads_of_a_block[32-warp]",)),
+    Fault("a kernel with other blocks is of no module",
+          edit(exchange, "_in_blocks", "made.module = kernel.module", "pass"),
+          (f"{_TESTS}::test_options_of_a_kernel_stay_with_other_blocks",)),
+    Fault("a kernel with other blocks loses its options",
+          edit(exchange, "_in_blocks", "replace(kernel.options, block_dim=block_dim)",
+               "type(kernel.options)(block_dim=block_dim)"),
+          (f"{_TESTS}::test_options_of_a_kernel_stay_with_other_blocks",)),
+    Fault("a kernel in JAX has no dimensions of its own",
+          edit(exchange, "jax_kernel", "launch_dims=launch_dims", "launch_dims=None"),
+          (f"{_TESTS}::test_dimensions_and_results_in_place",)),
+    Fault("a function in JAX changes no argument",
+          edit(exchange, "jax_callable", "in_out_argnames=in_out_argnames", "in_out_argnames=None"),
+          (f"{_TESTS}::test_functions_that_change_an_argument",)),
+    Fault("tensors have the native dialect's integers",
+          edit(exchange, "from_torch", "in_dialect(", "("),
+          (f"{_TESTS}::test_integers_that_do_not_fit_wrap_around",)),
+]  # fmt: skip
