@@ -6118,7 +6118,7 @@ def tile_sum(a: Any, axis: Any = ...) -> Any:
 def tile_min(a: Any, axis: Any = ...) -> Any:
     """tile_min(a, axis=None)
 
-    The smallest element, of all as a tile of shape (1,).
+    The smallest element, of all as a tile of shape (1,); of vectors each component's.
 
     Parameters
     ----------
@@ -6146,7 +6146,7 @@ def tile_min(a: Any, axis: Any = ...) -> Any:
 def tile_max(a: Any, axis: Any = ...) -> Any:
     """tile_max(a, axis=None)
 
-    The greatest element, of all as a tile of shape (1,).
+    The greatest element, of all as a tile of shape (1,); of vectors each component's.
 
     Parameters
     ----------

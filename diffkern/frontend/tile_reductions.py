@@ -1,15 +1,16 @@
 """Across elements: reductions, scans and sorts of tiles.
 
-In: a call. Out: the op it becomes; for a reduction by a function of the user, maps of halves.
+In: a call. Out: the op it becomes; for a reduction by a function of two elements, maps of halves.
 """
 
 from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
+from diffkern.frontend import library
 from diffkern.frontend.context import Context
 from diffkern.frontend.terms import Static, Term, Val, describe
 from diffkern.frontend.tile_fields import each, leaves, like
@@ -45,11 +46,18 @@ def _reduction(kind: str) -> Call:
     return call
 
 
-def _reduced(cx: Context, kind: str, a: Value, axis: int | None, node: ast.AST, name: str) -> Term:
-    t = tile_type(a)
-    if t.dtype == T.BOOL or (kind != "add" and not isinstance(t.dtype, T.Scalar)):
-        cx.type_error(node, f"{name} of a tile of {t.dtype}", "convert its elements with dk.tile_map first")
+def _reduced(cx: Context, kind: str, a: Value, axis: int | None, node: ast.Call, name: str) -> Term:
+    dtype = tile_type(a).dtype
+    if kind != "add" and _has_extrema(dtype):
+        return _folded(cx, lambda x: library.apply(cx, kind, kind, x, node), Val(a), axis, node, name)
+    if dtype == T.BOOL or (kind != "add" and not isinstance(dtype, T.Scalar)):
+        cx.type_error(node, f"{name} of a tile of {dtype}", "convert its elements with dk.tile_map first")
     return Val(cx.b.one("tile_reduce", a, kind=kind, axis=axis))
+
+
+def _has_extrema(dtype: T.Element) -> bool:
+    """Whether elements are vectors, of which each component has a smallest and a greatest one."""
+    return isinstance(dtype, T.Vec) and dtype.role is T.Role.VECTOR and dtype.dtype != T.BOOL
 
 
 def _reduce(cx: Context, name: str, node: ast.Call) -> Term:
@@ -61,11 +69,13 @@ def _reduce(cx: Context, name: str, node: ast.Call) -> Term:
     key = lowering_key(function.obj) if isinstance(function, Static) else None
     if key in ("add", "min", "max"):
         return _reduced(cx, key, tile_argument(cx, given["a"], f"the argument a of {name}"), axis, node, name)
-    return _folded(cx, function, term, axis, node, name)
+    return _folded(cx, lambda x: apply(cx, function, x, node), term, axis, node, name)
 
 
-def _folded(cx: Context, function: Term, a: Term, axis: int | None, node: ast.Call, name: str) -> Term:
-    """Any other function: of neighbours, then of the results of neighbours, and so on. What is left over comes last."""
+def _folded(
+    cx: Context, function: Callable[[list[Term]], Term], a: Term, axis: int | None, node: ast.Call, name: str
+) -> Term:
+    """Any function of two: of neighbours, then of the results of neighbours, and so on. What is left comes last."""
     t = tile_type(tiles_in(a)[0])
     # The elements that are combined stand along the second of three axes, or along the only one.
     rows, columns = ((), ()) if axis is None else ((math.prod(t.shape[:axis]),), (math.prod(t.shape[axis + 1 :]),))
@@ -83,7 +93,7 @@ def _folded(cx: Context, function: Term, a: Term, axis: int | None, node: ast.Ca
         return cx.b.one("tile_insert", whole, v, *offset, steps=(1,) * len(offset))
 
     def body(x: list[Term]) -> Term:
-        made = apply(cx, function, x, node)
+        made = function(x)
         if describe(made) != describe(x[0]):
             element = describe(x[0])
             cx.type_error(

@@ -7,6 +7,7 @@ asked for.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -30,6 +31,14 @@ __all__ = [
     "is_device_available", "is_peer_access_enabled", "is_peer_access_supported", "set_device",
     "set_peer_access_enabled",
 ]  # fmt: skip
+
+
+def _pages(name: str) -> int:
+    """The bytes of a number of pages that the system counts."""
+    try:
+        return os.sysconf(name) * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return 0
 
 
 class Device:
@@ -64,6 +73,51 @@ class Device:
     def is_capturing(self) -> bool:
         """Whether work for it is being captured."""
         return False
+
+    @property
+    def is_primary(self) -> bool:
+        """Whether it is a GPU, of which the primary context is used."""
+        return self.is_cuda
+
+    @property
+    def is_mempool_supported(self) -> bool:
+        """Whether it has memory pools; diffkern needs them of a GPU."""
+        return False
+
+    @property
+    def is_mempool_enabled(self) -> bool:
+        """Whether arrays are allocated from its memory pool, which they are wherever there is one."""
+        return self.is_mempool_supported
+
+    @property
+    def sm_count(self) -> int:
+        """Number of multiprocessors; 0 of the CPU."""
+        return 0
+
+    @property
+    def max_shared_memory_per_block(self) -> int:
+        """Bytes of shared memory a block can have; 0 on the CPU."""
+        return 0
+
+    @property
+    def uuid(self) -> str | None:
+        """A GPU's identity, as NVIDIA's tools print it."""
+        return None
+
+    @property
+    def pci_bus_id(self) -> str | None:
+        """Where a GPU is plugged in."""
+        return None
+
+    @property
+    def total_memory(self) -> int:
+        """Bytes of its memory; 0 where the system does not tell."""
+        return _pages("SC_PHYS_PAGES")
+
+    @property
+    def free_memory(self) -> int:
+        """Bytes of its memory that are not allocated; 0 where the system does not tell."""
+        return _pages("SC_AVPHYS_PAGES")
 
     @property
     def stream(self) -> Any:

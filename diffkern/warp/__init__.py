@@ -23,21 +23,22 @@ _MODULES: Final[Mapping[str, str]] = {
     ),
     "diffkern.lang.func": "Func=Function",
     "diffkern.warp.arrays": "array array1d array2d array3d array4d copy fixedarray from_ptr",
-    "diffkern.warp.capturing": "ScopedCapture capture_begin",
+    "diffkern.warp.capturing": "ScopedCapture capture_begin capture_debug_dot_print",
     "diffkern.warp.config": "DeterministicMode",
     "diffkern.warp.creation": "clone empty empty_like from_numpy full full_like ones ones_like zeros zeros_like",
     "diffkern.warp.declare": "Kernel func kernel overload struct",
     "diffkern.warp.devices": (
-        "DeviceLike get_cuda_driver_version get_cuda_toolkit_version is_conditional_graph_supported is_cubql_available "
-        "is_mempool_access_enabled is_mempool_access_supported is_mempool_enabled is_mempool_supported"
+        "DeviceLike ScopedCudaProfiler cuda_profiler_start cuda_profiler_stop get_cuda_driver_version "
+        "get_cuda_supported_archs get_cuda_toolkit_version is_conditional_graph_supported is_cubql_available"
     ),
+    "diffkern.warp.diagnostics": "print_diagnostics",
     "diffkern.warp.enumerations": (
         "CaptureMode JaxCallableGraphMode JaxModulePreloadMode MemoryKind TIMING_ALL TIMING_GRAPH TIMING_KERNEL "
         "TIMING_KERNEL_BUILTIN TIMING_MEMCPY TIMING_MEMSET TextureAddressMode TextureFilterMode TextureResourceFlags"
     ),
     "diffkern.warp.exchange": "clear_jax_callable_graph_cache from_torch jax_callable jax_kernel",
     "diffkern.warp.launching": "launch launch_tiled",
-    "diffkern.warp.levels": "LOG_DEBUG LOG_ERROR LOG_INFO LOG_WARNING",
+    "diffkern.warp.levels": "LOG_DEBUG LOG_ERROR LOG_INFO LOG_WARNING ScopedLogLevel",
     "diffkern.warp.modules": ("Module force_load get_module get_module_options load_module set_module_options"),
     "diffkern.warp.occupancy": "get_suggested_block_size",
     "diffkern.warp.mapping": "map_arrays=map",
@@ -46,8 +47,15 @@ _MODULES: Final[Mapping[str, str]] = {
         "MeshQueryPoint MeshQueryRay RegisteredGLBuffer Texture Texture1D Texture2D Texture3D Volume fabricarray "
         "fabricarrayarray indexedfabricarray indexedfabricarrayarray"
     ),
+    "diffkern.warp.pools": (
+        "ScopedMempool ScopedMempoolAccess ScopedPeerAccess can_access get_mempool_release_threshold "
+        "get_mempool_used_mem_current get_mempool_used_mem_high is_mempool_access_enabled is_mempool_access_supported "
+        "is_mempool_enabled is_mempool_supported set_mempool_access_enabled set_mempool_enabled "
+        "set_mempool_release_threshold set_peer_access_enabled"
+    ),
     "diffkern.warp.types": "handle",
     "diffkern.warp.snippets": "func_native",
+    "diffkern.warp.utils": "transform_expand",
 }
 """Where names are that are not simply those of :mod:`diffkern`: by module, ``name=public`` where the two differ."""
 

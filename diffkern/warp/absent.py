@@ -17,7 +17,6 @@ _BY_REASON: Final[Mapping[str, str]] = {
         "bit_or_inplace bit_xor_inplace transform_add_inplace transform_sub_inplace transform_set_rotation_copy "
         "transform_set_translation_copy"
     ),
-    "write a transform of the seven numbers of position and rotation": "transform_expand",
     "write it as an expression: it stands for syntax": "iter_next slice tuple",
     "build trees and queries with another library and pass their results as arrays": (
         "bvh_get_group_root bvh_query_aabb bvh_query_aabb_tiled bvh_query_capsule bvh_query_next "
@@ -50,28 +49,21 @@ _BY_REASON: Final[Mapping[str, str]] = {
     "compile ahead with diffkern compile, and load with diffkern.load": (
         "compile_aot_module load_aot_module build_experimental ModuleBuildOptions"
     ),
-    "record with diffkern.record, or capture with ScopedCapture": (
-        "capture_debug_dot_print capture_load capture_load_from_bytes capture_save"
-    ),
+    "record with diffkern.record, or capture with ScopedCapture": ("capture_load capture_load_from_bytes capture_save"),
     "memory comes from the CUDA driver's own pool; hand arrays of another allocator over with from_dlpack": (
-        "Allocator CudaManagedAllocator ScopedAllocator get_device_allocator set_cuda_allocator "
-        "set_device_allocator ScopedMempool ScopedMempoolAccess get_mempool_release_threshold "
-        "get_mempool_used_mem_current get_mempool_used_mem_high set_mempool_access_enabled set_mempool_enabled "
-        "set_mempool_release_threshold ScopedPeerAccess can_access"
+        "Allocator CudaManagedAllocator ScopedAllocator get_device_allocator set_cuda_allocator set_device_allocator"
     ),
     "measure with ScopedTimer(synchronize=True) or events, and NVIDIA's profilers": (
-        "ScopedCudaProfiler ScopedMemoryTracker "
-        "TimingResult cuda_profiler_start cuda_profiler_stop print_memory_report "
-        "timing_begin timing_end timing_print"
+        "ScopedMemoryTracker TimingResult print_memory_report timing_begin timing_end timing_print"
     ),
     "register the buffer with the CUDA driver, and wrap it by __cuda_array_interface__": (
         "map_cuda_device unmap_cuda_device"
     ),
     "diffkern says what it compiles on standard error, with wp.config.verbose = True": (
-        "Logger ScopedLogLevel ScopedLogger get_logger set_logger print_diagnostics"
+        "Logger ScopedLogger get_logger set_logger"
     ),
     "look at the compiled kernel: diffkern.compile(kernel, target=...) has registers, shared memory and code": (
-        "get_cuda_kernel_properties get_cuda_max_cluster_dim get_cuda_supported_archs get_cpu_kernel_cache_key"
+        "get_cuda_kernel_properties get_cuda_max_cluster_dim get_cpu_kernel_cache_key"
     ),
 }
 

@@ -6,14 +6,19 @@ so nothing has to be loaded before.
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 from diffkern.errors import MisuseError
+from diffkern.runtime.graph import Graph
 from diffkern.runtime.graph import ScopedCapture as NativeCapture
 from diffkern.runtime.graph import capture_begin as native_begin
+from diffkern.runtime.hazards import waits
+from diffkern.runtime.operation import Operation
 from diffkern.runtime.stream import Stream
 
-__all__ = ["ScopedCapture", "capture_begin"]
+__all__ = ["ScopedCapture", "capture_begin", "capture_debug_dot_print"]
 
 
 class ScopedCapture(NativeCapture):
@@ -73,6 +78,35 @@ def capture_begin(
     """
     _check(external)
     native_begin(device, stream)
+
+
+def capture_debug_dot_print(graph: Graph, path: str, verbose: bool = True) -> None:
+    """Write a graph as a DOT file: its steps, and which of them wait for which.
+
+    Parameters
+    ----------
+    graph : Graph
+        What was captured.
+    path : str
+        The file.
+    verbose : bool, optional
+        Whether it says which arrays each step reads and writes.
+    """
+    operations = [item.operation for item in graph.sequence._program.items]
+    before = waits([(operation.reads(), operation.writes()) for operation in operations])
+    lines = [f"  step{k} [label={_label(k, operation, verbose)}];" for k, operation in enumerate(operations)]
+    lines += [f"  step{first} -> step{k};" for k, needed in enumerate(before) for first in sorted(needed)]
+    text = "\n".join(["digraph graph_of_steps {", "  node [shape=box];", *lines, "}", ""])
+    Path(path).write_text(text, encoding="utf-8")
+
+
+def _label(number: int, operation: Operation, verbose: bool) -> str:
+    """What a step is, as a string of the DOT language."""
+    text = f"{number}: {operation.label}"
+    if verbose:
+        for verb, arrays in (("reads", operation.reads()), ("writes", operation.writes())):
+            text += "".join(f"\n{verb} {a._summary()}" for a in arrays)
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _check(external: bool) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from types import TracebackType
 from typing import Any, TypeAlias
 
-from diffkern.runtime.device import Device, get_device, is_cuda_available
+from diffkern.platforms import ARCHITECTURES
+from diffkern.runtime.device import Device, get_device, gpu_named, is_cuda_available
 
 __all__ = [
-    "DeviceLike", "get_cuda_driver_version", "get_cuda_toolkit_version", "is_conditional_graph_supported",
-    "is_cubql_available", "is_mempool_access_enabled", "is_mempool_access_supported", "is_mempool_enabled",
-    "is_mempool_supported",
+    "DeviceLike", "ScopedCudaProfiler", "cuda_profiler_start", "cuda_profiler_stop", "get_cuda_driver_version",
+    "get_cuda_supported_archs", "get_cuda_toolkit_version", "is_conditional_graph_supported", "is_cubql_available",
 ]  # fmt: skip
 
 DeviceLike: TypeAlias = Device | str | None
@@ -32,6 +33,11 @@ def get_cuda_toolkit_version() -> tuple[int, int] | None:
     return None
 
 
+def get_cuda_supported_archs() -> list[int]:
+    """Return the architectures of GPUs that programs can be compiled for, 90 for ``sm_90``."""
+    return sorted(ARCHITECTURES)
+
+
 def is_conditional_graph_supported() -> bool:
     """Whether graphs may have conditions: wherever there is a GPU."""
     return is_cuda_available()
@@ -42,45 +48,50 @@ def is_cubql_available() -> bool:
     return False
 
 
-def is_mempool_supported(device: Any) -> bool:
-    """Whether a device has the CUDA driver's memory pool, from which arrays are taken there.
+def cuda_profiler_start(device: Any = None) -> None:
+    """Let a profiler that was started beside the program, such as Nsight, begin to collect; on the CPU do nothing.
 
     Parameters
     ----------
-    device : Device or str
+    device : Device or str, optional
         The device.
     """
-    return bool(get_device(device).is_cuda)
+    _profile(device, True)
 
 
-def is_mempool_enabled(device: Any) -> bool:
-    """Whether arrays of a device are taken from its memory pool.
+def cuda_profiler_stop(device: Any = None) -> None:
+    """Let a profiler stop collecting.
 
     Parameters
     ----------
-    device : Device or str
+    device : Device or str, optional
         The device.
     """
-    return is_mempool_supported(device)
+    _profile(device, False)
 
 
-def is_mempool_access_supported(target_device: Any, peer_device: Any) -> bool:
-    """Return whether two devices are one: pools are not shared among devices.
-
-    Parameters
-    ----------
-    target_device, peer_device : Device or str
-        The devices.
-    """
-    return is_mempool_supported(target_device) and get_device(target_device) == get_device(peer_device)
-
-
-def is_mempool_access_enabled(target_device: Any, peer_device: Any) -> bool:
-    """Return whether two devices are one: pools are not shared among devices.
+class ScopedCudaProfiler:
+    """A ``with`` block during which a profiler collects.
 
     Parameters
     ----------
-    target_device, peer_device : Device or str
-        The devices.
+    device : Device or str, optional
+        The device.
     """
-    return is_mempool_access_supported(target_device, peer_device)
+
+    def __init__(self, device: Any = None) -> None:
+        self.device: Device = get_device(device)
+
+    def __enter__(self) -> ScopedCudaProfiler:
+        cuda_profiler_start(self.device)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        cuda_profiler_stop(self.device)
+
+
+def _profile(device: Any, collect: bool) -> None:
+    gpu = gpu_named(device)
+    if gpu is not None:
+        with gpu.active:
+            gpu.driver.profile(collect)

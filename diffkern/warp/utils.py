@@ -7,6 +7,7 @@ from typing import Any
 
 from diffkern.lang.func import Func
 from diffkern.runtime.timer import ScopedTimer
+from diffkern.types import transformation
 from diffkern.utils import (
     array_cast,
     array_inner,
@@ -38,7 +39,24 @@ __all__ = [
     "radix_sort_pairs",
     "runlength_encode",
     "segmented_sort_pairs",
+    "transform_expand",
 ]
+
+
+def transform_expand(t: Any) -> Any:
+    """Return a transform of seven numbers in a row.
+
+    Parameters
+    ----------
+    t : sequence
+        The position and the rotation as a quaternion.
+
+    Returns
+    -------
+    transform
+        The transform.
+    """
+    return transformation(float)(*(float(number) for number in t[:7]))
 
 
 def create_warp_function(f: Callable[..., Any]) -> tuple[Func, Any]:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import diffkern as dk
+import diffkern.warp as wp
 
 LENGTHS = (5, 31, 32, 47, 80)
 TYPES = {"float32": dk.float32, "float16": dk.float16, "int32": dk.int32, "uint32": dk.uint32}
@@ -85,3 +86,44 @@ def test_extrema_along_axes_and_their_gradients():
         for k in range(37):
             expected[i, values[i, :, k].argmin(), k] += of_columns[i, k]
     np.testing.assert_allclose(x.grad.numpy(), expected, rtol=1e-6)
+
+
+@dk.kernel
+def of_vectors(x: dk.array2d(dtype=dk.vec3), y: dk.array2d(dtype=dk.vec3), rows: dk.array2d(dtype=dk.vec3)):
+    i = dk.tid()
+    t = dk.tile_load(x[i], shape=13)
+    y[i, 0] = dk.tile_reduce(dk.min, t)[0]
+    y[i, 1] = dk.tile_max(t)[0]
+    dk.tile_store(rows[i], dk.tile_min(dk.tile_reshape(dk.tile_view(t, offset=0, shape=12), shape=(3, 4)), axis=1))
+
+
+def test_extrema_of_vectors_are_those_of_each_component():
+    """The cotangent of a component goes to the first of those that are equal."""
+    rng = np.random.default_rng(6)
+    values = rng.integers(0, 4, (3, 13, 3)).astype(np.float32)
+    x = dk.array(values, dtype=dk.vec3, requires_grad=True)
+    y, rows = (dk.zeros((3, n), dtype=dk.vec3, requires_grad=True) for n in (2, 3))
+    with dk.Tape() as tape:
+        dk.launch_tiled(of_vectors, dim=3, inputs=[x], outputs=[y, rows], block_dim=32)
+    parts = values[:, :12].reshape(3, 3, 4, 3)
+    np.testing.assert_array_equal(y.numpy(), np.stack([values.min(axis=1), values.max(axis=1)], axis=1))
+    np.testing.assert_array_equal(rows.numpy(), parts.min(axis=2))
+    of_y, of_rows = (rng.integers(1, 9, a.shape + (3,)).astype(np.float32) for a in (y, rows))
+    tape.backward(grads={a: dk.array(g, dtype=dk.vec3) for a, g in ((y, of_y), (rows, of_rows))})
+    expected = np.zeros_like(values)
+    for i, c in np.ndindex(3, 3):
+        expected[i, values[i, :, c].argmin(), c] += of_y[i, 0, c]
+        expected[i, values[i, :, c].argmax(), c] += of_y[i, 1, c]
+        for r in range(3):
+            expected[i, 4 * r + parts[i, r, :, c].argmin(), c] += of_rows[i, r, c]
+    np.testing.assert_array_equal(x.grad.numpy(), expected)
+
+
+@pytest.mark.parametrize("dtype", [wp.mat22, wp.quat, wp.types.vector(length=2, dtype=wp.bool)], ids=str)
+def test_what_is_not_compared_component_by_component(dtype):
+    @wp.kernel
+    def least(x: wp.array(dtype=dtype), y: wp.array(dtype=dtype)):
+        wp.tile_store(y, wp.tile_min(wp.tile_load(x, shape=3)))
+
+    with pytest.raises(dk.KernelTypeError, match="tile_min of a tile of"):
+        wp.launch_tiled(least, dim=[1], inputs=[wp.zeros(3, dtype=dtype), wp.zeros(1, dtype=dtype)], block_dim=8)

@@ -11,6 +11,7 @@ f2 = dk.array(dtype=float, ndim=2)
 f3 = dk.array(dtype=float, ndim=3)
 i1 = dk.array(dtype=int)
 v1 = dk.array(dtype=dk.vec3)
+v2 = dk.array(dtype=dk.vec3, ndim=2)
 
 N = dk.constant(4)
 
@@ -173,6 +174,16 @@ def extrema(x: f2, y: f1, z: f1, w: f1):
     dk.tile_store(y, dk.tile_min(t) * dk.tile_max(t))
     dk.tile_store(z, dk.tile_max(t, axis=0))
     dk.tile_store(w, dk.tile_reduce(dk.min, t * t, axis=1))
+
+
+@case(1, x=apart(2, 5, 3), y=zeros(2, 3), z=zeros(5, 3), w=zeros(2, 3))
+def extrema_of_vectors(x: v2, y: v1, z: v1, w: v1):
+    """Of each component by itself."""
+    t = dk.tile_load(x, shape=(2, 5))
+    dk.tile_store(y, dk.tile_reduce(dk.min, t))
+    dk.tile_store(y, dk.tile_max(t), offset=1)
+    dk.tile_store(z, dk.tile_reduce(dk.max, t, axis=0))
+    dk.tile_store(w, dk.tile_min(t + t, axis=-1))
 
 
 @case(1, x=lambda rng: as32([2.0, 5.0, 5.0, 1.0, 1.0]), y=zeros(2), numeric=False, expect={"x": [0, 1, 0, 1, 0]})

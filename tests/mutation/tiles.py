@@ -6,6 +6,7 @@ They are put in as those of :mod:`mutation.elsewhere` are.
 from __future__ import annotations
 
 from diffkern.ad import gather
+from diffkern.frontend import tile_reductions
 from diffkern.lower.tiles import fft, order, serial
 from diffkern.runtime import sorting
 from diffkern.targets.cpu import kernel as cpu_kernel
@@ -52,6 +53,9 @@ TILES = [
           (f"{_EXTREMA}[47-int32]",)),
     Fault("the position of a NaN behind a number is lost",
           edit(order, "better", 'found = b.one("or", found, first_nan)', "pass"), (f"{_EXTREMA}[5-float32]",)),
+    Fault("an element that is left over from the pairs of a reduction comes before them",
+          edit(tile_reductions, "_folded", "z, v.value, 0), w.value, half)", "z, v.value, 1), w.value, 0)"),
+          ("tests/e2e/test_tile_extrema.py::test_extrema_of_vectors_are_those_of_each_component",)),
     # lanes
     Fault("lanes that are off add to a sum of all threads",
           edit(accesses, "LaneAccesses.summed", "if self.mask is not None:", "if False:"), (_OFF,)),

@@ -8,13 +8,23 @@ from __future__ import annotations
 from diffkern.frontend import encoding
 from diffkern.lang import annotations, dtypes
 from diffkern.runtime import arguments, pickled
-from diffkern.warp import arrays, c_text, coloring, modules, snippets
+from diffkern.warp import arrays, c_text, capturing, coloring, modules, pools, snippets
 
 from .edits import Fault, edit
 
 _HERE = "tests/unit/test_warp_programs.py"
+_MACHINE = "tests/unit/test_warp_machine.py"
 
 WARP_PROGRAMS = [
+    Fault("a threshold of one byte and less is a number of bytes",
+          edit(pools, "set_mempool_release_threshold", "0 < threshold <= 1", "False"),
+          (f"{_MACHINE}::test_sizes_of_a_pool",)),
+    Fault("pinned memory is out of a GPU's reach",
+          edit(pools, "can_access", "(resource.pinned and place.is_cuda)", "False"),
+          (f"{_MACHINE}::test_pools_are_reached_with_peer_access",)),
+    Fault("a graph as text has each wait the other way round",
+          edit(capturing, "capture_debug_dot_print", "step{first} -> step{k}", "step{k} -> step{first}"),
+          (f"{_MACHINE}::test_a_graph_as_text",)),
     Fault("a class with members is another name of the type",
           edit(dtypes, "_derived", "_DOCUMENTATION.issuperset(body)", "True"),
           (f"{_HERE}::test_values_of_a_derived_class",)),

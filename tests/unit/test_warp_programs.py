@@ -358,6 +358,27 @@ def test_names_of_warps_internal_package() -> None:
         _ = wp._src.render
 
 
+@pytest.mark.parametrize(("name", "dtype"), [("float", wp.float32), ("double", wp.float64)])
+@pytest.mark.parametrize("length", [1, 3])
+def test_sums_over_memory_that_is_given_by_address(name: str, dtype: Any, length: int) -> None:
+    core = importlib.import_module("diffkern.warp._src.context").runtime.core
+    rng = np.random.default_rng(length)
+    numbers = rng.integers(-9, 9, (2, 40, length)).astype(dtype.numpy)
+    element = dtype if length == 1 else wp.types.vector(length, dtype)
+    a, b = (wp.array(n if length > 1 else n[:, 0], dtype=element) for n in numbers)
+    products, total = wp.zeros(4, dtype=dtype), wp.zeros(1, dtype=element)
+    inner, whole = (getattr(core, f"wp_array_{kind}_{name}_host") for kind in ("inner", "sum"))
+    step = a.strides[0]
+    with wp.ScopedCapture("cpu") as capture:
+        inner(a.ptr, b.ptr, products.ptr + 2 * products.strides[0], 20, 2 * step, step, length)
+        whole(a.ptr, total.ptr, 20, 2 * step, length)
+    b.fill_(2.0)
+    wp.capture_launch(capture.graph)
+    every_other = numbers[0, ::2]
+    np.testing.assert_array_equal(products.numpy(), [0.0, 0.0, 2.0 * every_other.sum(), 0.0])
+    np.testing.assert_array_equal(total.numpy().reshape(-1), every_other.sum(axis=0))
+
+
 def test_hints_with_parameters() -> None:
     types = importlib.import_module("diffkern.warp._src.types")
     assert types.Vector[float, Literal[3]] is wp.vec3

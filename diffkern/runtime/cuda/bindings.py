@@ -16,7 +16,7 @@ from typing import Any
 
 from diffkern.errors import CudaError
 from diffkern.runtime.cuda.condition import condition_setter
-from diffkern.runtime.cuda.driver import Attribute, failure
+from diffkern.runtime.cuda.driver import Attribute, PoolValue, failure
 from diffkern.runtime.cuda.images import DRIVER, nearest
 from diffkern.runtime.native.device import EntryPoints
 
@@ -148,12 +148,22 @@ class Bindings:
         context = int(self._call("cuDevicePrimaryCtxRetain", self._device(ordinal)))
         # By itself the pool gives everything back at each wait, and asks for it again at the next allocation. It is the
         # process's pool: another library may have it keep more.
-        api, kept = self._api, self.total_memory(ordinal) // _POOL_KEEPS
-        pool = self._call("cuDeviceGetDefaultMemPool", self._device(ordinal))
-        threshold = api.CUmemPool_attribute.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
-        if int(self._call("cuMemPoolGetAttribute", pool, threshold)) < kept:
-            self._call("cuMemPoolSetAttribute", pool, threshold, api.cuuint64_t(kept))
+        kept = self.total_memory(ordinal) // _POOL_KEEPS
+        if self.pool_value(ordinal, PoolValue.RELEASE_THRESHOLD) < kept:
+            self.pool_keeps(ordinal, kept)
         return context
+
+    def pool_value(self, ordinal: int, attribute: int) -> int:
+        return int(
+            self._call("cuMemPoolGetAttribute", self._pool(ordinal), self._api.CUmemPool_attribute(int(attribute)))
+        )
+
+    def pool_keeps(self, ordinal: int, nbytes: int) -> None:
+        threshold = self._api.CUmemPool_attribute(int(PoolValue.RELEASE_THRESHOLD))
+        self._call("cuMemPoolSetAttribute", self._pool(ordinal), threshold, self._api.cuuint64_t(nbytes))
+
+    def _pool(self, ordinal: int) -> Any:
+        return self._call("cuDeviceGetDefaultMemPool", self._device(ordinal))
 
     def set_context(self, context: int) -> None:
         self._call("cuCtxSetCurrent", context)
@@ -199,7 +209,7 @@ class Bindings:
         access.location.type = api.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
         access.location.id = ordinal
         access.flags = api.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-        self._call("cuMemPoolSetAccess", self._call("cuDeviceGetDefaultMemPool", self._device(peer)), [access], 1)
+        self._call("cuMemPoolSetAccess", self._pool(peer), [access], 1)
 
     # -- streams and events ------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from diffkern.errors import CudaError
 from diffkern.runtime.cuda.images import DRIVER, REFUSED
 from diffkern.runtime.native.device import EntryPoints
 
-__all__ = ["LEGACY_STREAM", "STICKY", "Attribute", "Driver", "FunctionAttribute", "failure"]  # fmt: skip
+__all__ = ["LEGACY_STREAM", "STICKY", "Attribute", "Driver", "FunctionAttribute", "PoolValue", "failure"]  # fmt: skip
 
 LEGACY_STREAM = 0
 """The default stream: its work waits for all work of other (blocking) streams, and they wait for it."""
@@ -48,6 +48,14 @@ class Attribute(IntEnum):
     COMPUTE_MINOR = 76
     MAX_SHARED_OPT_IN = 97
     MEMORY_POOLS = 115
+
+
+class PoolValue(IntEnum):
+    """What a memory pool says of itself, in bytes, with the driver's numbers."""
+
+    RELEASE_THRESHOLD = 4
+    USED_NOW = 7
+    USED_AT_MOST = 8
 
 
 class FunctionAttribute(IntEnum):
@@ -112,6 +120,14 @@ class Driver(Protocol):
 
     def profile(self, collect: bool) -> None:
         """Let a profiler begin to collect, or stop."""
+        ...
+
+    def pool_value(self, ordinal: int, attribute: int) -> int:
+        """Return what the memory pool of a device says of itself, one of :class:`PoolValue`."""
+        ...
+
+    def pool_keeps(self, ordinal: int, nbytes: int) -> None:
+        """Let the memory pool of a device keep so much memory that nothing lies in."""
         ...
 
     def memory_info(self) -> tuple[int, int]:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import diffkern.warp as wp
 from diffkern.lang.intrinsics import lowering_key
+from diffkern.warp._src.core import Core
 from diffkern.warp.modules import Module, registered
 
 __all__ = ["Module", "builtin_functions", "runtime", "user_modules"]
@@ -35,20 +36,10 @@ builtin_functions: Final[Mapping[str, Any]] = _Builtins()
 """The functions that kernels may call, by name."""
 
 
-class _Core:
-    """Stands for Warp's compiled library, which has no part in diffkern."""
-
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(
-            f"{name} is a function of Warp's compiled library, which is not part of diffkern; "
-            "call the function of the public module"
-        )
-
-
 class _Runtime:
     """What Warp keeps for the process."""
 
-    core: Final = _Core()
+    core: Final = Core()
 
 
 runtime: Final = _Runtime()

@@ -28,6 +28,7 @@ _Self = TypeVar("_Self", bound="FakeBase")
 _NAMES = {
     "primary_context": "cuDevicePrimaryCtxRetain", "set_context": "cuCtxSetCurrent", "synchronize": "cuCtxSynchronize",
     "memory_info": "cuMemGetInfo", "enable_peer": "cuCtxEnablePeerAccess",
+    "pool_keeps": "cuMemPoolSetAttribute",
     "stream_create": "cuStreamCreateWithPriority", "stream_destroy": "cuStreamDestroy",
     "stream_synchronize": "cuStreamSynchronize", "stream_query": "cuStreamQuery",
     "stream_wait_event": "cuStreamWaitEvent", "event_create": "cuEventCreate", "event_destroy": "cuEventDestroy",

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Literal
 
 from diffkern.runtime.cuda.devices import use_driver
-from diffkern.runtime.cuda.driver import Attribute, FunctionAttribute
+from diffkern.runtime.cuda.driver import Attribute, FunctionAttribute, PoolValue
 from diffkern.runtime.cuda.images import nearest
 from diffkern.targets.cuda.cubin import architecture
 
@@ -91,6 +91,8 @@ class FakeDriver(FakeStreams, FakeMemory, FakeEntries):
         super().__init__(devices, target, conditional, seed, version)
         FakeEntries.__init__(self, native)
         self._interprets = run == "ptx"
+        self._kept: dict[int, int] = {}
+        self._most: dict[int, int] = {}
         self._launch_seeds = itertools.count(seed or 0)
 
     # -- devices and contexts ----------------------------------------------------------------------------------------
@@ -151,6 +153,17 @@ class FakeDriver(FakeStreams, FakeMemory, FakeEntries):
     @call
     def profile(self, collect: bool) -> None:
         self._context()
+
+    def pool_value(self, ordinal: int, attribute: int) -> int:
+        if attribute == PoolValue.RELEASE_THRESHOLD:
+            return self._kept.get(ordinal, 1 << 28)
+        used = sum(block.nbytes for block in self._blocks.values() if block.owner == ordinal + 1 and not block.freed)
+        self._most[ordinal] = max(used, self._most.get(ordinal, 0))  # of the moments at which it is asked
+        return used if attribute == PoolValue.USED_NOW else self._most[ordinal]
+
+    @call
+    def pool_keeps(self, ordinal: int, nbytes: int) -> None:
+        self._kept[ordinal] = nbytes
 
     @call
     def memory_info(self) -> tuple[int, int]:

@@ -31,8 +31,7 @@ class Api:
     """Stands for the module: every function succeeds and returns what a test says."""
 
     CUresult = Result
-    CUdevice_attribute = CUfunction_attribute = cuuint64_t = staticmethod(int)
-    CUmemPool_attribute = SimpleNamespace(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD=4)
+    CUdevice_attribute = CUfunction_attribute = CUmemPool_attribute = cuuint64_t = staticmethod(int)
 
     def __init__(self):
         self.calls, self.answers = [], {}

@@ -11,6 +11,7 @@ from on_host import HostCuda, cpu_harness
 from thread_tiles import ordered, softmax
 
 import diffkern as dk
+import diffkern.warp as wp
 from diffkern.compilation import Compilation
 from diffkern.errors import KernelError
 from diffkern.ir.nodes import Function
@@ -111,6 +112,28 @@ def test_a_layer_of_what_threads_hold() -> None:
     gradient(layer, {0, 1, 2, 3}, [x, w, y, z], cts, n, threads)
     for k in (0, 1):
         np.testing.assert_allclose(cts[k], differences(loss, [x, w], k), rtol=1e-3, atol=1e-4)
+
+
+@wp.kernel(module="unique")
+def least(x: wp.array[wp.vec3], y: wp.array[wp.vec3]):
+    i = wp.tid()
+    t = wp.tile(x[i], preserve_type=True)
+    y[i] = wp.tile_reduce(wp.min, t)[0] * float(i + 1)
+
+
+@pytest.mark.parametrize("threads", [6, 40])
+def test_the_least_of_vectors_that_threads_hold(threads: int) -> None:
+    n = 2 * threads
+    x = np.random.default_rng(threads).permutation(3 * n).reshape(n, 3).astype(np.float32)
+    y, scale = np.zeros_like(x), np.arange(1.0, n + 1.0, dtype=np.float32)[:, None]
+    blocks = x.reshape(2, threads, 3)
+    smallest = np.repeat(blocks.min(axis=1), threads, axis=0)
+    run(forward(least, threads), [x, y], n, threads)
+    np.testing.assert_array_equal(y, smallest * scale)
+    cts = [np.zeros_like(x), np.ones_like(y)]
+    gradient(least, {0, 1}, [x, y], cts, n, threads)
+    totals = np.repeat(scale.reshape(2, threads).sum(axis=1), threads)[:, None]
+    np.testing.assert_array_equal(cts[0], np.where(x == smallest, totals, 0.0))
 
 
 def test_threads_write_for_themselves() -> None:

@@ -27,6 +27,8 @@ from diffkern.testing.programs import _pack
 f1 = dk.array(dtype=float)
 f2 = dk.array(dtype=float, ndim=2)
 i1 = dk.array(dtype=int)
+v1 = dk.array(dtype=dk.vec3)
+v2 = dk.array(dtype=dk.vec3, ndim=2)
 
 CASES: dict[str, Case] = {}
 THREADS = (1, 5, 70)
@@ -145,6 +147,14 @@ def extremes(x: f2, y: f1, r: f1, c: f1):
     dk.tile_store(y, dk.tile_max(t), offset=1)
     dk.tile_store(r, dk.tile_min(t, axis=1))
     dk.tile_store(c, dk.tile_max(t * t, axis=0))
+
+
+@case(1, x=spread(5, 21, 3), y=zeros(2, 3), r=zeros(5, 3))
+def extremes_of_vectors(x: v2, y: v1, r: v1):
+    t = dk.tile_load(x, shape=(5, 21))
+    dk.tile_store(y, dk.tile_min(t))
+    dk.tile_store(y, dk.tile_reduce(dk.max, t * 2.0), offset=1)
+    dk.tile_store(r, dk.tile_max(t, axis=1))
 
 
 @case(1, x=lambda rng: rng.integers(0, 3, (9, 51)).astype(np.float32), k=lambda rng: np.zeros(2, np.int32), y=zeros(2))

@@ -1,0 +1,61 @@
+"""What stands for Warp's compiled library: the sums that programs have it make of memory that they name by address.
+
+In: addresses and strides. Out: the sum, where an address says. They are sums of arrays over that memory, so they are
+recorded and captured as any other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+from diffkern.lang.dtypes import float32, float64
+from diffkern.runtime.array import array
+from diffkern.types import vector
+from diffkern.utils import array_inner, array_sum
+
+__all__ = ["Core"]
+
+_SUM: Final = re.compile("wp_array_(inner|sum)_(float|double)_host")
+_SCALARS: Final = {"float": float32, "double": float64}
+
+
+class Core:
+    """Stands for Warp's compiled library."""
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        found = _SUM.fullmatch(name)
+        if found is None:
+            raise AttributeError(
+                f"{name} is a function of Warp's compiled library, which is not part of diffkern; "
+                "call the function of the public module"
+            )
+        scalar = _SCALARS[found[2]]
+        return _inner(scalar) if found[1] == "inner" else _sum(scalar)
+
+
+def _over(scalar: Any, address: int, count: int, stride: int, length: int) -> array:
+    """The elements at an address, of so many components each."""
+    element = scalar if length == 1 else vector(length, scalar)
+    made: array = array(ptr=address, dtype=element, shape=(count,), strides=(stride,))
+    return made
+
+
+def _result(scalar: Any, address: int, length: int) -> array:
+    return _over(scalar, address, 1, length * scalar.numpy.itemsize, length)
+
+
+def _inner(scalar: Any) -> Callable[..., None]:
+    def inner(a: int, b: int, out: int, count: int, stride_a: int, stride_b: int, length: int) -> None:
+        x, y = (_over(scalar, at, count, stride, length) for at, stride in ((a, stride_a), (b, stride_b)))
+        array_inner(x, y, _result(scalar, out, 1))
+
+    return inner
+
+
+def _sum(scalar: Any) -> Callable[..., None]:
+    def total(a: int, out: int, count: int, stride: int, length: int) -> None:
+        array_sum(_over(scalar, a, count, stride, length), _result(scalar, out, length))
+
+    return total
