@@ -31,7 +31,7 @@ def is_mempool_supported(device: Any) -> bool:
 
     Parameters
     ----------
-    device : Device or str
+    device : diffkern.Device or str
         The device.
     """
     return get_device(device).is_mempool_supported
@@ -42,7 +42,7 @@ def is_mempool_enabled(device: Any) -> bool:
 
     Parameters
     ----------
-    device : Device or str
+    device : diffkern.Device or str
         The device.
     """
     return get_device(device).is_mempool_enabled
@@ -53,7 +53,7 @@ def set_mempool_enabled(device: Any, enable: bool) -> None:
 
     Parameters
     ----------
-    device : Device or str
+    device : diffkern.Device or str
         The device.
     enable : bool
         Whether arrays are to come from its memory pool. It changes no result.
@@ -72,7 +72,7 @@ def set_mempool_release_threshold(device: Any, threshold: float) -> None:
 
     Parameters
     ----------
-    device : Device or str
+    device : diffkern.Device or str
         The device.
     threshold : int or float
         A number of bytes; up to 1 a part of the GPU's memory, below 0 nothing.
@@ -92,7 +92,7 @@ def get_mempool_release_threshold(device: Any = None) -> int:
 
     Parameters
     ----------
-    device : Device or str, optional
+    device : diffkern.Device or str, optional
         The device.
 
     Raises
@@ -108,7 +108,7 @@ def get_mempool_used_mem_current(device: Any = None) -> int:
 
     Parameters
     ----------
-    device : Device or str, optional
+    device : diffkern.Device or str, optional
         The device.
 
     Raises
@@ -124,7 +124,7 @@ def get_mempool_used_mem_high(device: Any = None) -> int:
 
     Parameters
     ----------
-    device : Device or str, optional
+    device : diffkern.Device or str, optional
         The device.
 
     Raises
@@ -156,9 +156,9 @@ def is_mempool_access_supported(target_device: Any, peer_device: Any) -> bool:
 
     Parameters
     ----------
-    target_device : Device or str
+    target_device : diffkern.Device or str
         Whose memory is meant.
-    peer_device : Device or str
+    peer_device : diffkern.Device or str
         Whose kernels are meant.
     """
     return is_peer_access_supported(target_device, peer_device)
@@ -169,9 +169,9 @@ def is_mempool_access_enabled(target_device: Any, peer_device: Any) -> bool:
 
     Parameters
     ----------
-    target_device : Device or str
+    target_device : diffkern.Device or str
         Whose memory is meant.
-    peer_device : Device or str
+    peer_device : diffkern.Device or str
         Whose kernels are meant.
     """
     return is_peer_access_enabled(target_device, peer_device)
@@ -182,9 +182,9 @@ def set_mempool_access_enabled(target_device: Any, peer_device: Any, enable: boo
 
     Parameters
     ----------
-    target_device : Device or str
+    target_device : diffkern.Device or str
         Whose memory is meant.
-    peer_device : Device or str
+    peer_device : diffkern.Device or str
         Whose kernels are meant.
     enable : bool
         Whether they may.
@@ -202,9 +202,9 @@ def set_peer_access_enabled(target_device: Any, peer_device: Any, enable: bool) 
 
     Parameters
     ----------
-    target_device : Device or str
+    target_device : diffkern.Device or str
         Whose memory is meant.
-    peer_device : Device or str
+    peer_device : diffkern.Device or str
         Whose kernels are meant.
     enable : bool
         Whether they may.
@@ -223,7 +223,7 @@ def can_access(device: Any, resource: Any) -> bool:
 
     Parameters
     ----------
-    device : Device or str
+    device : diffkern.Device or str
         The device.
     resource : array
         The array.
@@ -251,7 +251,7 @@ class ScopedMempool:
 
     Parameters
     ----------
-    device : Device or str
+    device : diffkern.Device or str
         The device.
     enable : bool
         Whether arrays are to come from its memory pool. It changes no result.
@@ -273,9 +273,9 @@ class ScopedPeerAccess:
 
     Parameters
     ----------
-    target_device : Device or str
+    target_device : diffkern.Device or str
         Whose memory is meant.
-    peer_device : Device or str
+    peer_device : diffkern.Device or str
         Whose kernels are meant.
     enable : bool
         Whether they may. Access that was given stays on behind the block.
