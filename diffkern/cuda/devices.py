@@ -97,7 +97,7 @@ class Device:
     @property
     def uuid(self) -> str:
         """Its identification, ``GPU-…``; that of the CPU is zero."""
-        return str(getattr(self.place, "uuid", "GPU-00000000-0000-0000-0000-000000000000"))
+        return self.place.uuid or "GPU-00000000-0000-0000-0000-000000000000"
 
     @property
     def compute_capability(self) -> tuple[int, int]:
@@ -107,7 +107,7 @@ class Device:
     @property
     def MULTIPROCESSOR_COUNT(self) -> int:
         """Number of multiprocessors; of threads that run kernels on the CPU."""
-        return int(getattr(self.place, "sm_count", config.num_threads))
+        return self.place.sm_count or config.num_threads
 
     @property
     def supports_float16(self) -> bool:

@@ -305,6 +305,7 @@ def test_the_cpu_is_the_device_where_there_is_no_gpu(capsys: pytest.CaptureFixtu
     device = cuda.get_current_device()
     assert (device.id, device.name, device.compute_capability, device.WARP_SIZE) == (0, b"CPU", (0, 0), 32)
     assert device.MULTIPROCESSOR_COUNT == dk.config.num_threads
+    assert device.uuid == "GPU-00000000-0000-0000-0000-000000000000"
     assert cuda.current_context().get_memory_info().total == float("inf")
     assert cuda.select_device(0) == device == cuda.gpus.current
     with pytest.raises(dk.MisuseError, match="there is no device 1: there are 1"):
