@@ -82,8 +82,9 @@ def check_functions(p: Program) -> None:
     check(tangent.numpy()[0], (gradient * v).sum(), (p, "jvp"))
     (product,) = dk.hvp(loss, [x], [dk.array(v)])
     h = 1e-5
-    slopes = [np.array(dk.grad(loss)(dk.array(p.start + s * h * v)).numpy()) for s in (1, -1)]
-    np.testing.assert_allclose(product.numpy(), (slopes[0] - slopes[1]) / (2 * h), rtol=1e-5, atol=1e-7)
+    slopes = {s: np.array(dk.grad(loss)(dk.array(p.start + s * h * v)).numpy()) for s in (-2, -1, 1, 2)}
+    wanted = (8 * (slopes[1] - slopes[-1]) - (slopes[2] - slopes[-2])) / (12 * h)
+    np.testing.assert_allclose(product.numpy(), wanted, rtol=1e-5, atol=1e-7)
     if any(name in ("loop", "back") for name, _ in p.steps):
         return  # what these log cannot be logged again by a tape around
     own = dk.array(p.start, requires_grad=True)
