@@ -11,6 +11,7 @@ import pytest
 import diffkern as dk
 from diffkern.compilation import Compilation
 from diffkern.errors import LaunchError
+from diffkern.ir.types import is_differentiable
 from diffkern.testing import gradcheck
 
 F = dk.float64
@@ -89,14 +90,16 @@ def through_branches(x: D2, where: dk.array(dtype=int), n: int):
 def through_uneven_branches(x: D2, n: int):
     """One branch logs less than the other one, and there is more to log behind them."""
     r = dk.tid()
-    for _ in range(n):
-        if x[r, 0] > 0.8:
-            x[r, 0] = x[r, 0] * x[r, 1]
+    for k in range(n):
+        i = k % 2  # elements of one place would be held in registers from trip to trip
+        if x[r, i] > 0.8:
+            x[r, i] = x[r, i] * x[r, i + 1]
         else:
-            x[r, 0] = x[r, 0] * x[r, 0] + x[r, 1] * x[r, 1]
-            x[r, 1] = dk.sin(x[r, 1]) + 0.5
-            x[r, 0] = x[r, 0] * x[r, 2] * x[r, 0]
-        x[r, 2] = dk.cos(x[r, 2])
+            x[r, i] = x[r, i] * x[r, i] + x[r, i + 1] * x[r, i + 1]
+            x[r, i + 1] = dk.sin(x[r, i + 1]) + 0.5
+            x[r, i] = x[r, i] * x[r, i + 2] * x[r, i]
+            x[r, i + 2] = x[r, i] * x[r, i + 2]
+        x[r, i + 4] = dk.cos(x[r, i + 4] * x[r, i])
 
 
 @dk.kernel
@@ -114,7 +117,7 @@ KERNELS: dict[str, tuple[Any, list[Any]]] = {
     "vectors": (with_vectors, [RNG.normal(size=(3, 4, 3)), 3]),
     "branches": (through_branches, [RNG.uniform(0.2, 1.2, (3, 4)), np.array([1, 2, 0]), 7]),
     "indices": (at_indices_from_data, [RNG.uniform(0.5, 1.5, (3, 4)), np.array([0, 2, 0, 1, 2, 2])]),
-    "uneven branches": (through_uneven_branches, [RNG.uniform(0.5, 1.1, (3, 3)), 5]),
+    "uneven branches": (through_uneven_branches, [RNG.uniform(0.5, 1.1, (3, 6)), 5]),
 }
 
 
@@ -130,9 +133,18 @@ def made(name: str, requires_grad: bool = False) -> tuple[Any, list[Any]]:
     return kernel, out
 
 
+def is_logged(kernel: Any, args: list[Any]) -> bool:
+    """Whether the adjoint reads values from a log of the launch."""
+    types = kernel.argument_types(*args)
+    active = frozenset(k for k, t in enumerate(types) if is_differentiable(t))
+    made = Compilation(kernel.func, types, replace(kernel.variant, active=active))
+    return made.derivative is not None and made.log is not None
+
+
 @pytest.mark.parametrize("name", KERNELS)
 def test_derivatives(name: str) -> None:
     kernel, args = made(name)
+    assert is_logged(kernel, args)
     gradcheck(kernel, 3, args)
 
 
@@ -151,11 +163,13 @@ def test_threads_of_two_axes_have_logs_of_their_own() -> None:
     @dk.kernel
     def squared(x: dk.array(dtype=F, ndim=3), n: int):
         i, j = dk.tid()
-        for _ in range(n):
-            x[i, j, 0] = x[i, j, 0] * x[i, j, 1]
-            x[i, j, 1] = dk.sin(x[i, j, 1] * x[i, j, 0])
+        for k in range(n):
+            x[i, j, k % 2] = x[i, j, k % 2] * x[i, j, 1 - k % 2]
+            x[i, j, 1 - k % 2] = dk.sin(x[i, j, 1 - k % 2] * x[i, j, k % 2])
 
-    gradcheck(squared, (3, 2), [dk.array(np.random.default_rng(3).uniform(0.5, 1.5, (3, 2, 2))), 3])
+    x = dk.array(np.random.default_rng(3).uniform(0.5, 1.5, (3, 2, 2)))
+    assert is_logged(squared, [x, 3])
+    gradcheck(squared, (3, 2), [x, 3])
 
 
 @pytest.mark.parametrize("name", ["relaxed", "constant", "until it settles", "branches"])

@@ -38,7 +38,7 @@ EFFECTS = [
           (f"{_CONDITIONS}::test_a_condition_stays_behind_what_sets_it",)),
     Fault("a part under a condition is recorded on a tape before that is refused",
           edit(graph, "_checked", "_check_no_tape()", "pass"),
-          (f"{_CONDITIONS}::test_derivatives_are_refused_before_anything_is_recorded",)),
+          (f"{_CONDITIONS}::test_derivatives_of_a_recording_are_refused_before_anything_is_recorded",)),
     # reads of what is being recorded
     Fault("a recording does not know what it has written",
           edit(recorder, "Recorder.add", "self.written[a._memory] = label", "pass"),
