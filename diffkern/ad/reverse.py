@@ -354,20 +354,18 @@ class _Reverse:
             return
         value = Access(op).value
         index = [env[v] for v in Access(op).index]
-        zero = self.b.zero(value.type)
-        if Access(op).array in self.shared_stores:
-            # Threads that store the same value are one writer: whoever comes first takes what has arrived so far.
-            ct = self.b.one("atomic", buffer, *index, zero, kind="exch", wrap=Access(op).wrap)
-            if self.activity.active(value):
-                check_one_writer(op, self.memory)
-                name_after(ct, value)
-                cts.add(value, ct)
-            return
-        if self.activity.active(value):
+        zero, is_active = self.b.zero(value.type), self.activity.active(value)
+        if is_active:
             check_one_writer(op, self.memory)
+        if Access(op).array in self.shared_stores:
+            # Threads that store the same value are one writer: whoever comes takes what has arrived until then.
+            ct = self.b.one("atomic", buffer, *index, zero, kind="exch", wrap=Access(op).wrap, hint=ct_name(value))
+        elif is_active:
             ct = self.b.one("load", buffer, *index, wrap=Access(op).wrap, hint=ct_name(value))
+        if is_active:
             cts.add(value, ct)
-        self.b.op("store", buffer, *index, zero, wrap=Access(op).wrap)
+        if Access(op).array not in self.shared_stores:
+            self.b.op("store", buffer, *index, zero, wrap=Access(op).wrap)
 
     def atomic(self, op: Op, env: Env, cts: Cotangents) -> None:
         buffer = self.ct_params.get(Access(op).array)

@@ -16,10 +16,12 @@ from typing import Any, Final
 import numpy as np
 
 from diffkern.errors import AutodiffError, Loc
+from diffkern.ir.types import Scalar, parse_type
 from diffkern.manifest import Stamped
 from diffkern.runtime.operation import perform
 from diffkern.runtime.packed import PackedLaunch
 from diffkern.runtime.program import Executable
+from diffkern.runtime.race_checks import number_in
 from diffkern.runtime.state import current
 from diffkern.stamp_layout import BLOCK, EARLY, LEAST, READ, SITES, STORED, UPDATED, VALUE
 
@@ -154,9 +156,10 @@ class _Stamps:
         """Refuse the first element of some, with a load and a write of it."""
         for k in np.flatnonzero(which)[:1]:
             one, other = self._side(int(reading[k])), self._side(int(writing[k]))
+            what = f"thread {one.thread} reads {self._element(int(k))} here"
             raise AutodiffError(
-                f"kernel {self.launch.kernel.name!r}: thread {one.thread} reads {self._element(int(k))} here, which "
-                f"thread {other.thread} {verb}{other.line}; the gradient of such a launch depends on which comes first",
+                f"kernel {self.launch.kernel.name!r}: {what}, which thread {other.thread} {verb}{other.line}"
+                f"{self._numbers()}; the gradient of such a launch depends on which comes first",
                 loc=one.loc,
                 remedy="read from a copy of the array, or split the kernel in two launches",
             )
@@ -165,10 +168,20 @@ class _Stamps:
         one, other = self._side(int(self.first[k])), self._side(int(self.last[k]))
         return AutodiffError(
             f"kernel {self.launch.kernel.name!r}: thread {one.thread} writes {self._element(k)} here, and thread "
-            f"{other.thread} another value{other.line}; the gradient of such a launch depends on which comes last",
+            f"{other.thread} another value{other.line}{self._numbers()}; the gradient of such a launch depends on "
+            "which comes last",
             loc=one.loc,
             remedy="let one thread write each element, or add with dk.atomic_add",
         )
+
+    def _numbers(self) -> str:
+        """The numbers by which the launch decides who accesses what."""
+        launch, found = self.launch, []
+        for index in self.stamped.deciding or ():
+            t = parse_type(launch.executable.manifest.params[index].type)
+            if launch.arrays[index] is None and isinstance(t, Scalar) and t.is_integer:
+                found.append(f"{launch.leaves[index].name}={number_in(launch.parts[index], t, -1)}")
+        return f" with {', '.join(found)}" if found else ""
 
     def _element(self, k: int) -> str:
         """An element, as the source would have it."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.fake_driver.driver import fake_cuda
 
 import diffkern as dk
 from diffkern.errors import AutodiffError, LaunchError
@@ -475,3 +476,22 @@ def test_steps_of_a_checkpoint_are_looked_at(looks: list[str]) -> None:
     twice = Rows([row * 4 for row in APART.threads])  # a thread's row ends where it began, four times
     np.testing.assert_allclose(x.grad.numpy(), differences(stored, twice)[0], rtol=1e-6, atol=1e-8)
     assert len(looks) == 1
+
+
+# -- devices, blocks and lanes ---------------------------------------------------------------------------------------
+
+
+def on_device(kernel: Any, rows: Rows) -> Any:
+    x, y = (dk.array(v, dtype=F, requires_grad=True, device="cuda:0") for v in (X, Y))
+    with dk.Tape() as tape:
+        dk.launch(kernel, len(rows.threads), inputs=[*(a.to("cuda:0") for a in rows.tables()), x, y])
+    tape.backward(grads={y: dk.array(WEIGHTS, dtype=F, device="cuda:0")})
+    return x.grad.numpy()
+
+
+@pytest.mark.parametrize("kernel", [stored, added])
+def test_launches_on_a_gpu_are_looked_at_there(kernel: Any) -> None:
+    with fake_cuda(run="ptx"):
+        np.testing.assert_allclose(on_device(kernel, APART), differences(kernel, APART)[0], rtol=1e-6, atol=1e-8)
+        with pytest.raises(AutodiffError, match=r"thread 1 reads y\[2\] here, which thread 0"):
+            on_device(kernel, Rows([[(1, 0), (2, 1)], [(5, 4), (6, 2)]]))
