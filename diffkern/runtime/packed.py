@@ -313,7 +313,7 @@ class PackedLaunch(Operation):
     def _check(self) -> None:
         """Choose the grid, and raise unless the program takes it with these arguments."""
         self.grid = grid_of(self.kernel, self.executable, self.dim, self.blocks)
-        check_fit(self.kernel, self.executable, self.grid, self.parts, self.arrays)
+        check_fit(self.kernel, self.executable, self.grid, self._passed, self.arrays)
 
     @property
     def label(self) -> str:
@@ -334,8 +334,12 @@ class PackedLaunch(Operation):
     @property
     def arguments(self) -> bytes:
         """The packed parameters, as they stand behind the header."""
-        parts = self.parts if self.log is None else (*self.parts, *(a._packed for a in self.log))
-        return b"".join(parts)
+        return b"".join(self._passed)
+
+    @property
+    def _passed(self) -> Sequence[bytes]:
+        """The bytes of each parameter of the program."""
+        return self.parts if self.log is None else (*self.parts, *(a._packed for a in self.log))
 
     def touch(self) -> None:
         """Raise the versions of the memory that it changes."""

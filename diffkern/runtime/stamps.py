@@ -18,6 +18,7 @@ import numpy as np
 from diffkern.errors import AutodiffError, Loc
 from diffkern.ir.types import Scalar, parse_type
 from diffkern.manifest import Stamped
+from diffkern.runtime.device import CPU
 from diffkern.runtime.operation import perform
 from diffkern.runtime.packed import PackedLaunch
 from diffkern.runtime.program import Executable
@@ -148,9 +149,10 @@ class _Stamps:
         for k in np.flatnonzero(apart)[:1]:
             raise self._two_values(int(k))
         # A thread that has not stored there itself, or not yet, reads what was there before or what another one stored.
-        before = self.several & (rows[:, EARLY] > 0)
-        writing = np.where(_thread(rows[:, EARLY]) != _thread(self.last), self.last, self.first)
-        self._refuse(before, rows[:, EARLY], writing)
+        # Which ones these are is known where threads run one after the other.
+        before = rows[:, EARLY] if self.launch.device is CPU else late
+        writing = np.where(_thread(before) != _thread(self.last), self.last, self.first)
+        self._refuse(self.several & (before > 0), before, writing)
 
     def _refuse(self, which: Numbers, reading: Numbers, writing: Numbers, verb: str = "writes") -> None:
         """Refuse the first element of some, with a load and a write of it."""
