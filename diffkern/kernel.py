@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from diffkern.build.specialize import Specialization, load, load_entry
 from diffkern.callers import PASSED, brief, fail_launch, place_of, shorten
-from diffkern.errors import KernelError, Loc, MisuseError, raise_all
+from diffkern.errors import AutodiffError, KernelError, Loc, MisuseError, raise_all
 from diffkern.forks import computed_once, free_in_child
 from diffkern.inspected import Inspected
 from diffkern.ir.structs import Argument, declared
@@ -388,9 +388,16 @@ class Kernel(Inspected, ByPath, KnownToNumba):
         with self._lock:
             found = self._known(generation, generation.adjoints, key, threads)
             if found is None:
+                refused = generation.refused.get((key, threads))
+                if refused is not None:
+                    raise refused.with_traceback(None)
                 types = self._checked_types(keys)
                 variant = replace(generation.variant, active=active, merged=merged, **form._asdict())
-                found = self._load(generation, variant, keys, threads, types)
+                try:
+                    found = self._load(generation, variant, keys, threads, types)
+                except AutodiffError as error:
+                    generation.refused[key, threads] = error
+                    raise
                 self._keep(generation, generation.adjoints, key, threads, found)
             return found
 

@@ -52,8 +52,9 @@ def checked_by_stamps(launch: PackedLaunch, active: frozenset[int], error: Autod
         If two threads race; or `error`, if that cannot be seen.
     """
     trusted = launch.kernel.race_free
-    if not trusted and (current.recorder is not None or launch.device.is_capturing):
-        raise error  # what is repeated may do other things
+    is_repeated = current.recorder is not None or launch.device.is_capturing  # and may do other things then
+    if not trusted and (is_repeated or launch.executable.by_id):
+        raise error
     made = launch.copy()
     made.stamped = True
     program = made.adjoint(active)
