@@ -2,8 +2,8 @@
 
     python tools/neighbours/gradients.py [--models NAME ...] [--steps 1 10] [--states 20] [--json FILE]
 
-In: an environment with ``mujoco`` and ``mujoco-warp``, and diffkern on its path. Out: a table, and as JSON its rows: for
-each model and number of steps the relative error of the gradient of a random projection of the state, with respect to
+In: an environment with ``mujoco`` and ``mujoco-warp``, and diffkern on its path. Out: a table, and as JSON its rows:
+for each model and number of steps the relative error of the gradient of a random projection of the state, with respect to
 positions, velocities, controls, masses and friction, over random states, one for each world. MuJoCo Warp computes in
 float32, MuJoCo C in float64. The solver's tolerance is zero: where it ends early, the derivative is that of the
 constraints which were active one iteration before.
@@ -42,8 +42,8 @@ ARM = f"""<mujoco><option integrator="%(integrator)s" solver="%(solver)s" timest
 <body pos="0 0 -.4"><joint name="b" axis="1 0 0" frictionloss=".1"/>{LINK}
 <body pos="0 0 -.4"><joint name="c" type="slide" axis="0 0 1" stiffness="10"/><geom type="sphere" size=".08"/></body>
 </body></body></worldbody><actuator><motor joint="a"/><position joint="b" kp="5"/></actuator></mujoco>"""
-# The floor's friction is another one, as the greater of the two counts; and a body that is no symmetric one, as MuJoCo C
-# has constants in the place of the masses of those.
+# The floor's friction is another one, as the greater of the two counts; and the body is no symmetric one, as MuJoCo C has
+# constants in the place of the masses of those.
 ON_FLOOR = """<mujoco><option cone="%(cone)s" timestep="0.002"/>
 <worldbody><geom type="plane" size="5 5 .1" friction=".8 .004 .0001"/>
 <body pos="0 0 .098"><freejoint/><geom type="%(shape)s" size="%(size)s" pos=".01 .02 .001"/></body>
