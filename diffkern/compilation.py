@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 from diffkern.ad.derivative import Derivative
 from diffkern.ad.report import describe
 from diffkern.ad.slots import counting_calls, log_of, reading_log, writing_log
+from diffkern.ad.stamps import StampedFunction
 from diffkern.analysis.extents import update_by_all
 from diffkern.analysis.order import ordered_update, used_update
 from diffkern.analysis.sorted_updates import Unsorted
@@ -34,7 +35,7 @@ from diffkern.ops.tile import of_block
 from diffkern.opt.reference import values_by_reference
 from diffkern.options import FORWARD, Variant
 from diffkern.passes import FINITE
-from diffkern.pipeline import differentiate, finalize, finish, log_values, lower_kernel, optimise, prepare
+from diffkern.pipeline import differentiate, finalize, finish, log_values, lower_kernel, optimise, prepare, stamping
 from diffkern.printing.python import to_python
 from diffkern.program import Program, adjoint_manifest, checks, forward_manifest, outputs
 from diffkern.targets import target_named
@@ -104,7 +105,13 @@ class Compilation:
     @computed_once
     def forward(self) -> Function:
         """The optimised IR."""
+        if self.variant.log == "stamped":
+            return optimise(self._stamping.fn, self._context)
         return optimise(self._logging() if self.variant.log else clone_function(self.primal), self._context)
+
+    @computed_once
+    def _stamping(self) -> StampedFunction:
+        return stamping(self.primal, self.variant.log_for or (), self._context)
 
     def _logging(self) -> Function:
         """A copy that writes a log, or counts what it takes."""
@@ -200,6 +207,8 @@ class Compilation:
         )
         if self.variant.deterministic:
             manifest = self._in_order(manifest, fn)
+        if self.variant.log == "stamped":  # which looks whether a thread reads what it has stored itself, right before
+            manifest = replace(manifest, cost=0.0, stamped=self._stamping.stamped)
         if checking is not Checking.NONE:
             found = checks(fn, self.primal.name, compiled.check_sites, compiled.stamped)
             manifest = replace(manifest, checks=found)
@@ -254,7 +263,7 @@ class Compilation:
         variant, options = self.variant, self.variant.options
         return Settings(
             fast_math=bool(options.fast_math),
-            lanes=options.lanes,
+            lanes=options.lanes if variant.log != "stamped" else False,
             checking=checking,
             may_alias=variant.may_alias,
             lineinfo=bool(options.lineinfo),

@@ -147,6 +147,8 @@ class AutodiffError(KernelError):
 
     in_log: Literal["calls", "loads"] | None = None
     """Which log of the launch would have what is missing, that of atomic updates' results or of what was loaded."""
+    is_race = False
+    """Whether only a launch could tell that no two threads race, by stamps of who reads and writes which element."""
 
 
 class LaunchError(KernelError, TypeError, ValueError):

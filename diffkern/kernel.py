@@ -12,11 +12,11 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from diffkern.build.specialize import Specialization, load, load_entry
 from diffkern.callers import PASSED, brief, fail_launch, place_of, shorten
-from diffkern.errors import KernelError, Loc, MisuseError, raise_all
+from diffkern.errors import AutodiffError, KernelError, Loc, MisuseError, raise_all
 from diffkern.forks import computed_once, free_in_child
 from diffkern.inspected import Inspected
 from diffkern.ir.structs import Argument, declared
@@ -27,7 +27,7 @@ from diffkern.lang.imported import ByPath
 from diffkern.lang.static import settle_static
 from diffkern.lang.structs import functions_of
 from diffkern.lang.text import take_text
-from diffkern.options import PLAIN, AdjointForm, Batch, KernelOptions, Variant, names
+from diffkern.options import PLAIN, AdjointForm, Batch, KernelOptions, LogKind, Variant, names
 from diffkern.runtime.arguments import NO_DEFAULT, Parameter, device_of_keys
 from diffkern.runtime.config import config
 from diffkern.runtime.device import get_cuda_device
@@ -180,6 +180,12 @@ class Kernel(Inspected, ByPath, KnownToNumba):
     def enable_mathdx_gemm(self) -> bool | None:
         """Whether matrix products of tiles on a GPU are libmathdx's, by its own option, its module's, ``dk.config``."""
         return self._nearest("enable_mathdx_gemm")
+
+    @property
+    def race_free(self) -> bool:
+        """Whether its threads are trusted not to race, by its own option, else its module's."""
+        option = self.options.race_free
+        return bool(module_option(self.module_name, "race_free") if option is None else option)
 
     def _nearest(self, name: str) -> bool | None:
         """Return an option of the kernel, else of its module, else of ``dk.config``."""
@@ -382,32 +388,44 @@ class Kernel(Inspected, ByPath, KnownToNumba):
         with self._lock:
             found = self._known(generation, generation.adjoints, key, threads)
             if found is None:
+                refused = generation.refused.get((key, threads))
+                if refused is not None:
+                    raise refused.with_traceback(None)
                 types = self._checked_types(keys)
                 variant = replace(generation.variant, active=active, merged=merged, **form._asdict())
-                found = self._load(generation, variant, keys, threads, types)
+                try:
+                    found = self._load(generation, variant, keys, threads, types)
+                except AutodiffError as error:
+                    generation.refused[key, threads] = error
+                    raise
                 self._keep(generation, generation.adjoints, key, threads, found)
             return found
 
     def logged(
         self,
         keys: tuple[str, ...],
-        log: Literal["written", "counted"],
+        log: LogKind,
         active: tuple[int, ...] | None,
         block_dim: int | None = None,
         of: Generation | None = None,
         merged: Merged = (),
+        stamped: bool = False,
     ) -> Executable:
-        """Return the forward program that writes a log, or the one that counts what it takes.
+        """Return the forward program that writes a log, that counts what it takes, or that stamps elements of arrays.
 
         ``active`` are the parameters for whose adjoint the values of loads are logged, None for what atomic updates
-        return; the others are those of ``forward``.
+        return, or the arrays that are stamped; the others are those of ``forward``.
         """
-        generation, threads, key = of or self._current, block_dim or self.block_dim, (keys, log, active, merged)
+        generation, threads, key = (
+            of or self._current,
+            block_dim or self.block_dim,
+            (keys, log, active, merged, stamped),
+        )
         with self._lock:
             found = self._known(generation, generation.logged, key, threads)
             if found is None:
                 wanted = None if active is None else frozenset(active)
-                variant = replace(generation.variant, log=log, log_for=wanted, merged=merged)
+                variant = replace(generation.variant, log=log, log_for=wanted, merged=merged, stamped=stamped)
                 found = self._load(generation, variant, keys, threads, self._checked_types(keys))
                 self._keep(generation, generation.logged, key, threads, found)
             return found

@@ -18,7 +18,7 @@ from diffkern.forks import computed_once
 __all__ = [
     "DEFAULT_BLOCK_DIM", "Access", "Box", "Checks", "Conflict", "Destination", "Form", "Gather", "GpuResources",
     "Linear", "Log", "Manifest", "Monomial", "Order", "Output", "Parameter", "RaceCheck", "Shared", "Site",
-    "SortedSum", "Span", "Stamp", "Step", "Touch", "Turn", "from_json", "to_json",
+    "SortedSum", "Span", "Stamp", "Stamped", "Step", "Touch", "Turn", "Unproved", "from_json", "to_json",
 ]  # fmt: skip
 
 DEFAULT_BLOCK_DIM = 256
@@ -290,6 +290,45 @@ class RaceCheck:
 
 
 @dataclass(frozen=True)
+class Unproved:
+    """A load and a write of an array of which it is not proved that no two threads touch one element with them.
+
+    Attributes
+    ----------
+    array
+        The parameter.
+    load, write
+        Where the two stand.
+    """
+
+    array: int
+    load: Loc | None
+    write: Loc | None
+
+
+@dataclass(frozen=True)
+class Stamped:
+    """An array whose elements a program stamps with the threads that read and write them.
+
+    Attributes
+    ----------
+    array
+        The parameter.
+    sites
+        Where the reads and writes stand, by their numbers in the stamps.
+    blocks
+        Whether threads have numbers in their blocks.
+    deciding
+        Parameters by which it is decided which elements they touch; None where the kernel writes to one of them.
+    """
+
+    array: int
+    sites: tuple[Loc | None, ...]
+    blocks: bool
+    deciding: tuple[int, ...] | None
+
+
+@dataclass(frozen=True)
 class Shared:
     """An array that is no parameter: one that a block shares, or one in an element of an array."""
 
@@ -473,6 +512,10 @@ class Manifest:
         that they have read.
     races
         Of an adjoint: loads and writes of the kernel that must not race, for it to be right.
+    unproved
+        Of an adjoint of launches that are stamped: loads and writes of which it takes for granted that no threads race.
+    stamped
+        Of a program that stamps: the arrays, in the order of its last parameters.
     blockwise, tiled
         Whether threads of a block work together; whether blocks are what is launched.
     block_dim, block_dim_fixed
@@ -519,6 +562,8 @@ class Manifest:
     accesses: tuple[Access, ...] = ()
     alone: str | None = None
     races: tuple[RaceCheck, ...] = ()
+    unproved: tuple[Unproved, ...] = ()
+    stamped: tuple[Stamped, ...] = ()
     blockwise: bool = False
     tiled: bool = False
     block_dim: int = DEFAULT_BLOCK_DIM

@@ -24,6 +24,7 @@ __all__ = [
 ]  # fmt: skip
 
 Mode = Literal["release", "debug", "finite"]
+LogKind = Literal["written", "counted", "stamped"]
 Accumulate = Literal["plain", "atomic", "stored", "sorted"]
 _T = TypeVar("_T")
 MAX_BLOCK_DIM = 1024
@@ -137,6 +138,13 @@ class KernelOptions:
         "Whether arithmetic may be reassociated, divisions be products with reciprocals, and a GPU's elementary "
         "functions be less exact; the section on fast mathematics of the CPU backend's page lists what that gives up.",
         "kernel",
+    )  # fmt: skip
+    race_free: bool | None = _option(
+        "True or False", _is_bool,
+        "Whether to take for granted that no thread reads what another thread of the same launch writes, where that "
+        "is not proved: launches on tapes are then not looked at, and if two threads do race the gradient is wrong "
+        "without an error; by default what ``dk.set_module_options`` says for its module, or else False.",
+        "kernel", "module", in_key=False,
     )  # fmt: skip
     lineinfo: bool | None = _option(
         "True or False", _is_bool, "Whether a GPU's machine code says which source line each instruction is of."
@@ -265,12 +273,15 @@ class AdjointForm(NamedTuple):
         Whether cotangents that it reads once, and would then set to zero, keep what they hold.
     gathers
         Whether each thread computes what others would add to its elements.
+    stamped
+        Whether it is of a launch whose reads and writes were stamped: there, no two threads race.
     """
 
     accumulate: Accumulate = "plain"
     joint: bool = False
     keeps: bool = False
     gathers: bool = False
+    stamped: bool = False
 
 
 PLAIN, ATOMIC, GATHERING = AdjointForm(), AdjointForm("atomic"), AdjointForm(gathers=True)
@@ -297,7 +308,7 @@ class Variant:
         Whether it checks what it does while it runs.
     active
         None for the forward; else the parameters to differentiate for.
-    accumulate, joint, keeps, gathers
+    accumulate, joint, keeps, gathers, stamped
         Of an adjoint: which of the forms it has, as in :class:`AdjointForm`.
     block_dim
         Threads of a block, as far as the program depends on them; by default the kernel's option.
@@ -310,9 +321,11 @@ class Variant:
     layout
         Of a kernel in numba's spelling: for which launches it is; None for kernels in diffkern's own.
     log
-        Of the forward: whether it writes what its adjoint needs to a log, or only counts how much that is.
+        Of the forward: whether it writes what its adjoint needs to a log, or only counts how much that is; or stamps
+        elements with the threads that read and write them.
     log_for
-        The parameters for whose adjoint that is the values of loads; None if it is what atomic updates return.
+        The parameters for whose adjoint that is the values of loads; None if it is what atomic updates return. Of a
+        program that stamps: the arrays.
     compiler
         What compiles it, if it is for a GPU. It goes into the key with the versions of that compiler.
     merged
@@ -333,7 +346,7 @@ class Variant:
     may_alias: bool = True
     by_reference: bool = False
     layout: Layout | None = None
-    log: Literal["written", "counted"] | None = None
+    log: LogKind | None = None
     log_for: frozenset[int] | None = None
     compiler: str = field(default=LLVM, metadata=_ELSEWHERE)
     layers: tuple[Along | Batch, ...] = ()
@@ -342,6 +355,7 @@ class Variant:
     joint: bool = False
     keeps: bool = False
     gathers: bool = False
+    stamped: bool = False
 
     def __post_init__(self) -> None:
         if self.block_dim is None:

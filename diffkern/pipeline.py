@@ -15,7 +15,7 @@ gives the list (``lowering``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate
@@ -29,6 +29,7 @@ from diffkern.ad.inner import FuncDerivatives
 from diffkern.ad.joint import can_join, joined
 from diffkern.ad.overwritten import Overwritten, Reading, overwritten_values
 from diffkern.ad.reverse import reverse
+from diffkern.ad.stamps import StampedFunction, stamp_accesses
 from diffkern.analysis.blocks import check_adjoint
 from diffkern.analysis.conflicts import analyse_conflicts
 from diffkern.analysis.cost import thread_cost
@@ -113,6 +114,11 @@ def log_values(
     return overwritten_values(run(passes.NORMALISE, clone_function(fn), context or PLAIN), sweep)
 
 
+def stamping(fn: Function, arrays: Collection[int], context: Context | None = None) -> StampedFunction:
+    """A copy of a kernel that stamps the elements of its parameters ``arrays`` with who reads and writes them."""
+    return stamp_accesses(run(passes.NORMALISE, without_reports(clone_function(fn)), context or PLAIN), arrays)
+
+
 def differentiate(
     fn: Function,
     active: Iterable[int],
@@ -135,7 +141,8 @@ def _sweep(
     target = target_named(variant.target, variant.compiler)
     budget = target.stack_budget(variant.options.stack_bytes, slots)
     chosen = sorted(k for k in active if is_differentiable(fn.params[k].type))
-    return reverse(fn, chosen, budget, partial(run, passes.NORMALISE_MAP), logged or {}).tidied()
+    normalise_map = partial(run, passes.NORMALISE_MAP)
+    return reverse(fn, chosen, budget, normalise_map, logged or {}, stamped=variant.stamped).tidied()
 
 
 def finish(

@@ -155,6 +155,7 @@ def adjoint_manifest(
         post=tuple(k for k in adjoint.final if k < own and isinstance(fn.params[k].type, Array)),
         steering=tuple(k for k, p in enumerate(primal.params) if p in steers),
         races=adjoint.races,
+        unproved=adjoint.unproved,
         blockwise=is_simt(fn),
         log=log,
     )

@@ -14,7 +14,7 @@ from diffkern.analysis.dependence import LoadFact
 from diffkern.errors import AutodiffError
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.views import Access
-from diffkern.manifest import RaceCheck
+from diffkern.manifest import RaceCheck, Unproved
 from diffkern.ops.memory import LOADS
 from diffkern.opt import replays
 from diffkern.opt.dce import eliminate
@@ -39,6 +39,8 @@ class Adjoint:
         one element.
     races
         What a launch has to be checked for, as what it loads may be written by another thread.
+    unproved
+        What it takes for granted, as stamps of the launch have shown it.
     """
 
     fn: Function
@@ -46,6 +48,7 @@ class Adjoint:
     final: tuple[int, ...]
     cotangents: tuple[int, ...]
     races: tuple[RaceCheck, ...]
+    unproved: tuple[Unproved, ...] = ()
 
     @property
     def buffers(self) -> tuple[Value, ...]:
@@ -137,5 +140,7 @@ class Swept:
         kept = tuple(self.saved[params[k]] for k in saved)
         out.params = (*params, *kept, *out.params[len(out.params) - len(self.cotangents) :])
         used = [self.context.checked[v] for op in walk(out.body) for v in op.results if v in self.context.checked]
-        races = dict.fromkeys(check for fact in (*self.loads, *used) for check in fact.checks)
-        return Adjoint(out, saved, final, self.cotangents, tuple(races))
+        facts = (*self.loads, *used)
+        races = dict.fromkeys(check for fact in facts for check in fact.checks)
+        unproved = dict.fromkeys(pair for fact in facts for pair in fact.unproved)
+        return Adjoint(out, saved, final, self.cotangents, tuple(races), tuple(unproved))

@@ -53,11 +53,13 @@ def check_memory(
         array, fact = Access(op).array, facts.get(op)
         if fact is not None and fact.source is Source.RACING and op.result in activity.useful:
             line = f" (line {fact.store.loc.line})" if fact.store is not None and fact.store.loc else ""
-            raise AutodiffError(
+            error = AutodiffError(
                 f"{reading(op, fact)}, which another thread of the same launch may write{line}",
                 loc=op.loc,
                 remedy="read from a copy of the array, or split the kernel in two launches" + plain_form(fact.store),
             )
+            error.is_race = True
+            raise error
         sees_stores = fact is None or fact.source is not Source.ENTRY
         if array not in with_cotangents and sees_stores and hidden.through(op):
             raise AutodiffError(

@@ -111,7 +111,7 @@ class Replay(Cloner):
             self.poisoned(op, _lost_value(op, fact))
             if op.name == "load" and fact.source is Source.UNKNOWN:
                 self.context.lost[self.env[op.result]] = op
-        if fact is not None and fact.checks and op not in self.context.logged:
+        if fact is not None and (fact.checks or fact.unproved) and op not in self.context.logged:
             self.context.checked[self.env[op.result]] = fact
 
     def counted_while(self, op: Op) -> None:
@@ -177,12 +177,14 @@ def _lost_value(op: Op, fact: LoadFact) -> AutodiffError:
     line = f" (line {fact.store.loc.line})" if fact.store is not None and fact.store.loc is not None else ""
     if fact.source is Source.RACING:
         what = reading(op, fact)
-        return AutodiffError(
+        error = AutodiffError(
             f"{what}, which another thread of the same launch may write{line}; the gradient needs the value",
             loc=op.loc,
             remedy=f"read from a copy of {name} or write to another array, in a launch of its own if need be"
             + plain_form(fact.store),
         )
+        error.is_race = True
+        return error
     error = AutodiffError(
         f"the gradient needs this value of {name}, which the kernel overwrites{line} before and after it is read",
         loc=op.loc,

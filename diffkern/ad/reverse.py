@@ -66,6 +66,8 @@ def reverse(
     budget: StackBudget,
     normalise_map: Normalise,
     logged: Mapping[Op, Value] = _NOTHING,
+    *,
+    stamped: bool = False,
 ) -> Swept:
     """Differentiate a normalised function with respect to its parameters ``active``.
 
@@ -81,6 +83,8 @@ def reverse(
         Prepares the function of a map of tiles for differentiation, in place.
     logged : mapping, optional
         Loads whose values are those that a log has of them.
+    stamped : bool, optional
+        Whether stamps have shown of the launch that no two threads race.
 
     Returns
     -------
@@ -92,7 +96,7 @@ def reverse(
     AutodiffError
         If the gradient cannot be proved right; with the source line and a remedy.
     """
-    return _Reverse(fn, sorted(active), budget, normalise_map, logged=logged).run()
+    return _Reverse(fn, sorted(active), budget, normalise_map, logged=logged, stamped=stamped).run()
 
 
 def reverse_func(fn: Function, active: Sequence[int], budget: StackBudget, normalise_map: Normalise) -> Swept:
@@ -128,6 +132,7 @@ class _Reverse:
         logged: Mapping[Op, Value] = _NOTHING,
         *,
         again: bool = False,
+        stamped: bool = False,
     ) -> None:
         check_stacks(fn)
         self.again = again  # whether the program may be differentiated itself
@@ -148,7 +153,8 @@ class _Reverse:
         arrays = [p for p in fn.params if isinstance(p.type, Array)]
         self.saved: Env = {self.params[p]: Value(p.type, f"saved_{p.name}") for p in arrays}
         saved_of = {p: self.saved[self.params[p]] for p in arrays}
-        self.context = ReplayContext(classify_loads(fn), saved_of, logged, buffers=self.ct_params)
+        self.context = ReplayContext(classify_loads(fn, stamped=stamped), saved_of, logged, buffers=self.ct_params)
+        self.shared_stores = {fn.params[pair.array] for f in self.context.facts.values() for pair in f.unproved}
         self.constants = {op.result: op.attrs["value"] for op in walk(fn.body) if op.name == "const"}
         self.constructs = {op.result: op.operands for op in walk(fn.body) if op.name == "construct"}
         paired = [
@@ -348,12 +354,18 @@ class _Reverse:
             return
         value = Access(op).value
         index = [env[v] for v in Access(op).index]
-        if self.activity.active(value):
+        zero, is_active = self.b.zero(value.type), self.activity.active(value)
+        if is_active:
             check_one_writer(op, self.memory)
+        if Access(op).array in self.shared_stores:
+            # Threads that store the same value are one writer: whoever comes takes what has arrived until then.
+            ct = self.b.one("atomic", buffer, *index, zero, kind="exch", wrap=Access(op).wrap, hint=ct_name(value))
+        elif is_active:
             ct = self.b.one("load", buffer, *index, wrap=Access(op).wrap, hint=ct_name(value))
+        if is_active:
             cts.add(value, ct)
-        zero = self.b.zero(value.type)
-        self.b.op("store", buffer, *index, zero, wrap=Access(op).wrap)
+        if Access(op).array not in self.shared_stores:
+            self.b.op("store", buffer, *index, zero, wrap=Access(op).wrap)
 
     def atomic(self, op: Op, env: Env, cts: Cotangents) -> None:
         buffer = self.ct_params.get(Access(op).array)

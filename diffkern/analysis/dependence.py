@@ -26,7 +26,7 @@ from diffkern.analysis.tile_access import shadow
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import is_shared
 from diffkern.ir.views import Access, For
-from diffkern.manifest import RaceCheck
+from diffkern.manifest import RaceCheck, Unproved
 
 
 class Source(enum.Enum):
@@ -42,12 +42,14 @@ class Source(enum.Enum):
 class LoadFact:
     """A load's source and, where that is bad news, the store that is the reason.
 
-    ``checks`` are what a launch has to be looked at for, so that the source is right.
+    ``checks`` are what a launch has to be looked at for, so that the source is right; ``unproved`` are the writes of
+    which a launch that is stamped has shown that no other thread makes them.
     """
 
     source: Source
     store: Op | None = None
     checks: tuple[RaceCheck, ...] = ()
+    unproved: tuple[Unproved, ...] = ()
 
 
 @dataclass(slots=True)
@@ -82,10 +84,13 @@ class Positions:
         return set(self.branches[b]) <= set(self.branches[a])
 
 
-def classify_loads(fn: Function) -> dict[Op, LoadFact]:
-    """A fact for each load from an array parameter that the function stores to or updates atomically."""
+def classify_loads(fn: Function, *, stamped: bool = False) -> dict[Op, LoadFact]:
+    """A fact for each load from an array parameter that the function stores to or updates atomically.
+
+    ``stamped``: of a launch in which no two threads race, as stamps of its reads and writes have shown.
+    """
     seen = shadow(fn)
-    classes = _Classes(seen.fn, fn)
+    classes = _Classes(seen.fn, fn, stamped)
     writes: dict[Value, list[Op]] = {}
     for op in walk(seen.fn.body):
         if op.name in ("store", "atomic") and not is_shared(Access(op).array.type):
@@ -100,7 +105,9 @@ def classify_loads(fn: Function) -> dict[Op, LoadFact]:
 class _Classes:
     """What the loads of one function see, of which `fn` is a shadow."""
 
-    def __init__(self, fn: Function, function: Function) -> None:
+    def __init__(self, fn: Function, function: Function, stamped: bool) -> None:
+        self.stamped = stamped
+        self.position = {p: k for k, p in enumerate(fn.params)}
         self.forms = AffineForms(fn)
         self.loops = enclosing_loops(fn)
         self.order = Positions()
@@ -110,12 +117,19 @@ class _Classes:
         self.checks = RaceChecks(fn, self.forms, function)
 
     def of(self, load: Op, writes: list[Op]) -> LoadFact:
-        total, near, checks = _Order(), [], []
+        total, near = _Order(), []
+        checks: list[RaceCheck] = []
+        unproved: list[Unproved] = []
         for write in writes:
             is_atomic = write.name == "atomic"
             if self.alone and is_atomic:
                 return LoadFact(Source.RACING, write)
-            if not (self.alone or self.proved(load, write)):
+            if self.alone or self.proved(load, write):
+                pass
+            elif self.stamped and (not is_atomic or write.attrs["kind"] in ("add", "sub")):
+                is_atomic = False  # where one thread alone adds, it does so in the order of its program
+                unproved.append(Unproved(self.position[Access(load).array], load.loc, write.loc))
+            else:
                 check = self.checks.of(load, write, same_thread=is_atomic)
                 if check is None:
                     return LoadFact(Source.RACING, write)
@@ -128,10 +142,10 @@ class _Classes:
         if total.before and total.after:
             total = _by_bounds(load, near, self.forms, self.loops, self.order)
         if not total.before:
-            return LoadFact(Source.ENTRY, checks=tuple(checks))
+            return LoadFact(Source.ENTRY, None, tuple(checks), tuple(unproved))
         if not total.after:
-            return LoadFact(Source.FINAL, checks=tuple(checks))
-        return LoadFact(Source.UNKNOWN, writes[0], tuple(checks))
+            return LoadFact(Source.FINAL, None, tuple(checks), tuple(unproved))
+        return LoadFact(Source.UNKNOWN, writes[0], tuple(checks), tuple(unproved))
 
     def proved(self, load: Op, write: Op) -> bool:
         """Whether no other thread writes the element, whatever the launch; of an atomic update no thread at all."""

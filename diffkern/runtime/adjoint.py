@@ -93,6 +93,8 @@ class AdjointLaunch(Operation):
             _check_log(launch, derivative.log)
         if launch.executable.manifest.pointing:
             _check_elements(launch, cotangents)
+        if launch.stamped and not kernel.race_free and (current.recorder is not None or launch.device.is_capturing):
+            raise _only_now(launch)
         if program.races is not None:
             program.races.check(kernel.name, launch.dims, launch.parts.__getitem__)
         shared = self._are_shared = check_aliases(kernel, launch, cotangents)
@@ -334,6 +336,16 @@ def _check_saved(kernel: Launchable, adjoint: Executable, saved: Mapping[int, ar
             f"kernel {kernel.name!r}: the adjoint needs what {names} held before the kernel overwrote it",
             remedy="launch the kernel under a dk.Tape, which keeps a copy, or write to another array",
         )
+
+
+def _only_now(launch: PackedLaunch) -> LaunchError:
+    """The error for an adjoint that would be repeated, of a launch that was looked at once."""
+    return LaunchError(
+        f"kernel {launch.kernel.name!r}: that no threads race was seen in this one launch, and a sequence would "
+        "repeat its adjoint for others",
+        loc=place_of(launch.kernel.func),
+        remedy="call tape.backward() outside of the sequence, or split the kernel in two launches",
+    )
 
 
 def _check_log(launch: PackedLaunch, log: Log) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from diffkern.errors import AutodiffError
 from diffkern.options import AdjointForm, Variant
 from diffkern.runtime.program import Executable
 
@@ -38,6 +39,8 @@ class Generation:
         Forward programs by the keys of the argument types.
     adjoints : dict
         Adjoint programs by those keys, active parameters, form, and what is one array.
+    refused : dict
+        Why there is no such adjoint, by the same and the number of threads in a block.
     logged : dict
         Forward programs with a log, by those keys and what they do with it.
     sized : dict
@@ -54,7 +57,7 @@ class Generation:
 
     __slots__ = (
         "__weakref__", "adjoints", "function", "library", "logged", "meaning", "number", "one_by_one", "programs",
-        "reads", "sized", "variant",
+        "reads", "refused", "sized", "variant",
     )  # fmt: skip
 
     def __init__(self, number: int, variant: Variant, library: bool | None) -> None:
@@ -63,7 +66,8 @@ class Generation:
         self.library = library
         self.programs: dict[tuple[str, ...], Executable] = {}
         self.adjoints: dict[AdjointKey, Executable] = {}
-        self.logged: dict[tuple[tuple[str, ...], str, tuple[int, ...] | None, Merged], Executable] = {}
+        self.refused: dict[tuple[AdjointKey, int], AutodiffError] = {}
+        self.logged: dict[tuple[tuple[str, ...], str, tuple[int, ...] | None, Merged, bool], Executable] = {}
         self.sized: dict[tuple[object, int], Executable] = {}
         self.meaning: Any = None
         self.reads: Any = ()

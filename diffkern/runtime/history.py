@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
 
 from diffkern.callers import place_of
-from diffkern.errors import KernelError, LaunchError
+from diffkern.errors import AutodiffError, KernelError, LaunchError
 from diffkern.ir.types import UINT64
 from diffkern.runtime.adjoint import AdjointLaunch
 from diffkern.runtime.array import array, new
@@ -22,6 +22,7 @@ from diffkern.runtime.packed import PackedLaunch
 from diffkern.runtime.program import Executable
 from diffkern.runtime.regions import Region, joined
 from diffkern.runtime.resources import Use, used
+from diffkern.runtime.stamps import checked_by_stamps
 
 __all__ = [
     "AddStep", "ByHandStep", "ChangeStep", "CopyStep", "FuncStep", "LaunchStep", "OverwriteStep", "Step", "Work",
@@ -61,8 +62,8 @@ class LaunchStep:
     """
 
     __slots__ = (
-        "_error", "_program", "active", "contents", "keeps_inputs", "launch", "lost", "lost_before", "number",
-        "objects", "saved",
+        "_error", "_is_ahead", "_program", "active", "contents", "keeps_inputs", "launch", "lost", "lost_before",
+        "number", "objects", "saved",
     )  # fmt: skip
 
     def __init__(self, launch: PackedLaunch, number: int, active: frozenset[int], keeps_inputs: bool) -> None:
@@ -77,15 +78,30 @@ class LaunchStep:
         self.objects = _objects(launch) if launch.executable.by_id else ()
         self._program: Executable | None = None
         self._error: KernelError | None = None
+        self._is_ahead = False  # of the launch: what it will do can be looked at
 
     def program(self) -> Executable | None:
         """Return the adjoint program, or None if there is none: the error is raised only if a gradient needs it."""
         if self._program is None and self._error is None:
             try:
-                self._program = self.launch.adjoint(self.active)
+                self._program = self._proved() or self.launch.adjoint(self.active)
             except KernelError as error:
                 self._error = error
         return self._program
+
+    def _proved(self) -> Executable | None:
+        """Return the adjoint program; None where the launch is now known not to race, on which another one rests."""
+        launch = self.launch
+        try:
+            program = launch.adjoint(self.active)
+            if self._is_ahead and program.races is not None:
+                program.races.check(launch.kernel.name, launch.dims, launch.parts.__getitem__)
+            return program
+        except AutodiffError as error:
+            if not error.is_race or not self._is_ahead:
+                raise
+            self.launch = checked_by_stamps(launch, self.active, error)
+            return None
 
     def needs_after(self, index: int) -> bool:
         """Whether the adjoint reads what a parameter holds after the launch."""
@@ -127,7 +143,9 @@ class LaunchStep:
             return self.launch
         executable = self.launch.executable
         may_log = executable.manifest.log is not None or executable.is_in_place or bool(self.launch.merged)
+        self._is_ahead = True
         program = self.program() if may_log else None
+        self._is_ahead = False
         if program is not None and program.derivative.log is not None:
             self.launch = self.launch.with_log(program.derivative.log)
         return self.launch

@@ -6,11 +6,11 @@ In: an object in a kernel's place. Out: its programs by the types of arguments; 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from diffkern.errors import Loc, MisuseError
 from diffkern.lang.dialects import Dialect
-from diffkern.options import PLAIN, AdjointForm
+from diffkern.options import PLAIN, AdjointForm, LogKind
 from diffkern.runtime.arguments import Parameter
 from diffkern.runtime.generation import Generation, Merged
 from diffkern.runtime.program import Executable
@@ -34,6 +34,9 @@ class Launchable(Protocol):
     def parameters(self) -> Sequence[Parameter]: ...
 
     @property
+    def race_free(self) -> bool: ...
+
+    @property
     def programs(self) -> Mapping[tuple[str, ...], Executable]:
         """Forward programs by the keys of the argument types."""
         ...
@@ -53,13 +56,14 @@ class Launchable(Protocol):
     def logged(
         self,
         keys: tuple[str, ...],
-        log: Literal["written", "counted"],
+        log: LogKind,
         active: tuple[int, ...] | None,
         block_dim: int | None = None,
         of: Generation | None = None,
         merged: Merged = (),
+        stamped: bool = False,
     ) -> Executable:
-        """Return the forward program that writes a log, or the one that counts what it takes."""
+        """Return the forward program that writes a log, counts what that takes, or stamps elements of arrays."""
         ...
 
     def update_of_all_threads(self, program: Executable) -> Loc | None:

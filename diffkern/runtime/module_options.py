@@ -25,8 +25,8 @@ def set_module_options(options: Mapping[str, Any], module: ModuleType | None = N
     Parameters
     ----------
     options : mapping
-        ``enable_backward``, ``mode``, ``deterministic`` and ``enable_mathdx_gemm``, as :func:`kernel` has them. Kernels
-        made with one of these options keep their own.
+        ``enable_backward``, ``mode``, ``deterministic``, ``enable_mathdx_gemm`` and ``race_free``, as :func:`kernel`
+        has them. Kernels made with one of these options keep their own.
     module : module, optional
         The module; the caller's by default.
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from diffkern.errors import CompileError, LaunchError, MisuseError
 from diffkern.ir.structs import Leaf
-from diffkern.ir.types import parse_array_type
+from diffkern.ir.types import INT64, parse_array_type
 from diffkern.manifest import Log
 from diffkern.options import PLAIN, AdjointForm
 from diffkern.runtime.arguments import bind, keys_on, leaves_of
@@ -32,6 +32,7 @@ from diffkern.runtime.schedule import USUAL, Blocks
 from diffkern.runtime.state import current
 from diffkern.runtime.stream import Stream, drain
 from diffkern.runtime.type_keys import key_on
+from diffkern.stamp_layout import FIELDS
 
 __all__ = ["Leaves", "PackedLaunch", "dispatch"]
 
@@ -64,11 +65,13 @@ class PackedLaunch(Operation):
         The arrays to which it writes what its adjoint needs; None if it writes none.
     logged
         What they are like.
+    stamped
+        Whether stamps have shown that no two of its threads race, of which its adjoint is not sure by itself.
     """
 
     __slots__ = (
         "_apart", "_leaves", "_merged", "arrays", "blocks", "dim", "executable", "generation", "grid", "kernel",
-        "keys", "log", "logged", "parts",
+        "keys", "log", "logged", "parts", "stamped",
     )  # fmt: skip
 
     def __init__(
@@ -88,6 +91,7 @@ class PackedLaunch(Operation):
         self._apart: bool | None = None
         self.log: tuple[array, ...] | None = None
         self.logged: Log | None = None
+        self.stamped = False
         self.blocks = blocks
         self.executable = self._program(self.keys)
         if place is not None or (current.device is not None and self.executable.device is CPU):
@@ -117,7 +121,8 @@ class PackedLaunch(Operation):
         block_dim = self.blocks.block_dim
         if self.logged is not None:
             merged = tuple(self.merged.items())
-            return self.kernel.logged(keys, "written", self.logged.active, block_dim, self.generation, merged)
+            active, of = self.logged.active, self.generation
+            return self.kernel.logged(keys, "written", active, block_dim, of, merged, self.stamped)
         found = self.generation.programs.get(keys) if block_dim is None else None
         return found or self.kernel.forward(keys, block_dim, self.generation)
 
@@ -125,6 +130,7 @@ class PackedLaunch(Operation):
         """Return an adjoint of the program that it runs."""
         merged = self.merged
         pairs = tuple(merged.items()) if merged else ()
+        form = form._replace(stamped=True) if self.stamped else form
         return self.kernel.adjoint(self.keys, active, form, self.blocks.block_dim, self.generation, pairs)
 
     def optional_adjoint(self, active: frozenset[int], form: AdjointForm) -> Executable | None:
@@ -181,6 +187,7 @@ class PackedLaunch(Operation):
             setattr(made, name, getattr(self, name))
         made.parts, made.arrays = list(self.parts), list(self.arrays)
         made._merged = made._apart = None
+        made.stamped = False
         return made
 
     def put(self, leaf: int, held: array) -> None:
@@ -197,7 +204,7 @@ class PackedLaunch(Operation):
             If it cannot have one.
         """
         made = self.copy()
-        made.logged = log
+        made.logged, made.stamped = log, self.stamped
         made.log = new_log(self, made, log)
         made.executable = made._program(made.keys)
         made._check()
@@ -226,19 +233,43 @@ class PackedLaunch(Operation):
         made = self.copy()
         merged = tuple(self.merged.items())
         made.executable = self.kernel.logged(
-            self.keys, "counted", log.active, self.blocks.block_dim, self.generation, merged
+            self.keys, "counted", log.active, self.blocks.block_dim, self.generation, merged, self.stamped
         )
         threads = math.prod(self.dims[: made.executable.manifest.tid_arity])
         counts = new((threads,), parse_array_type(made.executable.manifest.params[-1].type).dtype, True, self.device)
+        copies = made.spare()
         made.log, made.logged = (counts,), None
-        copies: list[Operation] = []
-        for index in made.executable.writes:
-            if (held := made.arrays[index]) is not None:
-                copied = new(held.shape, held._element, False, self.device)
-                copies.append(Copy(copied, held))
-                made.put(index, copied)
         made._check()
         return made, copies, counts
+
+    def stamping(self, arrays: tuple[int, ...]) -> tuple[PackedLaunch, list[Operation]]:
+        """Return what stamps elements of some arrays with the threads that read and write them.
+
+        A launch of the program that does so, whose log are the stamps, and copies of what it writes to, to be made
+        before.
+        """
+        made = self.copy()
+        merged = tuple(self.merged.items())
+        made.executable = self.kernel.logged(
+            self.keys, "stamped", arrays, self.blocks.block_dim, self.generation, merged
+        )
+        copies = made.spare()
+        stamped = [made.arrays[one.array] for one in made.executable.manifest.stamped]
+        sizes = [math.prod(held.shape) for held in stamped if held is not None]
+        made.log = tuple(new((max(1, size), FIELDS), INT64, True, self.device) for size in sizes)
+        made.logged = None
+        made._check()
+        return made, copies
+
+    def spare(self) -> list[Operation]:
+        """Let copies stand for the arrays that it writes to, and return what makes them."""
+        copies: list[Operation] = []
+        for index in self.executable.writes:
+            if (held := self.arrays[index]) is not None:
+                copied = new(held.shape, held._element, False, self.device)
+                copies.append(Copy(copied, held))
+                self.put(index, copied)
+        return copies
 
     def span(self, index: int) -> slice:
         """Return which leaves stand for an argument."""
@@ -282,7 +313,7 @@ class PackedLaunch(Operation):
     def _check(self) -> None:
         """Choose the grid, and raise unless the program takes it with these arguments."""
         self.grid = grid_of(self.kernel, self.executable, self.dim, self.blocks)
-        check_fit(self.kernel, self.executable, self.grid, self.parts, self.arrays)
+        check_fit(self.kernel, self.executable, self.grid, self._passed, self.arrays)
 
     @property
     def label(self) -> str:
@@ -303,8 +334,12 @@ class PackedLaunch(Operation):
     @property
     def arguments(self) -> bytes:
         """The packed parameters, as they stand behind the header."""
-        parts = self.parts if self.log is None else (*self.parts, *(a._packed for a in self.log))
-        return b"".join(parts)
+        return b"".join(self._passed)
+
+    @property
+    def _passed(self) -> Sequence[bytes]:
+        """The bytes of each parameter of the program."""
+        return self.parts if self.log is None else (*self.parts, *(a._packed for a in self.log))
 
     def touch(self) -> None:
         """Raise the versions of the memory that it changes."""

@@ -103,6 +103,8 @@ class Executable:
         Of an adjoint: when another program of it may run, whose threads gather; None where there is none.
     sorts : bool
         Of an adjoint: whether there is another program of it whose contributions can be added up by destinations.
+    stamped : set of tuple
+        Of an adjoint: what decides about launches of which stamps have shown that no two threads race.
     sweeps : dict
         Of an adjoint: what was decided for launches of one shape.
     """
@@ -111,7 +113,7 @@ class Executable:
         "__weakref__", "_added", "_block_offset", "_derivative", "_grouped", "_sizes", "address", "apart", "block_dim",
         "blockwise", "by_id", "code", "contiguous_cotangents", "cost", "device", "extents", "finish", "gathering",
         "grids", "is_in_place", "layout", "manifest", "may_share", "races", "reads", "regions", "sites", "sorts",
-        "sweeps", "together", "updates", "uses", "whole", "writes", "writes_elements",
+        "stamped", "sweeps", "together", "updates", "uses", "whole", "writes", "writes_elements",
     )  # fmt: skip
 
     def __init__(self, address: int, finish: int, manifest: Manifest, code: Code | None = None) -> None:
@@ -150,6 +152,7 @@ class Executable:
         self.extents = Extents(manifest, self.layout) if manifest.accesses else None
         self.regions = Regions(manifest)
         self.races = Races(manifest) if manifest.races else None
+        self.stamped: set[tuple[object, ...]] = set()
         self.gathering = Gathering(manifest) if manifest.gather is not None else None
         self.sorts = bool(manifest.sums)
 

@@ -134,11 +134,13 @@ def _refusal(kernel: str, check: RaceCheck, names: Sequence[str], numbers: Numbe
         what = f"thread {_thread(reading)} reads an element of {name} here that it updates atomically{line}"
     else:
         what = f"thread {_thread(reading)} reads an element of {name} here that thread {_thread(writing)} writes{line}"
-    return AutodiffError(
+    error = AutodiffError(
         f"kernel {kernel!r}: {what}{where}; the gradient of such a launch depends on which comes first",
         loc=check.load.loc,
         remedy="read from a copy of the array, or split the kernel in two launches",
     )
+    error.is_race = True
+    return error
 
 
 def _thread(index: tuple[int, ...]) -> str:

@@ -62,6 +62,9 @@ class Rollout(Scope):
         As :class:`Bar` has it, for going back.
     """
 
+    repeats = True
+    """Whether what happens in its block happens again."""
+
     def __init__(
         self,
         tape: TapeRecording,

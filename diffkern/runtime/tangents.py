@@ -53,6 +53,9 @@ class Tangents(Influence, Scope, Uncopied):
         In the block, if a kernel has no forward mode.
     """
 
+    repeats = False
+    """Whether what happens in its block happens again."""
+
     def __init__(self, tangents: Mapping[array, Any]) -> None:
         self.around: Any = None  # the tape, or the tangents, around the block
         self._found = Beside("tangent")

@@ -36,6 +36,8 @@ _NONE: frozenset[int] = frozenset()
 class TapeRecording(TapeNeeds, Influence):
     """What was recorded."""
 
+    repeats = False
+    """Whether what happens in its block happens again."""
     follows_elements = False
     """Whether launches may use what has a gradient through elements of arrays."""
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.fake_driver.driver import fake_cuda
 
 import diffkern as dk
 from diffkern.compilation import Compilation
@@ -146,6 +147,22 @@ def test_derivatives(name: str) -> None:
     kernel, args = made(name)
     assert is_logged(kernel, args)
     gradcheck(kernel, 3, args)
+
+
+@pytest.mark.parametrize("name", ["constant", "branches", "vectors"])
+def test_launches_on_a_gpu_have_logs(name: str) -> None:
+    def gradient(device: str) -> Any:
+        kernel, args = made(name, requires_grad=True)
+        args = [a.to(device) if isinstance(a, dk.array) else a for a in args]
+        (x,) = [a for a in args if isinstance(a, dk.array) and a.requires_grad][-1:]
+        with dk.Tape() as tape:
+            dk.launch(kernel, 3, args)
+        tape.backward(grads={x: dk.ones(x.shape, dtype=x.dtype, device=device)})
+        return x.grad.numpy()
+
+    wanted = gradient("cpu")
+    with fake_cuda(run="ptx"):
+        np.testing.assert_allclose(gradient("cuda:0"), wanted, rtol=1e-9)
 
 
 def loss_and_gradient(name: str, launches: int = 1) -> tuple[float, np.ndarray, Any]:

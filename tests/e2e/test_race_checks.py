@@ -83,13 +83,13 @@ FINE: list[tuple[Any, Any, tuple[int, ...], tuple[Any, ...]]] = [
     (triangle, (4, 4), (4, 4), (1,)),
 ]
 RACING: list[tuple[Any, Any, tuple[int, ...], tuple[Any, ...], str]] = [
-    (shift, 4, (9,), (3,), r"thread 0 reads an element of x here that thread 3 writes \(line \d+\) with off=3"),
+    (shift, 4, (9,), (3,), r"thread 0 reads x\[3\] here, which thread 3 writes \(line \d+\) with off=3"),
     (shift, 4, (9,), (-7,), "with off=-7"),
-    (wave, 4, (3, 4), (1, 3), "thread 3 reads an element of p here that thread 0 writes"),
+    (wave, 4, (3, 4), (1, 3), r"thread 3 reads p\[1, 0\] here, which thread 0 writes"),
     (flat_rows, 9, (12,), (4, 3), "with n=4, m=3"),
-    (flat_rows, 9, (12,), (4, 0), "which another thread of the same launch may write"),
+    (flat_rows, 9, (12,), (4, 0), r"thread 8 reads e\[0\] here, which thread 0 writes"),
     (checkerboard, (5, 5), (5, 5), (2,), ""),
-    (block_rows, (30, 3), (200,), (3,), r"thread \(\d+, \d+\) reads an element of x"),
+    (block_rows, (30, 3), (200,), (3,), r"thread \(\d+, \d+\) reads x\[\d+\]"),
     (scattered, 4, (1, 4), (TO, 0), "updates"),
 ]
 

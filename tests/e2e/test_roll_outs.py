@@ -165,6 +165,34 @@ def temporaries(x: Any, u: Any) -> Step:
     return step
 
 
+@dk.kernel
+def first_half(x: dk.array(dtype=F64), t: dk.array(dtype=F64)):
+    i = dk.tid()
+    if i < x.shape[0] // 2:
+        t[i] = x[i]
+
+
+@dk.kernel
+def back(t: dk.array(dtype=F64), x: dk.array(dtype=F64)):
+    i = dk.tid()
+    x[i] = dk.where(i < x.shape[0] // 2, 0.9 * t[i], x[i])
+
+
+def not_initialized(x: Any, u: Any) -> Step:
+    """A kernel is given an array of which only a part has been set, and uses that part."""
+
+    def step(k: int) -> None:
+        used = dk.full(64, value=1.0 + k, dtype=F64)  # whose memory the next array may get
+        del used
+        t = dk.empty(N, dtype=F64, requires_grad=True)
+        dk.launch(first_half, dim=N, inputs=[x, t])
+        dk.launch(back, dim=N, inputs=[t, x])
+        dk.launch(back, dim=N, inputs=[dk.empty_like(t), dk.empty(N, dtype=F64)])
+        dk.launch(grow, dim=N, inputs=[x, u])
+
+    return step
+
+
 def noise(x: Any, u: Any) -> Step:
     w = doubles(np.zeros(N))
 
@@ -215,7 +243,7 @@ def nested(x: Any, u: Any) -> Step:
     return lambda k: dk.checkpoint(lambda j: dk.launch(grow, dim=N, inputs=[x, u]), 3, 2)
 
 
-@pytest.mark.parametrize("maker", [temporaries, noise, two_buffers, rows, sequence, record, nested])
+@pytest.mark.parametrize("maker", [temporaries, not_initialized, noise, two_buffers, rows, sequence, record, nested])
 def test_what_steps_may_do(maker: Callable[[Any, Any], Step]) -> None:
     both_ways(maker, steps=12)
 

@@ -5,11 +5,12 @@ They are put in as those of :mod:`mutation.elsewhere` are.
 
 from __future__ import annotations
 
-from diffkern.ad import joint, numbering
+from diffkern.ad import joint, numbering, reverse
+from diffkern.ad import stamps as ad_stamps
 from diffkern.analysis import sorted_updates
 from diffkern.lower import batch
 from diffkern.opt import fuse
-from diffkern.runtime import folding, rollout, rollout_step, sorting
+from diffkern.runtime import folding, rollout, rollout_step, sorting, stamps
 from diffkern.targets.emit import checks
 
 from .edits import Fault, edit
@@ -23,6 +24,7 @@ _SORTED = "tests/grad/test_sorted.py"
 _SAME = f"{_SORTED}::test_the_gradient_is_that_of_the_plain_form"
 _LOGS = "tests/e2e/test_overwritten.py::test_derivatives"
 _ROLL_OUTS = "tests/e2e/test_roll_outs.py"
+_STAMPED = "tests/e2e/test_stamped_launches.py"
 _BATCH = "tests/unit/lower/test_batch.py::test_a_batch_is_what_its_examples_are"
 _DEBUG = "tests/e2e/test_debug.py"
 
@@ -91,6 +93,28 @@ LAUNCHES = [
     Fault("components of a vector are logged at one place",
           edit(numbering, "Logged.part", "self.slot() if k == 0 else", "self.slot() if True else"),
           (f"{_LOGS}[vectors]",)),
+    # stamps
+    Fault("a thread that reads alone is not asked who writes",
+          edit(stamps, "_Stamps.check", "self._refuse(alone & read", "self._refuse(self.several & read"),
+          (f"{_STAMPED}::test_races_are_named",)),
+    Fault("updates by another thread are not seen",
+          edit(stamps, "_Stamps.check", "self._refuse(updated &", "self._refuse(alone &"),
+          (f"{_STAMPED}::test_races_are_named",)),
+    Fault("of threads that store one value another one may be read",
+          edit(ad_stamps, "_Stamping._stamp", "b.select(is_own, zero, number)", "zero"),
+          (f"{_STAMPED}::test_races_are_named",)),
+    Fault("each thread takes the cotangent of the same value",
+          edit(reverse, "_Reverse.store", 'kind="exch"', 'kind="add"'),
+          (f"{_STAMPED}::test_gradients_where_no_threads_race[the same values]",)),
+    Fault("threads that store different values are one writer",
+          edit(stamps, "_Stamps.check", "raise self._two_values(int(k))", "pass"),
+          (f"{_STAMPED}::test_races_are_named",)),
+    Fault("tables that were changed are not looked at again",
+          edit(stamps, "_key", "found += (memory.born, memory.now)", "found += (memory.born,)"),
+          (f"{_STAMPED}::test_a_launch_is_looked_at_until_nothing_changes_that_decides",)),
+    Fault("that threads store the same value is believed the next time",
+          edit(stamps, "_look", "if key is not None and not shared:", "if key is not None:"),
+          (f"{_STAMPED}::test_the_same_values_are_looked_at_each_time",)),
     # roll-outs
     Fault("states are not kept before they are overwritten",
           edit(rollout, "Rollout._overwritten", "self._states[-1].keep(held)", "pass"),

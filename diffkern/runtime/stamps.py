@@ -1,0 +1,211 @@
+"""Does a launch race? Looked at while it runs, where nothing else tells.
+
+In: a launch that a tape is about to record, whose adjoint rests on its threads not to race. Out: the launch, marked as
+one in which no two threads do; or the :class:`AutodiffError` that names two that do. A program of its own runs on
+copies of what the launch writes to, and stamps elements with the threads that read and write them
+(:mod:`diffkern.ad.stamps`). What was seen is remembered as long as nothing changes that decides about it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from diffkern.errors import AutodiffError, Loc
+from diffkern.ir.types import Scalar, parse_type
+from diffkern.manifest import Stamped
+from diffkern.runtime.device import CPU
+from diffkern.runtime.operation import perform
+from diffkern.runtime.packed import PackedLaunch
+from diffkern.runtime.program import Executable
+from diffkern.runtime.race_checks import number_in
+from diffkern.runtime.state import current
+from diffkern.stamp_layout import BLOCK, EARLY, LEAST, READ, SITES, STORED, UPDATED, VALUE
+
+__all__ = ["checked_by_stamps"]
+
+Numbers = np.ndarray[Any, Any]
+_CACHED: Final = 64
+_EXTENTS: Final = 8
+"""Where in the bytes of an array its extents begin."""
+
+
+def checked_by_stamps(launch: PackedLaunch, active: frozenset[int], error: AutodiffError) -> PackedLaunch:
+    """Return a launch whose threads do not race as one of which that is known.
+
+    Parameters
+    ----------
+    launch : PackedLaunch
+        The launch, which has not run yet.
+    active : frozenset of int
+        The parameters for which it is to be differentiated.
+    error : AutodiffError
+        Why its adjoint is refused as long as that is not known.
+
+    Raises
+    ------
+    AutodiffError
+        If two threads race; or `error`, if that cannot be seen.
+    """
+    trusted = launch.kernel.race_free
+    is_repeated = current.recorder is not None or launch.device.is_capturing  # and may do other things then
+    if not trusted and (is_repeated or launch.executable.by_id):
+        raise error
+    made = launch.copy()
+    made.stamped = True
+    program = made.adjoint(active)
+    arrays = tuple(sorted({pair.array for pair in program.manifest.unproved}))
+    if arrays and not trusted:
+        _look(launch, program, arrays)
+    return made
+
+
+def _look(launch: PackedLaunch, program: Executable, arrays: tuple[int, ...]) -> None:
+    """Raise if two threads of a launch race for an element of one of some arrays."""
+    stamping, copies = launch.stamping(arrays)
+    manifest = stamping.executable.manifest
+    axes = manifest.tid_arity
+    if not manifest.stamped[0].blocks and any(extent > 1 for extent in launch.dims[axes:]):
+        raise _same_index(launch)
+    key = _key(launch, manifest.stamped)
+    if key is not None and key in program.stamped:
+        return
+    for operation in (*copies, stamping):
+        perform(operation)
+    shared = False
+    for one, held in zip(manifest.stamped, stamping.log or (), strict=True):
+        found = _Stamps(launch, one, held._elements())
+        found.check()
+        shared = shared or found.shared
+    if key is not None and not shared:  # threads that write the same value may write different ones the next time
+        if len(program.stamped) >= _CACHED:
+            program.stamped.clear()
+        program.stamped.add(key)
+
+
+def _key(launch: PackedLaunch, stamped: Sequence[Stamped]) -> tuple[Any, ...] | None:
+    """What decides which elements the threads of a launch access; None where that is not known."""
+    deciding = stamped[0].deciding
+    if deciding is None:
+        return None
+    found: list[Any] = [launch.dims, launch.blocks.block_dim]
+    for index in deciding:
+        held = launch.arrays[index]
+        found.append(launch.parts[index])
+        if held is not None:
+            memory = held._memory
+            if memory.exposed or memory.lent or memory.is_counted:
+                return None
+            found += (memory.born, memory.now)
+    # Of the arrays themselves the extents alone: from them negative indices count.
+    found += [launch.parts[one.array][_EXTENTS:] for one in stamped]
+    return tuple(found)
+
+
+def _same_index(launch: PackedLaunch) -> AutodiffError:
+    return AutodiffError(
+        f"kernel {launch.kernel.name!r}: several threads of a launch over {launch.dims} have the same index",
+        remedy=f"ask for all {len(launch.dims)} axes with dk.tid()",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """A thread and where it accesses an element."""
+
+    thread: str
+    loc: Loc | None
+
+    @property
+    def line(self) -> str:
+        return f" (line {self.loc.line})" if self.loc is not None else ""
+
+
+class _Stamps:
+    """The stamps of an array after a launch."""
+
+    def __init__(self, launch: PackedLaunch, stamped: Stamped, rows: Numbers) -> None:
+        self.launch, self.stamped, self.rows = launch, stamped, rows
+        self.last, self.first = rows[:, STORED], LEAST - rows[:, STORED + 1]
+        stored = self.last > 0
+        several = stored & (_thread(self.last) != _thread(self.first))
+        self.several = several
+        self.shared = bool(several.any())
+
+    def check(self) -> None:
+        """Raise if two threads race for an element."""
+        rows, read = self.rows, self.rows[:, READ] > 0
+        alone = (self.last > 0) & ~self.several
+        late, early = rows[:, READ], LEAST - rows[:, READ + 1]
+        for numbers in (late, early):
+            self._refuse(alone & read & (_thread(numbers) != _thread(self.last)), numbers, self.last)
+            for updates in (rows[:, UPDATED], LEAST - rows[:, UPDATED + 1]):
+                updated = (rows[:, UPDATED] > 0) & read
+                self._refuse(updated & (_thread(numbers) != _thread(updates)), numbers, updates, "updates atomically")
+        apart = self.several & (rows[:, VALUE] != LEAST - rows[:, VALUE + 1])
+        for k in np.flatnonzero(apart)[:1]:
+            raise self._two_values(int(k))
+        # A thread that has not stored there itself, or not yet, reads what was there before or what another one stored.
+        # Which ones these are is known where threads run one after the other.
+        before = rows[:, EARLY] if self.launch.device is CPU else late
+        writing = np.where(_thread(before) != _thread(self.last), self.last, self.first)
+        self._refuse(self.several & (before > 0), before, writing)
+
+    def _refuse(self, which: Numbers, reading: Numbers, writing: Numbers, verb: str = "writes") -> None:
+        """Refuse the first element of some, with a load and a write of it."""
+        for k in np.flatnonzero(which)[:1]:
+            one, other = self._side(int(reading[k])), self._side(int(writing[k]))
+            what = f"thread {one.thread} reads {self._element(int(k))} here"
+            raise AutodiffError(
+                f"kernel {self.launch.kernel.name!r}: {what}, which thread {other.thread} {verb}{other.line}"
+                f"{self._numbers()}; the gradient of such a launch depends on which comes first",
+                loc=one.loc,
+                remedy="read from a copy of the array, or split the kernel in two launches",
+            )
+
+    def _two_values(self, k: int) -> AutodiffError:
+        one, other = self._side(int(self.first[k])), self._side(int(self.last[k]))
+        return AutodiffError(
+            f"kernel {self.launch.kernel.name!r}: thread {one.thread} writes {self._element(k)} here, and thread "
+            f"{other.thread} another value{other.line}{self._numbers()}; the gradient of such a launch depends on "
+            "which comes last",
+            loc=one.loc,
+            remedy="let one thread write each element, or add with dk.atomic_add",
+        )
+
+    def _numbers(self) -> str:
+        """The numbers by which the launch decides who accesses what."""
+        launch, found = self.launch, []
+        for index in self.stamped.deciding or ():
+            t = parse_type(launch.executable.manifest.params[index].type)
+            if launch.arrays[index] is None and isinstance(t, Scalar) and t.is_integer:
+                found.append(f"{launch.leaves[index].name}={number_in(launch.parts[index], t, -1)}")
+        return f" with {', '.join(found)}" if found else ""
+
+    def _element(self, k: int) -> str:
+        """An element, as the source would have it."""
+        held, leaf = self.launch.arrays[self.stamped.array], self.launch.leaves[self.stamped.array]
+        assert held is not None
+        index = np.unravel_index(k, held.shape)
+        return f"{leaf.name}[{', '.join(map(str, index))}]"
+
+    def _side(self, number: int) -> _Side:
+        thread, site = (number - 1) // SITES, (number - 1) % SITES
+        return _Side(self._name(thread), self.stamped.sites[site])
+
+    def _name(self, thread: int) -> str:
+        if self.stamped.blocks:
+            return f"{thread % BLOCK} of block {thread // BLOCK}"
+        dims = self.launch.dims
+        index = tuple(int(k) for k in np.unravel_index(thread, dims)) if math.prod(dims) > thread else (thread,)
+        return str(index[0] if len(index) == 1 else index)
+
+
+def _thread(numbers: Numbers) -> Numbers:
+    """The threads of accesses, -1 where there is none."""
+    found: Numbers = (numbers - 1) // SITES
+    return found

@@ -1,0 +1,33 @@
+"""The stamps of an element of an array: which accesses of which threads it has seen.
+
+In: nothing. Out: the places of the stamps, integers of 64 bits, in the row of an element, and how accesses are
+numbered.
+A program writes them (:mod:`diffkern.ad.stamps`), and the run time reads them (:mod:`diffkern.runtime.stamps`).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = [
+    "BLOCK", "EARLY", "FIELDS", "LATEST", "LEAST", "READ", "SITES", "STORED", "UPDATED", "VALUE",
+]  # fmt: skip
+
+STORED: Final = 0
+"""Of an element: the greatest store; the one behind it has the least, as what is missing to LEAST."""
+READ: Final = 2
+"""The same of loads."""
+VALUE: Final = 4
+"""The same of the values that are stored."""
+EARLY: Final = 6
+"""The greatest load by a thread that was not the latest to store there."""
+UPDATED: Final = 7
+"""The same of atomic updates as of stores."""
+LATEST: Final = 9
+"""The thread that was the latest to store there, from 1 on."""
+FIELDS: Final = 10
+LEAST: Final = 1 << 62
+SITES: Final = 1 << 12
+"""The number of an access is that of the thread times this, and that of the place in the source, from 1 on."""
+BLOCK: Final = 1 << 11
+"""Where threads of a block have numbers of their own, that of a thread is its block's times this, and its own."""

@@ -1,0 +1,256 @@
+"""Gradients of MuJoCo Warp, which diffkern.warp runs unchanged, against differences of MuJoCo C.
+
+    python tools/neighbours/gradients.py [--models NAME ...] [--steps 1 10] [--states 20] [--json FILE]
+
+In: an environment with ``mujoco`` and ``mujoco-warp``, and diffkern on its path. Out: a table, and as JSON its rows:
+for each model and number of steps the relative error of the gradient of a random projection of the state, with respect to
+positions, velocities, controls, masses and friction, over random states, one for each world. MuJoCo Warp computes in
+float32, MuJoCo C in float64. The solver's tolerance is zero: where it ends early, the derivative is that of the
+constraints which were active one iteration before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+from finder import install
+
+install()
+
+import mujoco  # noqa: E402
+import mujoco_warp as mjw  # noqa: E402
+import warp as wp  # noqa: E402
+
+import diffkern as dk  # noqa: E402
+
+Numbers = np.ndarray[Any, Any]
+
+LINK = '<geom type="capsule" size=".05" fromto="0 0 0 0 0 -.4"/>'
+BAR = '<geom type="capsule" size=".04" fromto="0 0 0 .4 0 0"/>'
+PENDULUM = f"""<mujoco><worldbody><body><joint axis="0 1 0" damping=".1"/>{LINK}</body></worldbody></mujoco>"""
+ARM = f"""<mujoco><option integrator="%(integrator)s" solver="%(solver)s" timestep="0.005"/>
+<worldbody><body pos="0 0 1"><joint name="a" axis="0 1 0" limited="true" range="-20 20" damping="0.1"/>{LINK}
+<body pos="0 0 -.4"><joint name="b" axis="1 0 0" frictionloss=".1"/>{LINK}
+<body pos="0 0 -.4"><joint name="c" type="slide" axis="0 0 1" stiffness="10"/><geom type="sphere" size=".08"/></body>
+</body></body></worldbody><actuator><motor joint="a"/><position joint="b" kp="5"/></actuator></mujoco>"""
+# The floor's friction is another one, as the greater of the two counts; and the body is no symmetric one, as MuJoCo C has
+# constants in the place of the masses of those.
+ON_FLOOR = """<mujoco><option cone="%(cone)s" timestep="0.002"/>
+<worldbody><geom type="plane" size="5 5 .1" friction=".8 .004 .0001"/>
+<body pos="0 0 .098"><freejoint/><geom type="%(shape)s" size="%(size)s" pos=".01 .02 .001"/></body>
+</worldbody></mujoco>"""
+TENDON = f"""<mujoco><worldbody><body pos="0 0 1"><joint name="a" axis="0 1 0"/>{BAR}<site name="s1" pos=".2 0 .05"/>
+<body pos=".4 0 0"><joint name="b" axis="0 1 0"/>{BAR}<site name="s2" pos=".2 0 .05"/></body></body>
+<site name="s0" pos="0 0 1.2"/></worldbody>
+<tendon><spatial stiffness="20" damping=".5"><site site="s0"/><site site="s1"/><site site="s2"/></spatial>
+<fixed name="f"><joint joint="a" coef="1"/><joint joint="b" coef="-.5"/></fixed></tendon>
+<actuator><motor tendon="f" gear="2"/></actuator></mujoco>"""
+
+
+def _on_floor(shape: str, size: str, cone: str) -> str:
+    return ON_FLOOR % {"shape": shape, "size": size, "cone": cone}
+
+
+def _arm(integrator: str, solver: str = "Newton") -> str:
+    return ARM % {"integrator": integrator, "solver": solver}
+
+
+MODELS: dict[str, str | Path] = {
+    "pendulum": PENDULUM,
+    "arm, Euler": _arm("Euler"),
+    "arm, Euler, CG": _arm("Euler", "CG"),
+    "arm, implicitfast": _arm("implicitfast"),
+    "arm, RK4": _arm("RK4"),
+    "tendons": TENDON,
+    "sphere, pyramidal": _on_floor("sphere", ".1", "pyramidal"),
+    "sphere, elliptic": _on_floor("sphere", ".1", "elliptic"),
+    "box, pyramidal": _on_floor("box", ".1 .1 .1", "pyramidal"),
+    "box, elliptic": _on_floor("box", ".1 .1 .1", "elliptic"),
+    "humanoid": Path(mjw.__file__).parent / "test_data" / "humanoid" / "humanoid.xml",
+}
+OF_STATE = ("qpos", "qvel", "ctrl")
+OF_MODEL = ("body_mass", "geom_friction")
+CONSTANTS = (*OF_MODEL, "body_subtreemass")
+
+
+@dataclass(frozen=True)
+class Row:
+    """The errors of a model: for each variable the greatest and the median one over the states."""
+
+    model: str
+    steps: int
+    states: int
+    contacts: int
+    errors: dict[str, tuple[float, float]]
+    forward_s: float
+    backward_s: float
+
+
+class Case:
+    """A model with random states, one for each world."""
+
+    def __init__(self, name: str, states: int, seed: int) -> None:
+        given = MODELS[name]
+        self.name, self.random = name, np.random.default_rng(seed)
+        load = mujoco.MjModel.from_xml_path if isinstance(given, Path) else mujoco.MjModel.from_xml_string
+        self.model = load(str(given))
+        self.model.opt.iterations, self.model.opt.ls_iterations = 20, 50
+        data = mujoco.MjData(self.model)
+        if self.model.nkey:
+            mujoco.mj_resetDataKeyframe(self.model, data, 0)
+        mujoco.mj_forward(self.model, data)
+        self.contacts, self.warm = data.ncon, data.qacc_warmstart.copy()
+        self.values = {name: self._scattered(name, getattr(data, name), states) for name in OF_STATE}
+        self.weights = {name: self.random.normal(size=getattr(data, name).shape) for name in ("qpos", "qvel")}
+        self.m = mjw.put_model(self.model)
+        self.m.opt.tolerance.zero_()
+        self.d = mjw.put_data(self.model, data, nworld=states)
+
+    def _scattered(self, name: str, value: Numbers, states: int) -> Numbers:
+        scale = {"qpos": 0.02, "qvel": 0.3, "ctrl": 0.1}[name]
+        found = value + scale * self.random.normal(size=(states, len(value)))
+        if name == "qpos":
+            for k in np.flatnonzero(self.model.jnt_type == mujoco.mjtJoint.mjJNT_FREE):
+                at = self.model.jnt_qposadr[k] + 3
+                found[:, at : at + 4] /= np.linalg.norm(found[:, at : at + 4], axis=1)[:, None]
+        return found.astype(np.float32).astype(np.float64)
+
+    def gradients(self, steps: int) -> tuple[dict[str, Numbers], float, float]:
+        """Return the gradients by one tape for all worlds, and the seconds forward and backward."""
+        for holder in (self.d, self.d.efc, self.d.contact, self.m):
+            for held in vars(holder).values():
+                if isinstance(held, wp.array) and _is_smooth(held):
+                    held.requires_grad = True
+        given = {k: wp.array(v.astype(np.float32), dtype=float, requires_grad=True) for k, v in self.values.items()}
+        begin = time.perf_counter()
+        with wp.Tape() as tape:
+            for name, held in given.items():
+                wp.copy(getattr(self.d, name), held)
+            self.d.qacc_warmstart.assign(np.tile(self.warm, (len(self.values["qpos"]), 1)).astype(np.float32))
+            for _ in range(steps):
+                mjw.step(self.m, self.d)
+        middle = time.perf_counter()
+        seeds = {name: np.tile(w, (len(self.values["qpos"]), 1)).astype(np.float32) for name, w in self.weights.items()}
+        tape.backward(grads={getattr(self.d, name): wp.array(seed) for name, seed in seeds.items()})
+        end = time.perf_counter()
+        found = {name: held.grad.numpy().astype(np.float64) for name, held in given.items()}
+        # One model for all worlds: its gradient is the sum over them.
+        of_model = {name: getattr(self.m, name).grad.numpy().astype(np.float64).sum(axis=0) for name in CONSTANTS}
+        mass, subtree = of_model["body_mass"], of_model["body_subtreemass"]
+        found["body_mass"] = np.array([mass[k] + sum(subtree[a] for a in self._above(k)) for k in range(len(mass))])
+        found["geom_friction"] = of_model["geom_friction"]
+        return found, middle - begin, end - middle
+
+    def _above(self, body: int) -> list[int]:
+        """A body and those of which it is a part: their masses change with its own."""
+        found = [body]
+        while found[-1]:
+            found.append(int(self.model.body_parentid[found[-1]]))
+        return found
+
+    def result(self, world: int, steps: int, **changed: Numbers) -> float:
+        """Return the projection of the state of MuJoCo C after some steps."""
+        data = mujoco.MjData(self.model)
+        data.qacc_warmstart[:] = self.warm
+        for name, value in self.values.items():
+            getattr(data, name)[:] = changed.get(name, value[world])
+        for _ in range(steps):
+            mujoco.mj_step(self.model, data)
+        return float(sum(w @ getattr(data, name) for name, w in self.weights.items()))
+
+    def differences(self, name: str, world: int, steps: int) -> Numbers:
+        """Return central differences of MuJoCo C with respect to a part of the state."""
+        value, h = self.values[name][world], 1e-6
+        found = np.zeros(len(value))
+        for k in range(len(value)):
+            ends = [value.copy(), value.copy()]
+            ends[0][k] += h
+            ends[1][k] -= h
+            found[k] = (self.result(world, steps, **{name: ends[0]}) - self.result(world, steps, **{name: ends[1]})) / (
+                2 * h
+            )
+        return found
+
+    def differences_of_model(self, name: str, steps: int) -> Numbers:
+        """Return central differences with respect to numbers of the model, summed over the worlds."""
+        held, worlds = getattr(self.model, name), range(len(self.values["qpos"]))
+        found = np.zeros(held.shape)
+        for place in np.ndindex(*held.shape):
+            old, ends, totals = held[place], [], self.model.body_subtreemass.copy()
+            h = 1e-6 * max(abs(old), 1e-3)
+            for change in (h, -h):
+                held[place] = old + change
+                if name == "body_mass":
+                    self.model.body_subtreemass[self._above(place[0])] += change
+                ends.append(sum(self.result(world, steps) for world in worlds))
+                self.model.body_subtreemass[:] = totals
+            held[place] = old
+            found[place] = (ends[0] - ends[1]) / (2 * h)
+        return found
+
+
+def _is_smooth(held: Any) -> bool:
+    return bool(held.numpy().dtype == np.float32)
+
+
+def _relative(found: Numbers, wanted: Numbers) -> float:
+    size = np.abs(wanted).max(initial=0.0)
+    return float(np.abs(found - wanted).max(initial=0.0) / size) if size > 0 else float(np.abs(found).max(initial=0.0))
+
+
+def row(name: str, steps: int, states: int, seed: int) -> Row:
+    """Compare a model."""
+    case = Case(name, states, seed)
+    found, forward, backward = case.gradients(steps)
+    # MuJoCo C goes to the end as well.
+    case.model.opt.tolerance, case.model.opt.iterations, case.model.opt.ls_iterations = 1e-14, 200, 100
+    errors: dict[str, tuple[float, float]] = {}
+    for variable in OF_STATE:
+        each = [_relative(found[variable][w], case.differences(variable, w, steps)) for w in range(states)]
+        errors[variable] = max(each), float(np.median(each))
+    for variable in OF_MODEL:
+        wanted = case.differences_of_model(variable, steps)
+        error = _relative(found[variable], wanted)
+        errors[variable] = error, error
+    return Row(name, steps, states, case.contacts, errors, round(forward, 3), round(backward, 3))
+
+
+def line(r: Row) -> str:
+    """Return a row as text."""
+    parts = [f"{k} {most:.1e} ({median:.0e})" for k, (most, median) in r.errors.items()]
+    return f"{r.model:20} {r.steps:4} steps, {r.contacts:2} contacts: " + ", ".join(parts)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", nargs="*", default=list(MODELS), choices=list(MODELS), metavar="NAME")
+    parser.add_argument("--steps", nargs="*", type=int, default=[1, 10])
+    parser.add_argument("--states", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    dk.config.enable_backward = "always"
+    rows: list[Row] = []
+    for name in args.models:
+        for steps in args.steps:
+            try:
+                rows.append(row(name, steps, args.states, args.seed))
+                print(line(rows[-1]), flush=True)
+            except dk.KernelError as error:
+                print(f"{name:20} {steps:4} steps: {error}", flush=True)
+            if args.json:
+                args.json.write_text(json.dumps([asdict(r) for r in rows], indent=1))
+
+
+if __name__ == "__main__":
+    main()
