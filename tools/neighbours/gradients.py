@@ -1,30 +1,31 @@
 """Gradients of MuJoCo Warp, which diffkern.warp runs unchanged, against differences of MuJoCo C.
 
-    python tools/neighbours/gradients.py [--models NAME ...] [--steps 1 10] [--states 20] [--json FILE]
+    python tools/neighbours/gradients.py [--models NAME ...] [--steps 1 10] [--states 20] [--json FILE] [--rst FILE]
 
-In: an environment with ``mujoco`` and ``mujoco-warp``, and diffkern on its path. Out: a table, and as JSON its rows:
-for each model and number of steps the relative error of the gradient of a random projection of the state, with respect to
-positions, velocities, controls, masses and friction, over random states, one for each world. MuJoCo Warp computes in
-float32, MuJoCo C in float64. The solver's tolerance is zero: where it ends early, the derivative is that of the
-constraints which were active one iteration before.
+In: an environment with ``mujoco`` and ``mujoco-warp``, and diffkern on its path. Out: a table: for each model and
+number of steps the relative error of the gradient of a random projection of the state, with respect to positions,
+velocities, controls, masses and friction, over random states, one for each world. MuJoCo Warp computes in float32,
+MuJoCo C in float64. The solver's tolerance is zero: where it ends early, the derivative is that of the constraints
+which were active one iteration before.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime as dt
 import json
-import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parent))
-from finder import install
+from diffkern.warp import finder
 
-install()
+finder.install()
 
 import mujoco  # noqa: E402
 import mujoco_warp as mjw  # noqa: E402
@@ -42,8 +43,8 @@ ARM = f"""<mujoco><option integrator="%(integrator)s" solver="%(solver)s" timest
 <body pos="0 0 -.4"><joint name="b" axis="1 0 0" frictionloss=".1"/>{LINK}
 <body pos="0 0 -.4"><joint name="c" type="slide" axis="0 0 1" stiffness="10"/><geom type="sphere" size=".08"/></body>
 </body></body></worldbody><actuator><motor joint="a"/><position joint="b" kp="5"/></actuator></mujoco>"""
-# The floor's friction is another one, as the greater of the two counts; and the body is no symmetric one, as MuJoCo C has
-# constants in the place of the masses of those.
+# The floor's friction is another one, as the greater of the two counts. The body is not symmetric: MuJoCo C has
+# constants in the place of the masses of those that are.
 ON_FLOOR = """<mujoco><option cone="%(cone)s" timestep="0.002"/>
 <worldbody><geom type="plane" size="5 5 .1" friction=".8 .004 .0001"/>
 <body pos="0 0 .098"><freejoint/><geom type="%(shape)s" size="%(size)s" pos=".01 .02 .001"/></body>
@@ -168,34 +169,48 @@ class Case:
         return float(sum(w @ getattr(data, name) for name, w in self.weights.items()))
 
     def differences(self, name: str, world: int, steps: int) -> Numbers:
-        """Return central differences of MuJoCo C with respect to a part of the state."""
-        value, h = self.values[name][world], 1e-6
-        found = np.zeros(len(value))
-        for k in range(len(value)):
-            ends = [value.copy(), value.copy()]
-            ends[0][k] += h
-            ends[1][k] -= h
-            found[k] = (self.result(world, steps, **{name: ends[0]}) - self.result(world, steps, **{name: ends[1]})) / (
-                2 * h
-            )
-        return found
+        """Return differences of MuJoCo C with respect to a part of the state."""
+        value = self.values[name][world]
+
+        def moved(k: int, change: float) -> float:
+            end = value.copy()
+            end[k] += change
+            return self.result(world, steps, **{name: end})
+
+        return np.array([_slope(partial(moved, k), 1.0) for k in range(len(value))])
 
     def differences_of_model(self, name: str, steps: int) -> Numbers:
-        """Return central differences with respect to numbers of the model, summed over the worlds."""
+        """Return differences with respect to numbers of the model, summed over the worlds."""
         held, worlds = getattr(self.model, name), range(len(self.values["qpos"]))
+
+        def moved(world: int, place: tuple[int, ...], change: float) -> float:
+            old, totals = held[place], self.model.body_subtreemass.copy()
+            held[place] = old + change
+            if name == "body_mass":
+                self.model.body_subtreemass[self._above(place[0])] += change
+            found = self.result(world, steps)
+            held[place], self.model.body_subtreemass[:] = old, totals
+            return found
+
         found = np.zeros(held.shape)
         for place in np.ndindex(*held.shape):
-            old, ends, totals = held[place], [], self.model.body_subtreemass.copy()
-            h = 1e-6 * max(abs(old), 1e-3)
-            for change in (h, -h):
-                held[place] = old + change
-                if name == "body_mass":
-                    self.model.body_subtreemass[self._above(place[0])] += change
-                ends.append(sum(self.result(world, steps) for world in worlds))
-                self.model.body_subtreemass[:] = totals
-            held[place] = old
-            found[place] = (ends[0] - ends[1]) / (2 * h)
+            scale = max(abs(held[place]), 1e-3)
+            found[place] = sum(_slope(partial(moved, world, place), scale) for world in worlds)
         return found
+
+
+def _slope(moved: Callable[[float], float], scale: float) -> float:
+    """Return a central difference, of the step with which those of both sides differ least.
+
+    Where a contact begins nearby, the state jumps: a step across the jump says nothing of the slope.
+    """
+    here, found = moved(0.0), []
+    for h in (1e-6 * scale, 1e-7 * scale):
+        high, low = (moved(h) - here) / h, (here - moved(-h)) / h
+        found.append((abs(high - low), (high + low) / 2))
+        if abs(high - low) <= 1e-3 * max(abs(high), abs(low)):
+            break
+    return min(found)[1]
 
 
 def _is_smooth(held: Any) -> bool:
@@ -230,6 +245,29 @@ def line(r: Row) -> str:
     return f"{r.model:20} {r.steps:4} steps, {r.contacts:2} contacts: " + ", ".join(parts)
 
 
+def as_rst(rows: list[Row], command: str) -> str:
+    """Return the table for the documentation."""
+    names = [*OF_STATE, *OF_MODEL]
+    head = ["Model", "Steps", "Contacts", *(f"``{name}``" for name in names)]
+    body = [[r.model, str(r.steps), str(r.contacts), *(_cell(*r.errors[name]) for name in names)] for r in rows]
+    cells = "\n".join("   * - " + "\n     - ".join(line) for line in [head, *body])
+    date = dt.datetime.now(tz=dt.timezone.utc).date()
+    return (
+        f".. {date}: {command}\n\n.. list-table::\n   :header-rows: 1\n\n{cells}\n\n"
+        f"{rows[0].states} states. Measured on {date} with MuJoCo {mujoco.__version__} and MuJoCo Warp {_version()}.\n"
+    )
+
+
+def _cell(most: float, median: float) -> str:
+    return "—" if most == 0 else f"{most:.0e}" if most == median else f"{median:.0e}, {most:.0e}"
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("mujoco-warp")
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -238,6 +276,7 @@ def main() -> None:
     parser.add_argument("--states", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--rst", type=Path)
     args = parser.parse_args()
     dk.config.enable_backward = "always"
     rows: list[Row] = []
@@ -250,6 +289,8 @@ def main() -> None:
                 print(f"{name:20} {steps:4} steps: {error}", flush=True)
             if args.json:
                 args.json.write_text(json.dumps([asdict(r) for r in rows], indent=1))
+            if args.rst and rows:
+                args.rst.write_text(as_rst(rows, "python tools/neighbours/gradients.py"))
 
 
 if __name__ == "__main__":
