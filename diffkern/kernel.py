@@ -10,6 +10,7 @@ import functools
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -390,13 +391,13 @@ class Kernel(Inspected, ByPath, KnownToNumba):
             if found is None:
                 refused = generation.refused.get((key, threads))
                 if refused is not None:
-                    raise refused.with_traceback(None)
+                    raise copy(refused)
                 types = self._checked_types(keys)
                 variant = replace(generation.variant, active=active, merged=merged, **form._asdict())
                 try:
                     found = self._load(generation, variant, keys, threads, types)
                 except AutodiffError as error:
-                    generation.refused[key, threads] = error
+                    generation.refused[key, threads] = copy(error)  # without what its traceback holds
                     raise
                 self._keep(generation, generation.adjoints, key, threads, found)
             return found

@@ -13,6 +13,8 @@ from support.fake_driver.driver import fake_cuda
 
 import diffkern as dk
 from diffkern.errors import AutodiffError, LaunchError
+from diffkern.kernel import Kernel
+from diffkern.options import Variant
 from diffkern.runtime import stamps
 from diffkern.runtime.packed import PackedLaunch
 
@@ -396,6 +398,21 @@ def test_nothing_is_run_where_no_gradient_is_kept(looks: list[str]) -> None:
     with dk.Tape():
         dk.launch(stored, 2, inputs=[*rows.tables(), x, y])
     assert looks == []
+
+
+def test_a_refused_adjoint_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each launch on a tape asks for the adjoint that needs no look, and keeps the error as its own."""
+    kernel, rows = dk.kernel(stored.func), Rows([[(1, 0), (2, 1)], [(5, 4), (6, 2)]])
+    compiled: list[Variant] = []
+    load = Kernel._load
+    monkeypatch.setattr(Kernel, "_load", lambda self, *args: compiled.append(args[1]) or load(self, *args))
+    errors = []
+    for _ in range(3):
+        with pytest.raises(AutodiffError, match="thread 1 reads") as caught:
+            gradients(kernel, rows)
+        errors.append(caught.value)
+    assert sum(v.active is not None and not v.stamped for v in compiled) == 1
+    assert len({id(error) for error in errors}) == len({str(error) for error in errors}) + 2
 
 
 def test_a_race_is_an_error_only_of_a_gradient_that_passes_it() -> None:
