@@ -1,7 +1,7 @@
 """The process of one piece: ``child.py UNDER WORK``. It reads requests and answers them in lines of JSON.
 
-UNDER is ``warp`` or ``diffkern``; WORK is ``modules``, ``kernels``, ``program`` or ``launched``. What programs print goes
-to the standard error, so that the standard output has the answers alone.
+UNDER is ``warp`` or ``diffkern``; WORK is ``modules``, ``kernels``, ``program`` or ``launched``. What programs print
+goes to the standard error, so that the standard output has the answers alone.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def main(under: str, work: str) -> None:
     if under == "diffkern":
         install()
     answer = _answering(answers)
-    worker = WORKS[work]()
+    worker: Any = WORKS[work]()
     for request in _requests():
         try:
             for reply in worker(request):

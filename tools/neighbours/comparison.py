@@ -112,8 +112,15 @@ def differences(folder: Path, ours: str, theirs: str, kind: str) -> dict[str, fl
             if have is None or have.shape != other[key].shape:
                 found[name] = f"shape {getattr(have, 'shape', None)} instead of {other[key].shape}"
                 continue
-            a, b = have.astype(float), other[key].astype(float)
-            scale = max(float(np.max(np.abs(b), initial=0.0)), float(np.finfo(float).tiny))
-            same = np.isfinite(b) == np.isfinite(a)
-            found[name] = float(np.max(np.abs(a - b), initial=0.0)) / scale if same.all() else "not finite"
+            found[name] = _difference(have.astype(float), other[key].astype(float))
     return found
+
+
+def _difference(ours: Any, theirs: Any) -> float | str:
+    import numpy as np
+
+    finite = np.isfinite(theirs)
+    if not np.array_equal(ours[~finite], theirs[~finite], equal_nan=True) or not np.isfinite(ours[finite]).all():
+        return "not finite where the other is"
+    scale = max(float(np.max(np.abs(theirs[finite]), initial=0.0)), float(np.finfo(float).tiny))
+    return float(np.max(np.abs(ours[finite] - theirs[finite]), initial=0.0)) / scale

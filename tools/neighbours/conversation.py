@@ -54,8 +54,9 @@ class Conversation:
 
     def __init__(self, python: Path, under: str, work: str, cache: Path, limit: float) -> None:
         caches = {"WARP_CACHE_PATH": str(cache / "warp"), "DIFFKERN_CACHE_DIR": str(cache / "diffkern")}
+        behind = os.environ.get("PYTHONPATH")
         settings = {
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": f"{ROOT}{os.pathsep}{behind}" if behind else str(ROOT),
             "PYTHONWARNINGS": "ignore",
             "CUDA_VISIBLE_DEVICES": "",
             "MPLBACKEND": "agg",

@@ -41,5 +41,5 @@ def versions(python: Path, distributions: list[str]) -> dict[str, str]:
 
 
 def _said(python: Path, code: str, *arguments: str) -> str:
-    command = [python, "-c", code, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    command = [str(python), "-c", code, *arguments]
+    return str(subprocess.run(command, capture_output=True, text=True, check=True).stdout)

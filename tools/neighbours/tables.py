@@ -44,8 +44,8 @@ def rst(data: dict[str, Any]) -> str:
     heads = ("package", "modules imported", "kernels forward", "adjoints", "programs that agree")
     lines += _list_table(heads, (_summary(package, data) for package in PACKAGES), (22, 18, 20, 20, 20))
     programs = [row for package in PACKAGES for row in program_rows(package, data)]
-    heads = ("program", "result", "difference", "from the reference", "first step cold", "warm", "a step")
-    lines += ["", "Programs:", "", *_list_table(heads, programs, (18, 22, 12, 12, 14, 11, 11))]
+    columns = ("program", "result", "difference", "from the reference", "first step cold", "warm", "a step")
+    lines += ["", "Programs:", "", *_list_table(columns, programs, (18, 22, 12, 12, 14, 11, 11))]
     told = [(p.distribution, str(count), f"``{_safe(why)}``") for p in PACKAGES for why, count in reasons(p, data)]
     if told:
         lines += ["", "Modules and kernels that are refused, by reason:", ""]

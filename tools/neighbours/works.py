@@ -91,7 +91,8 @@ class Program:
         found = {f"output {name}": value for name, value in self.program.outputs().items()}
         if hasattr(self.program, "reference"):
             found |= {f"reference {name}": value for name, value in self.program.reference().items()}
-        np.savez(to, **{name: np.asarray(value) for name, value in found.items()})
+        arrays: dict[str, Any] = {name: np.asarray(value) for name, value in found.items()}
+        np.savez(to, **arrays)
         return {"names": sorted(found)}
 
 
