@@ -269,7 +269,7 @@ def test_the_command_shows_what_is_known(tmp_path: Path) -> None:
     assert "2000-01-02" in table
     assert "with warp-nn 1.2" in table
     assert "   * - warp-nn\n     - 1 of 3\n     - 2 of 4\n     - 1 of 1\n     - 1 of 3\n" in table
-    assert "launched kernels, forward, cpu: 1 of 1" in shown.stdout
+    assert "kernels launched, forward, cpu: 1 of 1" in shown.stdout
     # Without results there is nothing to show.
     assert subprocess.run([*command[:4], tmp_path / "none"], capture_output=True, check=False).returncode == 1
 

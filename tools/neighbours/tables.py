@@ -23,7 +23,8 @@ def printed(data: dict[str, Any]) -> str:
         lines += [f"  {line}" for line in _imports(package, data)]
         for where in ("kernels", "launched"):
             counts = kernel_counts(package, data, where)
-            lines += [f"  {where} kernels, {what}: {good} of {all_}" for what, (good, all_) in counts.items()]
+            shown = {"kernels": "kernels of modules", "launched": "kernels launched"}[where]
+            lines += [f"  {shown}, {what}: {good} of {all_}" for what, (good, all_) in counts.items()]
         lines += [f"  {count:4} {reason}" for reason, count in reasons(package, data)]
         lines += ["  " + " | ".join(row) for row in program_rows(package, data)]
     return "\n".join(lines)
@@ -33,23 +34,18 @@ def rst(data: dict[str, Any]) -> str:
     """Return the tables of the documentation."""
     versions = data["versions"]
     dates = sorted({piece["date"] for piece in data["pieces"].values()})
-    command = "python tools/neighbours"
-    lines = [
-        f"Made by ``{command}`` from {dates[0]} to {dates[-1]}, with "
-        f"{', '.join(f'{name} {version}' for name, version in versions.items())}."
-        if dates
-        else f"Made by ``{command}``.",
-        "",
-    ]
+    days = f"on {dates[0]}" if len(dates) == 1 else f"from {dates[0]} to {dates[-1]}" if dates else ""
+    told = ", ".join(f"{name} {version}" for name, version in versions.items())
+    lines = [f"Made by ``python tools/neighbours`` {days}, with {told}.", ""]
     heads = ("package", "modules imported", "kernels forward", "adjoints", "programs that agree")
     lines += _list_table(heads, (_summary(package, data) for package in PACKAGES), (22, 18, 20, 20, 20))
     programs = [row for package in PACKAGES for row in program_rows(package, data)]
     columns = ("program", "result", "difference", "from the reference", "first step cold", "warm", "a step")
     lines += ["", "Programs:", "", *_list_table(columns, programs, (18, 22, 12, 12, 14, 11, 11))]
-    told = [(p.distribution, str(count), f"``{_safe(why)}``") for p in PACKAGES for why, count in reasons(p, data)]
-    if told:
+    refused = [(p.distribution, str(count), f"``{_safe(why)}``") for p in PACKAGES for why, count in reasons(p, data)]
+    if refused:
         lines += ["", "Modules and kernels that are refused, by reason:", ""]
-        lines += _list_table(("package", "how many", "reason"), told, (20, 10, 70))
+        lines += _list_table(("package", "how many", "reason"), refused, (20, 10, 70))
     out = [(p.distribution, _named(pattern), why) for p in PACKAGES for pattern, why in _excluded(p)]
     lines += ["", "Left out:", "", *_list_table(("package", "what", "reason"), out, (20, 45, 35))]
     return "\n".join(lines) + "\n"
@@ -148,7 +144,7 @@ def reasons(package: Package, data: dict[str, Any]) -> list[tuple[str, int]]:
 
 def _general(error: str) -> str:
     """Return an error without the place, which differs from case to case."""
-    return re.sub(r"/?[\w./-]+\.py:\d+(:\d+)?: ", "", error)
+    return re.sub(r" \(line \d+\)|/?[\w./-]+\.py:\d+(:\d+)?: ", "", error)
 
 
 def largest(differences: dict[str, Any]) -> float | str | None:

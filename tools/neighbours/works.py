@@ -101,7 +101,7 @@ class KernelsOfProgram(Program):
 
     def __call__(self, request: Reply) -> Iterator[Reply]:
         if self.program is None:
-            yield self.first(request["program"])
+            self.first(request["program"])
         yield from compiled(None, request["targets"], frozenset(request["done"]), request["prefix"])
 
 
