@@ -38,6 +38,7 @@ PACKAGE = {
         @wp.kernel(enable_backward=False)
         def refused(x: wp.array[float]):
             x[wp.tid()] = wp.no_such_function(1.0)
+            x[wp.tid()] = wp.no_other_function(1.0)
 
         @wp.kernel
         def generic(x: wp.array[Any]):

@@ -9,6 +9,7 @@ import gc
 import importlib
 import importlib.util
 import os
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -26,6 +27,8 @@ _LONGEST = 240
 def first_line(error: BaseException) -> str:
     """Return the kind of an error and the first line of its message."""
     lines = [line for line in str(error).splitlines() if line.strip()] or [""]
+    if re.fullmatch(r"\d+ errors", lines[0]):  # of which each has its own message
+        lines = lines[1:]
     return f"{type(error).__name__}: {lines[0].strip()}"[:_LONGEST]
 
 
