@@ -208,6 +208,8 @@ def note_update(cx: Context, where: Place, kind: str, operand: Term, node: ast.e
         return
     if local.is_local(root.view.first if isinstance(root.view, RecView) else root.view):
         return
+    if isinstance(root.view, View) and views.is_unset(cx, root.view):
+        return
     store, prelude = cx.b.region.ops[-1], Region()
     if store.name == "if":  # of an array that is null on some paths
         store = store.regions[0].ops[-1]

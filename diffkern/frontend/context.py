@@ -201,6 +201,7 @@ class Context:
         self.updates: list[Update] = []
         self.ruled = False
         self.cells: dict[Value, str] = {}  # an array of the thread → the variable that holds it
+        self.unset_arrays: set[Value] = set()  # stand for arrays that fields of new structs do not hold yet
         self.cell_numbers: dict[tuple[object, ...], int] = {}
         self.untouched: set[tuple[tuple[object, ...], str]] = set()  # loops that leave such a variable as it is
         self._uid = 0

@@ -155,6 +155,10 @@ def same_term(a: Term, b: Term) -> bool:
         return len(a.items) == len(b.items) and all(map(same_term, a.items, b.items))
     if isinstance(a, Rec) and isinstance(b, Rec):
         return a.struct == b.struct and all(map(same_term, a.items, b.items))
+    if isinstance(a, View) and isinstance(b, View) and nullness(a) and nullness(b):
+        return (a.array.dtype, len(a.spans)) == (b.array.dtype, len(b.spans))
+    if isinstance(a, RecView) and isinstance(b, RecView) and a.struct == b.struct:
+        return all(map(same_term, a.items, b.items))
     return a == b
 
 

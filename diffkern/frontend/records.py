@@ -20,7 +20,7 @@ from diffkern.frontend.source import get_source
 from diffkern.frontend.terms import Rec, RecView, Static, Term, Val, View, describe
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
-from diffkern.ir.structs import Argument, FieldType, IndexedArray, Struct, StructArray, declared, holds_arrays
+from diffkern.ir.structs import Argument, FieldType, IndexedArray, Struct, StructArray, declared, holds_arrays, leaves
 from diffkern.lang import Constant, Definition, Func, definition_of
 from diffkern.lang.structs import class_of, is_ambiguous, kept_methods
 
@@ -94,7 +94,7 @@ def construct(cx: Context, definition: Definition, name: str, node: ast.Call) ->
             default = _captured(cx, definition.defaults[field], f"{name}.{field}", node)
             items.append(convert(cx, default, t, node, f"the field {field} of {name}"))
         else:
-            items.append(_zero(cx, t))
+            items.append(_zero(cx, t, f"{name}.{field}"))
     return Rec(struct, tuple(items))
 
 
@@ -107,9 +107,13 @@ def _captured(cx: Context, value: object, name: str, node: ast.AST) -> Term:
     return static_term(cx, value, name, node)
 
 
-def _zero(cx: Context, t: FieldType) -> Term:
+def _zero(cx: Context, t: FieldType, name: str) -> Term:
     if isinstance(t, Struct):
-        return Rec(t, tuple(_zero(cx, inner) for _, inner in t.fields))
+        return Rec(t, tuple(_zero(cx, inner, f"{name}.{field}") for field, inner in t.fields))
+    if isinstance(t, T.Array) and cx.dialect.unset_is_zero:
+        return views.full_view(cx, views.unset(cx, t, name))
+    if isinstance(t, StructArray) and cx.dialect.unset_is_zero and not holds_arrays(t.dtype):
+        return _array(cx, t.dtype, (views.unset(cx, leaf, name) for _, leaf in leaves(t)))
     if isinstance(t, (T.Array, StructArray)):
         return Static(None, "None")
     return Val(cx.b.zero(T.value_type(t)))

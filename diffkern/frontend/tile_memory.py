@@ -87,7 +87,7 @@ def _array(cx: Context, node: ast.expr, shape: Sequence[int], name: str) -> View
     if not isinstance(term, View):
         cx.type_error(node, f"{name} needs an array, not {describe(term)}", "pass the array first, without an index")
     views.check_null(cx, term)
-    if term.present is not None:
+    if term.present is not None or views.is_unset(cx, term):
         cx.type_error(
             node,
             f"{name} of an array that some path has not set",

@@ -19,7 +19,7 @@ from diffkern.frontend import merge
 from diffkern.frontend.coerce import value
 from diffkern.frontend.context import Cascade, Context, Frame
 from diffkern.frontend.flow import Names, chain_of
-from diffkern.frontend.terms import Binding, Const, Poison, Rec, Static, Term, Tup, Val, mark
+from diffkern.frontend.terms import Binding, Const, Poison, Rec, Static, Term, Tup, Val, mark, nullness
 from diffkern.ir.nodes import Region
 
 __all__ = ["maybe_unset", "read", "with_marks"]
@@ -140,7 +140,7 @@ def _is_number(shape: merge.Shape) -> bool:
         case merge.Leaf():
             return True
         case merge.Same(term):
-            return isinstance(term, Static) and term.obj is None
+            return nullness(term) is True
         case merge.Fields(_, parts):
             return all(map(_is_number, parts))
         case tuple():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from diffkern.errors import KernelTypeError
 from diffkern.frontend import coerce, local, narrow
@@ -26,12 +27,14 @@ __all__ = [
     "full_view",
     "guarded",
     "index_terms",
+    "is_unset",
     "length",
     "load",
     "shape",
     "size",
     "store",
     "subscript",
+    "unset",
 ]
 
 
@@ -53,7 +56,7 @@ def indexed_view(cx: Context, base: Value, indices: Sequence[Value | None]) -> V
 
 def _axis_length(cx: Context, base: Value, axis: int) -> Callable[[], Value]:
     def emit() -> Value:
-        out = cx.b.one("shape", base, axis=axis)
+        out = cx.b.i32(0) if base in cx.unset_arrays else cx.b.one("shape", base, axis=axis)
         cx.nonneg.add(out)
         return out
 
@@ -244,8 +247,24 @@ def _operands(cx: Context, view: View) -> tuple[list[Value], tuple[bool, ...]]:
     return [f.index for f in fixed], tuple(f.wrap for f in fixed)
 
 
+def unset(cx: Context, t: T.Type, name: str) -> Value:
+    """The null array that a field of a new struct holds: there are no ops for what is read and written."""
+    assert isinstance(t, T.Array)
+    base = Value(replace(t, layout=T.NULL), name)
+    cx.unset_arrays.add(base)
+    return base
+
+
+def is_unset(cx: Context, view: View) -> bool:
+    """Whether it is the null array of a field that has not been set."""
+    return view.base in cx.unset_arrays
+
+
 def check_null(cx: Context, view: View) -> None:
     """Refuse to access a null array where nothing guards the access; a debug program reports one set on some paths."""
+    if is_unset(cx, view):
+        _check_unset(cx, view)
+        return
     if view.array.is_null and cx.b.region is cx.root:
         raise KernelTypeError(
             f"{view.base.name} is None in this launch, and its elements are accessed",
@@ -256,9 +275,25 @@ def check_null(cx: Context, view: View) -> None:
         cx.b.op("assertion", view.present, text=f"{view.base.name} is null here, and its elements are accessed")
 
 
+def _check_unset(cx: Context, view: View) -> None:
+    if cx.b.region is cx.root:
+        raise KernelTypeError(
+            f"the field {view.base.name} has not been set, and the elements of its array are accessed",
+            loc=cx.b.loc,
+            remedy="set it to an array before",
+        )
+    if cx.checked:
+        text = f"the field {view.base.name} has not been set, and the elements of its array are accessed"
+        cx.b.op("assertion", cx.b.const(False, T.BOOL), text=text)
+
+
 @contextlib.contextmanager
 def guarded(cx: Context, view: View) -> Iterator[None]:
     """Let what is done in a ``with`` block be done where an array is not null; what is written to null is lost."""
+    if is_unset(cx, view):
+        with cx.b.into(Region()):  # nobody keeps it
+            yield
+        return
     if view.present is None:
         yield
         return
@@ -270,6 +305,8 @@ def guarded(cx: Context, view: View) -> Iterator[None]:
 
 def _if_present(cx: Context, view: View, access: Callable[[], Value]) -> Value:
     """What an access gives, or zero where the array is null."""
+    if is_unset(cx, view):
+        return cx.b.zero(T.value_type(view.array.dtype))
     if view.present is None:
         return access()
     there, null = Region(), Region()

@@ -527,3 +527,101 @@ def test_a_debug_program_reports_the_read_of_a_null_array() -> None:
     assert o.numpy()[0] == 2
     with pytest.raises(KernelRuntimeError, match="is null here"):
         launched(unguarded, wp.array(X), o, 0)
+
+
+@wp.struct
+class Row:
+    a: float
+    b: wp.vec3
+
+
+@wp.struct
+class Fields:
+    kind: int
+    v: A
+    m: wp.array(dtype=wp.vec3, ndim=2)
+    rows: wp.array(dtype=Row)
+
+
+@wp.func
+def by_kind(g: Fields, i: int) -> float:
+    """What a published collision function does: fields are read for kinds that have them."""
+    r = 7.0
+    if g.kind > 0:
+        row = g.rows[i]
+        r = g.v[i] + g.m[i, 0][1] + g.m[i][0][1] + g.rows[i].b[1] + row.a
+    return r + float(g.v.shape[0]) + float(len(g.rows))
+
+
+@wp.kernel
+def fields_that_stay_unset(x: A, o: A, kinds: wp.array(dtype=int), n: int):
+    i = wp.tid()
+    g = Fields()
+    g.kind = kinds[i]
+    if n == 1:
+        g.v = x
+    for j in range(n):
+        g.kind *= j
+    other = Fields()
+    if kinds[i] > 5:
+        g = other
+    o[i] = by_kind(g, i) * x[i]
+
+
+@pytest.mark.parametrize(("n", "factor"), [(0, 7), (1, 15), (2, 7)])
+def test_elements_of_fields_that_stay_unset_are_zero_where_no_thread_comes(n: int, factor: int) -> None:
+    values, slopes = run(fields_that_stay_unset, wp.zeros(8, dtype=int), n, dim=8)
+    assert values.tolist() == (factor * X).tolist()
+    assert slopes.tolist() == [factor] * 8
+
+
+def test_what_is_written_to_fields_that_stay_unset_is_lost() -> None:
+    @wp.kernel
+    def writes(x: A, o: A, c: int):
+        g = Fields()
+        if c > 0:
+            g.v[0] = 1.0
+            g.v[0] += x[0]
+            g.m[0, 0] = wp.vec3(1.0)
+            g.rows[0] = Row()
+            o[1] = wp.atomic_add(g.v, 0, 1.0)
+        o[0] = 2.0 * x[0]
+
+    for c in (0, 1):
+        values, slopes = run(writes, c)
+        assert values[:2].tolist() == [2, 0]
+        assert slopes[0] == 2
+
+
+def test_elements_of_a_field_that_stays_unset_are_refused_where_every_thread_comes() -> None:
+    @wp.kernel
+    def always(x: A, o: A):
+        g = Fields()
+        o[0] = g.m[0, 0][1]
+
+    with pytest.raises(KernelTypeError, match=r"the field Fields\.m has not been set") as caught:
+        run(always)
+    assert "g.m[0, 0][1]" in str(caught.value)
+
+    @dk.kernel
+    def native(x: dk.array(dtype=float), o: dk.array(dtype=float), c: int):
+        g = Fields()
+        if c > 0:
+            o[0] = g.v[0]
+
+    with pytest.raises(KernelTypeError, match="cannot be indexed"):
+        run(native, 0)
+
+
+@pytest.mark.usefixtures("debug")
+def test_a_debug_program_reports_the_read_of_a_field_that_stays_unset() -> None:
+    @wp.kernel
+    def guarded(x: A, o: A, c: int):
+        g = Fields()
+        if c > 0:
+            o[0] = g.rows[1].b[2]
+
+    o = wp.zeros(8)
+    launched(guarded, wp.array(X), o, 0)
+    with pytest.raises(KernelRuntimeError, match=r"the field Fields\.rows has not been set"):
+        launched(guarded, wp.array(X), o, 1)

@@ -1,0 +1,100 @@
+"""Run published packages that depend on Warp under Warp and under ``diffkern.warp``: what works, as data and a table.
+
+    python tools/neighbours 3600 --environment ~/neighbours    # makes the environment; an hour, then resumed
+    python tools/neighbours 3600 --python .../bin/python       # with an environment that is there
+    python tools/neighbours 600 --only program-mujoco          # pieces whose names begin so
+    python tools/neighbours 0 --rst docs/generated/neighbours.inc   # the table of what is known
+    python tools/neighbours 0 --json neighbours.json           # the data
+
+A module finder gives ``diffkern.warp`` to whoever imports ``warp``; the packages themselves stay as they are published.
+The pieces are imports of all modules, programs of ``programs/`` under both, kernels that these launch, and kernels at
+the top of modules. What a piece found stays in the folder of results; the next call goes on with those that are left.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from environment import make, site_of, versions
+from packages import PACKAGES
+from pieces import Setting, pieces
+from tables import printed, rst
+
+_DISTRIBUTIONS = ["warp-lang", *(package.distribution for package in PACKAGES), "mujoco", "torch", "numpy"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run pieces until the time is up; return 0 if there is something to show."""
+    given = _parser().parse_args(arguments)
+    given.results.mkdir(parents=True, exist_ok=True)
+    if given.seconds > 0:
+        _run(given)
+    data = collected(given.results)
+    print(printed(data))
+    if given.json:
+        given.json.write_text(json.dumps(data, indent=1), encoding="utf-8")
+    if given.rst:
+        given.rst.write_text(rst(data), encoding="utf-8")
+    return 0 if data["pieces"] else 1
+
+
+def _run(given: argparse.Namespace) -> None:
+    end = time.monotonic() + given.seconds
+    python = (given.python or make(given.environment)).absolute()
+    cache = (given.results / "cache").absolute()
+    setting = Setting(python, site_of(python), cache, tuple(given.targets.split(",")), given.limit)
+    left = 0
+    for piece in pieces(setting):
+        place = given.results / f"{piece.name}.json"
+        if not piece.name.startswith(given.only) or (place.exists() and not given.again):
+            continue
+        if time.monotonic() >= end:
+            left += 1
+            continue
+        begin = time.monotonic()
+        found = {"date": dt.date.today().isoformat(), "found": piece.do()}
+        place.write_text(json.dumps(found, indent=1), encoding="utf-8")
+        print(f"{piece.name}: {time.monotonic() - begin:.0f} s", flush=True)
+    told = versions(python, _DISTRIBUTIONS)
+    (given.results / "versions.json").write_text(json.dumps(told), encoding="utf-8")
+    print(f"{left} pieces left")
+
+
+def collected(folder: Path) -> dict[str, Any]:
+    """Return all that is known: versions, and the results of pieces by name."""
+    data: dict[str, Any] = {"versions": {}, "pieces": {}}
+    for path in sorted(folder.glob("*.json")):
+        value = json.loads(path.read_text(encoding="utf-8"))
+        if path.stem == "versions":
+            data["versions"] = value
+        else:
+            data["pieces"][path.stem] = value
+    return data
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="tools/neighbours", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("seconds", type=float, help="after which no piece is begun; 0 shows what is known")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--environment", type=Path, default=Path(".neighbours/environment"), metavar="FOLDER",
+                       help="where the packages are installed, made if need be")  # fmt: skip
+    where.add_argument("--python", type=Path, help="the Python of an environment that has them")
+    parser.add_argument("--results", type=Path, default=Path(".neighbours/results"), metavar="FOLDER")
+    parser.add_argument("--only", default="", metavar="PREFIX", help="pieces whose names begin so, as program-mujoco")
+    parser.add_argument("--again", action="store_true", help="run pieces again whose results there are")
+    parser.add_argument("--targets", default="cpu", metavar="A,B", help="what kernels are compiled for: cpu,sm_90")
+    parser.add_argument("--limit", type=float, default=300.0, help="seconds that a module, kernel or step may take")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="where to write all results")
+    parser.add_argument("--rst", type=Path, metavar="FILE", help="where to write the tables of the documentation")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

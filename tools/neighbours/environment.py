@@ -1,0 +1,45 @@
+"""The environment in which the packages are installed, made of ``requirements.txt`` where there is none."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+__all__ = ["make", "site_of", "versions"]
+
+_REQUIREMENTS = Path(__file__).parent / "requirements.txt"
+
+
+def make(folder: Path) -> Path:
+    """Make an environment in a folder, unless it is there; return its Python."""
+    python = folder / "bin" / "python"
+    marker = folder / "requirements.txt"
+    wanted = _REQUIREMENTS.read_text(encoding="utf-8")
+    if marker.exists() and marker.read_text(encoding="utf-8") == wanted:
+        return python
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    subprocess.run([python, "-m", "pip", "install", "--quiet", "-r", _REQUIREMENTS], check=True)
+    marker.write_text(wanted, encoding="utf-8")
+    return python
+
+
+def site_of(python: Path) -> Path:
+    """Return the folder with the packages of a Python."""
+    return Path(_said(python, "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
+
+
+def versions(python: Path, distributions: list[str]) -> dict[str, str]:
+    """Return the versions of distributions; those that are not installed are left out."""
+    code = (
+        "import sys, importlib.metadata as m\n"
+        "for name in sys.argv[1:]:\n"
+        "    try: print(name, m.version(name))\n"
+        "    except m.PackageNotFoundError: pass"
+    )
+    return dict(line.split(" ", 1) for line in _said(python, code, *distributions).splitlines())
+
+
+def _said(python: Path, code: str, *arguments: str) -> str:
+    command = [str(python), "-c", code, *arguments]
+    return str(subprocess.run(command, capture_output=True, text=True, check=True).stdout)

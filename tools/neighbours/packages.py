@@ -1,0 +1,78 @@
+"""The packages that are run, and what is left out of them with the reason."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+__all__ = ["PACKAGES", "Package", "by_name", "modules_of"]
+
+
+@dataclass(frozen=True)
+class Package:
+    """A published package that depends on Warp.
+
+    Attributes
+    ----------
+    distribution : str
+        Its name on the index.
+    module : str
+        What is imported.
+    excluded : mapping
+        Regular expressions of names of modules that are not imported, each with the reason.
+    absent : mapping
+        What its programs need that is not run here, each with the reason.
+    """
+
+    distribution: str
+    module: str
+    excluded: Mapping[str, str] = field(default_factory=dict)
+    absent: Mapping[str, str] = field(default_factory=dict)
+
+    def why_excluded(self, module: str) -> str | None:
+        """Return why a module is left out, None if it is not."""
+        return next((why for pattern, why in self.excluded.items() if re.search(pattern, module)), None)
+
+
+_TESTS = "tests of the package"
+_WINDOW = "opens a window, or needs a package for that"
+
+PACKAGES = (
+    Package(
+        "mujoco-warp", "mujoco_warp",
+        {r"_test$|\.conftest$|test_util$|test_data": _TESTS, r"\.viewer$": _WINDOW},
+        {"ray casts and the renderer": "queries of meshes and of trees", "signed distances": "volumes"},
+    ),
+    Package(
+        "nvalchemi-toolkit-ops", "nvalchemiops",
+        {},
+        {"cluster_tile": "for GPUs only"},
+    ),
+    Package("warp-nn", "warp_nn"),
+    Package(
+        "newton", "newton",
+        {r"\.tests\b|\.test_": _TESTS, r"\.examples\..*__main__$|newton\.__main__$": "a command"},
+        {
+            "kamino, implicit_mpm": "warp.fem and warp.sparse",
+            "collision of meshes and of height fields": "queries of meshes",
+            "hydroelastic contacts": "volumes and isosurfaces",
+            "sensors of cameras": "textures and queries of meshes",
+        },
+    ),
+)  # fmt: skip
+"""Those that are run, the ones that need least first."""
+
+
+def by_name(name: str) -> Package:
+    """Return a package by the name of its distribution."""
+    return next(package for package in PACKAGES if package.distribution == name)
+
+
+def modules_of(package: Package, site: Path) -> Iterator[str]:
+    """Yield the modules of a package that is installed in a folder, whether they can be imported or not."""
+    root = site / package.module
+    for path in sorted(root.rglob("*.py")):
+        parts = path.relative_to(site).with_suffix("").parts
+        yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts)

@@ -1,0 +1,25 @@
+"""Examples of Newton without a viewer."""
+
+import importlib
+import sys
+
+import newton.examples
+
+
+class Example:
+    """An example by its module's name; its outputs are the state of particles, bodies and joints."""
+
+    def __init__(self, name, *arguments):
+        module = importlib.import_module(f"newton.examples.{name}")
+        sys.argv = [name, "--viewer", "null", "--headless", *arguments]
+        parser = getattr(module.Example, "create_parser", newton.examples.create_parser)()
+        viewer, given = newton.examples.init(parser)
+        self.example = module.Example(viewer, given)
+
+    def step(self):
+        self.example.step()
+
+    def outputs(self):
+        state = self.example.state_0
+        found = {name: getattr(state, name, None) for name in ("particle_q", "particle_qd", "body_q", "body_qd")}
+        return {name: value.numpy() for name, value in found.items() if value is not None}
