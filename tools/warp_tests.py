@@ -89,10 +89,12 @@ class Internal(types.ModuleType):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.__path__: list[str] = []
-        self.ours = found("diffkern.warp." + name.removeprefix(INTERNAL)) if name.startswith(INTERNAL) else None
+        internal = name.startswith(INTERNAL)
+        known = ("diffkern." + name, "diffkern.warp." + name.removeprefix(INTERNAL)) if internal else ()
+        self.ours = list(filter(None, map(found, known)))
 
     def __getattr__(self, name: str) -> Any:
-        for place in () if name.startswith("__") else (self.ours, sys.modules["warp"]):
+        for place in () if name.startswith("__") else (*self.ours, sys.modules["warp"]):
             if (ours := getattr(place, name, None)) is not None:
                 return ours
         if (

@@ -374,13 +374,16 @@ def held_type(composite: CompositeType) -> np.dtype[Any]:
 
 
 def make_value(composite: CompositeType, *components: Any, **named: Any) -> CompositeValue:
-    """Return a value of a type from nothing (zeros), one number for all components, or all components."""
+    """Return a value of a type from nothing, one number for all components, or all components.
+
+    From nothing come zeros; of a transform the identity, where in kernels it is zeros as well, as in Warp.
+    """
     t = composite.ir
     if named:
         components = _in_order(composite, components, named)
     if len(components) == 1 and isinstance(components[0], CompositeValue) and components[0].shape == t.shape:
         return composite.wrap(np.array(components[0]))  # converts
-    flat = np.concatenate([np.ravel(np.asarray(c)) for c in components]) if components else np.zeros(1, np.int8)
+    flat = np.concatenate([np.ravel(np.asarray(c)) for c in components]) if components else _from_nothing(t)
     if flat.size == 1 and t.size != 1:
         flat = np.repeat(flat, t.size)
     if flat.size == 3 and isinstance(t, Vec) and t.role is Role.TRANSFORM:
@@ -388,6 +391,11 @@ def make_value(composite: CompositeType, *components: Any, **named: Any) -> Comp
     if flat.size != t.size:
         raise ComponentsError(f"{composite.name} has {t.size} components, not {flat.size}")
     return composite.wrap(_converted(composite, flat).reshape(t.shape))
+
+
+def _from_nothing(t: Composite) -> NDArray[Any]:
+    is_transform = isinstance(t, Vec) and t.role is Role.TRANSFORM
+    return np.array((0, 0, 0, *_IDENTITY) if is_transform else (0,), np.int8)
 
 
 def _in_order(composite: CompositeType, components: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:

@@ -23,6 +23,7 @@ from diffkern.runtime.memory import Memory
 from diffkern.runtime.operation import Add, Copy, perform
 from diffkern.runtime.packed import PackedLaunch
 from diffkern.runtime.repeat import Collector, Repeat, Seed
+from diffkern.runtime.retained import keeping
 from diffkern.runtime.rollout_step import RolloutStep
 from diffkern.runtime.scope import Scope
 from diffkern.runtime.second_order import AdjointStep
@@ -296,7 +297,8 @@ class Tape(TapeRecording, Scope, Uncopied):
         """Run a sweep that ran before as one native call; return whether that was possible."""
         if seeds is None or current.recorder is not None or current.stream is not None or watched.observers:
             return False
-        state = (len(self._steps), self._launches, [id(goal) for goal, _ in seeds])
+        retained = [id(memory) for memory in self._owners if memory.retains]
+        state = (len(self._steps), self._launches, [*(id(goal) for goal, _ in seeds), *retained])
         if self._swept != state:
             # The first time: perhaps there is no second.
             self._swept, self._again = state, None
@@ -338,6 +340,8 @@ class Tape(TapeRecording, Scope, Uncopied):
         else:
             sweep.live = {goal._memory for goal, _ in seeds}
         work = [step.prepare(sweep) for step in reversed(self._steps)]
+        if any(memory.retains for memory in self._owners):
+            work = keeping(self._steps, work, self._owners)
         sweep.clear()
         # The steps of a roll-out are the user's, and may fail: no gradient has changed then.
         if any(isinstance(step, RolloutStep) for step in self._steps):

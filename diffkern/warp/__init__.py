@@ -36,9 +36,12 @@ _MODULES: Final[Mapping[str, str]] = {
         "CaptureMode JaxCallableGraphMode JaxModulePreloadMode MemoryKind TIMING_ALL TIMING_GRAPH TIMING_KERNEL "
         "TIMING_KERNEL_BUILTIN TIMING_MEMCPY TIMING_MEMSET TextureAddressMode TextureFilterMode TextureResourceFlags"
     ),
-    "diffkern.warp.exchange": "clear_jax_callable_graph_cache from_torch jax_callable jax_kernel",
+    "diffkern.warp.exchange": (
+        "clear_jax_callable_graph_cache from_dlpack from_jax from_torch jax_callable jax_kernel"
+    ),
     "diffkern.warp.launching": "launch launch_tiled",
     "diffkern.warp.levels": "LOG_DEBUG LOG_ERROR LOG_INFO LOG_WARNING ScopedLogLevel",
+    "diffkern.warp.loggers": "Logger ScopedLogger get_logger set_logger",
     "diffkern.warp.modules": ("Module force_load get_module get_module_options load_module set_module_options"),
     "diffkern.warp.occupancy": "get_suggested_block_size",
     "diffkern.warp.mapping": "map_arrays=map",

@@ -59,9 +59,6 @@ _BY_REASON: Final[Mapping[str, str]] = {
     "register the buffer with the CUDA driver, and wrap it by __cuda_array_interface__": (
         "map_cuda_device unmap_cuda_device"
     ),
-    "diffkern says what it compiles on standard error, with wp.config.verbose = True": (
-        "Logger ScopedLogger get_logger set_logger"
-    ),
     "look at the compiled kernel: diffkern.compile(kernel, target=...) has registers, shared memory and code": (
         "get_cuda_kernel_properties get_cuda_max_cluster_dim get_cpu_kernel_cache_key"
     ),

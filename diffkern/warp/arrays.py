@@ -31,9 +31,11 @@ __all__ = [
 ]
 
 
-def in_dialect(made: NativeArray) -> NativeArray:
-    """Return an array to which integers that do not fit are assigned as Warp does it: they are wrapped around."""
-    made._memory.wraps = True
+def in_dialect(made: NativeArray, retain_grad: bool = False) -> NativeArray:
+    """Return an array as one in Warp's dialect, whose integers wrap around, for example."""
+    made._memory.warps = True
+    if retain_grad:
+        made.retain_grad = True
     return made
 
 

@@ -50,11 +50,13 @@ def zeros(
     shape, dtype, device, requires_grad, pinned, n : optional
         As in :func:`diffkern.zeros`.
     retain_grad : bool, optional
-        Accepted; every gradient is retained.
+        Whether the gradient with respect to what the array holds when a tape ends is kept: see
+        :attr:`diffkern.array.retain_grad`.
     ndim : int, optional
         Number of axes; checked against the shape.
     """
-    return in_dialect(create.zeros(_checked(shape, n, ndim), dtype, bool(requires_grad), device, bool(pinned)))
+    made = create.zeros(_checked(shape, n, ndim), dtype, bool(requires_grad), device, bool(pinned))
+    return in_dialect(made, retain_grad)
 
 
 @in_kernels("own_empty")
@@ -76,7 +78,8 @@ def empty(
     shape, dtype, device, requires_grad, pinned, retain_grad, n, ndim : optional
         As in :func:`zeros`.
     """
-    return in_dialect(create.empty(_checked(shape, n, ndim), dtype, bool(requires_grad), device, bool(pinned)))
+    made = create.empty(_checked(shape, n, ndim), dtype, bool(requires_grad), device, bool(pinned))
+    return in_dialect(made, retain_grad)
 
 
 @in_kernels("own_ones")
@@ -98,7 +101,8 @@ def ones(
     shape, dtype, device, requires_grad, pinned, retain_grad, n, ndim : optional
         As in :func:`zeros`.
     """
-    return in_dialect(create.ones(_checked(shape, n, ndim), dtype, bool(requires_grad), device, bool(pinned)))
+    made = create.ones(_checked(shape, n, ndim), dtype, bool(requires_grad), device, bool(pinned))
+    return in_dialect(made, retain_grad)
 
 
 @in_kernels("own_full")
@@ -124,8 +128,9 @@ def full(
         As in :func:`zeros`; the element type is that of the value by default.
     """
     if dtype is None and type(value) is not int:
-        return in_dialect(create.full(_checked(shape, n, ndim), value, None, bool(requires_grad), device, bool(pinned)))
-    made = empty(shape, int if dtype is None else dtype, device, requires_grad, pinned, n=n, ndim=ndim)
+        made = create.full(_checked(shape, n, ndim), value, None, bool(requires_grad), device, bool(pinned))
+        return in_dialect(made, retain_grad)
+    made = empty(shape, int if dtype is None else dtype, device, requires_grad, pinned, retain_grad, n=n, ndim=ndim)
     made.fill_(value)
     return made
 
@@ -146,7 +151,7 @@ def zeros_like(
     device, requires_grad, pinned, retain_grad : optional
         As in :func:`zeros`; by default as `src` is.
     """
-    return in_dialect(create.zeros_like(src, requires_grad, device, _pinned(src, pinned)))
+    return in_dialect(create.zeros_like(src, requires_grad, device, _pinned(src, pinned)), retain_grad)
 
 
 def empty_like(
@@ -163,7 +168,7 @@ def empty_like(
     src, device, requires_grad, pinned, retain_grad : optional
         As in :func:`zeros_like`.
     """
-    return in_dialect(create.empty_like(src, requires_grad, device, _pinned(src, pinned)))
+    return in_dialect(create.empty_like(src, requires_grad, device, _pinned(src, pinned)), retain_grad)
 
 
 def ones_like(
@@ -180,7 +185,7 @@ def ones_like(
     src, device, requires_grad, pinned, retain_grad : optional
         As in :func:`zeros_like`.
     """
-    return in_dialect(create.ones_like(src, requires_grad, device, _pinned(src, pinned)))
+    return in_dialect(create.ones_like(src, requires_grad, device, _pinned(src, pinned)), retain_grad)
 
 
 def full_like(
@@ -200,7 +205,7 @@ def full_like(
     src, device, requires_grad, pinned, retain_grad : optional
         As in :func:`zeros_like`.
     """
-    made = empty_like(src, device, requires_grad, pinned)
+    made = empty_like(src, device, requires_grad, pinned, retain_grad)
     made.fill_(value)
     return made
 
@@ -219,7 +224,7 @@ def clone(
     src, device, requires_grad, pinned, retain_grad : optional
         As in :func:`zeros_like`.
     """
-    return in_dialect(array_copy.clone(src, requires_grad, device, _pinned(src, pinned)))
+    return in_dialect(array_copy.clone(src, requires_grad, device, _pinned(src, pinned)), retain_grad)
 
 
 def _pinned(src: Any, pinned: bool | None) -> bool:
@@ -244,4 +249,5 @@ def from_numpy(
     dtype, shape, device, requires_grad, retain_grad : optional
         As in :func:`zeros`.
     """
-    return in_dialect(create.from_numpy(wrapped(as_numpy(arr), dtype), dtype, shape, bool(requires_grad), device))
+    made = create.from_numpy(wrapped(as_numpy(arr), dtype), dtype, shape, bool(requires_grad), device)
+    return in_dialect(made, retain_grad)
