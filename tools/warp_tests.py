@@ -89,7 +89,7 @@ class Internal(types.ModuleType):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.__path__: list[str] = []
-        internal = name.startswith(INTERNAL)
+        internal = (name + ".").startswith(INTERNAL)
         known = ("diffkern." + name, "diffkern.warp." + name.removeprefix(INTERNAL)) if internal else ()
         self.ours = list(filter(None, map(found, known)))
 
@@ -135,7 +135,8 @@ def take_the_place_of_warp() -> None:
     """Let ``import warp`` give ``diffkern.warp``."""
     sys.meta_path.insert(0, Finder(wheel()))
     sys.modules["warp"] = importlib.import_module("diffkern.warp")
-    importlib.import_module("warp._src")
+    importlib.import_module("diffkern.warp._src")
+    importlib.import_module("warp._src")  # which is the attribute of the package from here on
 
 
 # -- one module, in a process of its own -------------------------------------------------------------------------------

@@ -93,6 +93,7 @@ class Tape(TapeRecording, Scope, Uncopied):
             drain()
             current.tape = None
             seeds = seeds_of(loss, grads, self._versions)
+            self._take_new_gradients()
             if self._versions:
                 self._check_influence(seeds)
             if self._exposures.seen and self._verify():
@@ -274,6 +275,20 @@ class Tape(TapeRecording, Scope, Uncopied):
         return states + self._kept_copies.nbytes + sum(a._data.nbytes for a in logs)
 
     # -- the reverse sweep -------------------------------------------------------------------------------------------
+
+    def _take_new_gradients(self) -> None:
+        """Take the gradients that arrays were given after they were recorded: of results, which carry gradients on."""
+        for memory, held in self._without.items():
+            if memory in self._owners or self._gradient(held) is None:
+                continue
+            if memory not in self._varied:
+                raise LaunchError(
+                    f"{described(held)} got a gradient after it was used on this tape, which took it for a constant",
+                    remedy="make it with requires_grad=True before it is first used",
+                )
+            owner = self._owner(held)
+            self._owners[memory] = self._arrays[id(owner)] = owner
+            self._swept = self._again = None
 
     def _check_influence(self, seeds: Seeds | None) -> None:
         """Refuse a sweep that begins where no array with a gradient has an influence."""

@@ -24,6 +24,20 @@ _SCALARS: Final = {"float": float32, "double": float64}
 class Core:
     """Stands for Warp's compiled library."""
 
+    _error_output = 1
+
+    def wp_is_mathdx_enabled(self) -> int:
+        """Return 0: the library was built without libmathdx."""
+        return 0
+
+    def wp_is_error_output_enabled(self) -> int:
+        """Return what was set last; errors are exceptions, whatever it is."""
+        return self._error_output
+
+    def wp_set_error_output_enabled(self, enable: int) -> None:
+        """Keep whether errors are to be printed."""
+        self._error_output = int(enable)
+
     def __getattr__(self, name: str) -> Callable[..., None]:
         found = _SUM.fullmatch(name)
         if found is None:
