@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import diffkern.warp as wp
 from diffkern.lang.intrinsics import lowering_key
+from diffkern.runtime.device import get_device
 from diffkern.warp._src.core import Core
 from diffkern.warp.modules import Module, registered
 
@@ -34,6 +35,12 @@ class _Builtins(Mapping[str, Any]):
 
 builtin_functions: Final[Mapping[str, Any]] = _Builtins()
 """The functions that kernels may call, by name."""
+
+
+def _is_graph_capture_allocation_supported(device: Any) -> bool:
+    """Whether arrays may be made while work for a device is captured."""
+    place = get_device(device)
+    return place.is_cpu or place.is_mempool_supported
 
 
 class _Runtime:
