@@ -1,8 +1,8 @@
 """Vectors, matrices, quaternions and transforms on the host, with the arithmetic that they have in kernels.
 
-In: components. Out: a small array of NumPy whose class is its kernel type. Items, operators and comparisons go by the
-rules of kernels: ``m * v`` is a product of matrices, ``v == w`` is a bool, ``m[0]`` a row of its own. Functions of
-NumPy and methods of its arrays see the components, and give plain arrays.
+In: components. Out: a small array of ctypes (of NumPy for float16) whose class is its kernel type. Items, operators and
+comparisons go by the rules of kernels: ``m * v`` is a product of matrices, ``v == w`` is a bool, ``m[0]`` a row of its
+own. Functions of NumPy and methods of its arrays see the components, and give plain arrays.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 
     from diffkern.lang.dtypes import CompositeType
 
-__all__ = ["ComponentsError", "CompositeValue", "class_for", "held_type", "make_value", "namespace"]
+__all__ = ["ComponentsError", "CompositeValue", "InC", "class_for", "held_type", "make_value", "namespace"]
+
+if TYPE_CHECKING:
+    _Components: TypeAlias = np.ndarray[Any, Any]
+else:
+    _Components = object  # what it is besides depends on the type: see diffkern.lang.dtypes
 
 _NUMBER: Final = (int, float, np.number, np.bool_)
 _IDENTITY: Final = (0, 0, 0, 1)
@@ -48,8 +53,12 @@ def _of_components(name: str) -> Callable[[CompositeValue], Any]:
     return lambda value: getattr(value.view(_PLAIN), name)
 
 
-class CompositeValue(np.ndarray[Any, Any]):
-    """A vector or matrix on the host; its class is its type, such as ``dk.vec3``."""
+class CompositeValue(_Components):
+    """A vector or matrix on the host; its class is its type, such as ``dk.vec3``.
+
+    It is an array of ctypes too, which functions of C take by reference (``ctypes.byref``), or one of NumPy where C has
+    no such type.
+    """
 
     __slots__ = ()
     __hash__: ClassVar[None]  # its components can change
@@ -91,9 +100,6 @@ class CompositeValue(np.ndarray[Any, Any]):
 
     def __iter__(self) -> Iterator[Any]:
         return (self[k] for k in range(len(self)))
-
-    def __array_finalize__(self, obj: Any) -> None:
-        pass
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         """Compute with the components; a number of NumPy on the left of an operator counts as one on the right."""
@@ -247,7 +253,7 @@ class CompositeValue(np.ndarray[Any, Any]):
         """Whether all components are equal."""
         if isinstance(other, CompositeValue) and not self._is_like(other):
             return False
-        if isinstance(other, (_PLAIN, list, tuple)):
+        if isinstance(other, (CompositeValue, _PLAIN, list, tuple)):
             numbers = np.asarray(_stripped(other))
             return numbers.shape == self.shape and bool(np.all(self.view(_PLAIN) == numbers))
         return NotImplemented
@@ -267,6 +273,26 @@ for _name in (
         setattr(CompositeValue, _name, _of_numpy(_name))
     else:
         setattr(CompositeValue, _name, property(_of_components(_name)))
+
+
+class InC:
+    """What a value that is an array of ctypes has of NumPy's arrays: their attributes."""
+
+    __slots__ = ()
+
+    def view(self, kind: Any = _PLAIN) -> Any:
+        """The components as an array of NumPy, over the same memory."""
+        composite: Any = type(self)
+        plain = np.frombuffer(self, held_type(composite)).reshape(composite.ir.shape)  # type: ignore[call-overload]
+        return plain if kind is _PLAIN else plain.view(kind)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.array(self.view(), dtype, copy=copy)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        return getattr(self.view(), name)
 
 
 class QuaternionValue(CompositeValue):

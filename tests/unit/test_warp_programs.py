@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 import enum
 import importlib
 import os
@@ -377,6 +378,31 @@ def test_sums_over_memory_that_is_given_by_address(name: str, dtype: Any, length
     every_other = numbers[0, ::2]
     np.testing.assert_array_equal(products.numpy(), [0.0, 0.0, 2.0 * every_other.sum(), 0.0])
     np.testing.assert_array_equal(total.numpy().reshape(-1), every_other.sum(axis=0))
+
+
+def test_built_in_functions_of_values_of_the_host() -> None:
+    """As programs call them that spare themselves the search for an overload."""
+    core = importlib.import_module("diffkern.warp._src.context").runtime.core
+    a = wp.transform(wp.vec3(1.0, 2.0, 3.0), wp.quat_from_axis_angle(wp.vec3(0.0, 0.0, 1.0), 0.5))
+    b = wp.transform(wp.vec3(0.5, -1.0, 2.0), wp.quat_from_axis_angle(wp.vec3(1.0, 0.0, 0.0), 0.3))
+    product, point, rotation = wp.transform(), wp.vec3(), wp.quat()
+    core.wp_builtin_mul_transformf_transformf(a, b, ctypes.byref(product))
+    assert product == a * b
+    core.wp_builtin_transform_inverse_transformf(product, ctypes.byref(product))
+    assert product == wp.transform_inverse(a * b)
+    core.wp_builtin_transform_point_transformf_vec3f(a, wp.vec3(1.0, 2.0, 3.0), ctypes.byref(point))
+    assert point == wp.transform_point(a, wp.vec3(1.0, 2.0, 3.0))
+    matrix = wp.transform_to_matrix(b)
+    core.wp_builtin_quat_from_matrix_mat44f(matrix, ctypes.byref(rotation))
+    np.testing.assert_allclose(rotation, b.q, rtol=1e-6)
+    length = ctypes.c_float()
+    core.wp_builtin_length_vec3f(wp.vec3(3.0, 0.0, 4.0), ctypes.byref(length))
+    assert length.value == 5.0
+    row = np.empty(7, np.float32)
+    core.wp_builtin_transform_inverse_transformf(a, ctypes.byref(wp.transform.from_buffer(row)))
+    np.testing.assert_array_equal(row, wp.transform_inverse(a))
+    with pytest.raises(AttributeError, match="no built-in function"):
+        _ = core.wp_builtin_nothing_vec3f
 
 
 def test_hints_with_parameters() -> None:

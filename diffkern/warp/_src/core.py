@@ -6,11 +6,16 @@ recorded and captured as any other.
 
 from __future__ import annotations
 
+import ctypes
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+import numpy as np
+
+import diffkern.warp as wp
 from diffkern.lang.dtypes import float32, float64
+from diffkern.lang.intrinsics import lowering_key
 from diffkern.runtime.array import array
 from diffkern.types import vector
 from diffkern.utils import array_inner, array_sum
@@ -18,6 +23,8 @@ from diffkern.utils import array_inner, array_sum
 __all__ = ["Core"]
 
 _SUM: Final = re.compile("wp_array_(inner|sum)_(float|double)_host")
+_BUILT_IN: Final = "wp_builtin_"
+_OF_PYTHON: Final[Mapping[type, Any]] = {float: np.float32, int: np.int32, bool: np.bool_}
 _SCALARS: Final = {"float": float32, "double": float64}
 
 
@@ -39,6 +46,8 @@ class Core:
         self._error_output = int(enable)
 
     def __getattr__(self, name: str) -> Callable[..., None]:
+        if name.startswith(_BUILT_IN):
+            return _built_in(name)
         found = _SUM.fullmatch(name)
         if found is None:
             raise AttributeError(
@@ -47,6 +56,23 @@ class Core:
             )
         scalar = _SCALARS[found[2]]
         return _inner(scalar) if found[1] == "inner" else _sum(scalar)
+
+
+def _built_in(name: str) -> Callable[..., None]:
+    """A built-in function of values of the host, which writes its result where its last argument says."""
+    words = name.removeprefix(_BUILT_IN).split("_")
+    known = ("_".join(words[:n]) for n in range(len(words), 0, -1))
+    function = next((getattr(wp, key) for key in known if lowering_key(getattr(wp, key, None)) is not None), None)
+    if function is None:
+        raise AttributeError(f"there is no built-in function whose name begins {name}")
+
+    def call(*given: Any) -> None:
+        *values, target = given
+        result = function(*values)
+        plain = np.asarray(result, _OF_PYTHON.get(type(result)))
+        ctypes.memmove(target, plain.ctypes.data, plain.nbytes)
+
+    return call
 
 
 def _over(scalar: Any, address: int, count: int, stride: int, length: int) -> array:

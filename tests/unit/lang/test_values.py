@@ -1,6 +1,7 @@
 """Vectors, matrices, quaternions and transforms on the host."""
 
 import copy
+import ctypes
 import math
 
 import numpy as np
@@ -188,3 +189,32 @@ def test_fields_of_structs_are_values():
     assert type(ball.spin * dk.vec2(1, 1)) is dk.vec2
     held = dk.array([ball], dtype=Ball)
     assert type(held[0].pos) is type(dk.full(2, V)[1]) is dk.vec3
+
+
+TYPES_IN_C = [dk.vec3, dk.vec2d, dk.quat, dk.transform, dk.mat22, dk.types.matrix((2, 3), dk.int32), dk.vec3ub]
+
+
+@pytest.mark.parametrize("kind", TYPES_IN_C, ids=str)
+def test_functions_of_c_take_values_by_reference(kind):
+    value = kind(*range(1, kind.size + 1))
+    numbers = np.arange(1, kind.size + 1, dtype=kind.numpy).reshape(kind.shape)
+    assert ctypes.sizeof(value) == numbers.nbytes
+    assert ctypes.string_at(ctypes.byref(value), numbers.nbytes) == bytes(value) == numbers.tobytes()
+    doubled = 2 * numbers
+    ctypes.memmove(ctypes.byref(value), doubled.ctypes.data, doubled.nbytes)
+    np.testing.assert_array_equal(np.asarray(value), doubled)
+    assert np.asarray(value).dtype == kind.numpy
+    np.testing.assert_array_equal(np.array([value, value]), [doubled, doubled])
+
+
+def test_half_precision_values_are_no_types_of_c():
+    for kind in (dk.vec3h, dk.mat22h):
+        value = kind(1.5)
+        assert np.asarray(value).dtype == np.float16
+        assert isinstance(value, np.ndarray)
+
+
+def test_arrays_of_numpy_look_at_the_memory_of_a_value():
+    value = dk.transform(dk.vec3(1.0, 2.0, 3.0), dk.quat_identity())
+    np.asarray(value)[:2] = 7.0
+    assert value.p == dk.vec3(7.0, 7.0, 3.0)
