@@ -251,7 +251,9 @@ class InMemoryType(_ArrayType, CompositeType):  # type: ignore[misc, valid-type]
         element: Any = _ctype(np.dtype(np.float32) if ir.dtype == T.BFLOAT16 else scalar)
         for extent in ir.shape[:0:-1]:
             element = element * extent
-        made: Any = _ArrayType.__new__(mcs, name, bases, body | {"_type_": element, "_length_": ir.shape[0]})
+        body |= {"_type_": element, "_length_": ir.shape[0]}
+        made: Any = _ArrayType.__new__(mcs, name, bases, body)
+        _ArrayType.__init__(made, name, bases, body)  # which is what tells ctypes of it from Python 3.13 on
         made._length_, made._type_ = ir.size, _ctype(scalar)  # as Warp has them
         return made
 

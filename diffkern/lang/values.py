@@ -379,9 +379,9 @@ def class_for(t: Composite) -> type[CompositeValue]:
 
 
 def namespace(t: Composite) -> dict[str, Any]:
-    """The attributes of the class of a type: components by letter."""
+    """The attributes of the class of a type: components by letter. Its values take others, as those of Warp do."""
     letters = "" if isinstance(t, Mat) or t.role is Role.TRANSFORM else "xyzw"[: t.length]
-    return {"__slots__": (), **{letter: _letter(k) for k, letter in enumerate(letters)}}
+    return {letter: _letter(k) for k, letter in enumerate(letters)}
 
 
 def _letter(k: int) -> property:
