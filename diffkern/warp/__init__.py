@@ -22,6 +22,7 @@ _MODULES: Final[Mapping[str, str]] = {
         "KernelError=WarpCodegenValueError KernelError=WarpDeterminismError"
     ),
     "diffkern.lang.func": "Func=Function",
+    "diffkern.lang.references": "ref",
     "diffkern.warp.arrays": "array array1d array2d array3d array4d copy fixedarray from_ptr",
     "diffkern.warp.capturing": "ScopedCapture capture_begin capture_debug_dot_print",
     "diffkern.warp.config": "DeterministicMode",

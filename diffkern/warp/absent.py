@@ -11,7 +11,7 @@ from typing import Final
 __all__ = ["INSTEAD"]
 
 _BY_REASON: Final[Mapping[str, str]] = {
-    "pass the array itself and an index; kernels have no addresses": "address_of address ref view index indexref",
+    "pass the array itself and an index; kernels have no addresses": "address_of address view index indexref",
     "read and write elements by index, as in a[i] = x": (
         "load store array_store extract assign assign_copy assign_inplace add_inplace sub_inplace bit_and_inplace "
         "bit_or_inplace bit_xor_inplace transform_add_inplace transform_sub_inplace transform_set_rotation_copy "
