@@ -25,6 +25,7 @@ from diffkern.lang.dtypes import CompositeType, DType
 from diffkern.lang.structs import resolve_type
 from diffkern.lang.values import CompositeValue
 from diffkern.runtime.addresses import note
+from diffkern.runtime.allocations import noted, tracker
 from diffkern.runtime.array_copy import clone
 from diffkern.runtime.array_copy import copy as copy_elements
 from diffkern.runtime.array_text import to_repr, values_of
@@ -471,6 +472,8 @@ def new(shape: tuple[int, ...], element: Stored, zero: bool, device: Device = CP
     """Return a new array, of zeros or not initialized."""
     zero = zero or (isinstance(element, Struct) and holds_arrays(element))  # whose elements are addresses
     data, memory = device.new((*shape, *component_shape(element)), stored_type(element), zero, pinned)
+    if tracker.is_on:
+        noted(memory, element, shape)
     made = _make(data, element, memory, True)
     made._alone = made._packed  # no other array shares its memory, but for views of it
     return made

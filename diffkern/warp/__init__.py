@@ -57,6 +57,7 @@ _MODULES: Final[Mapping[str, str]] = {
         "is_mempool_enabled is_mempool_supported set_mempool_access_enabled set_mempool_enabled "
         "set_mempool_release_threshold set_peer_access_enabled"
     ),
+    "diffkern.warp.tracking": "ScopedMemoryTracker print_memory_report",
     "diffkern.warp.types": "handle",
     "diffkern.warp.snippets": "func_native",
     "diffkern.warp.utils": "transform_expand",

@@ -54,7 +54,7 @@ _BY_REASON: Final[Mapping[str, str]] = {
         "Allocator CudaManagedAllocator ScopedAllocator get_device_allocator set_cuda_allocator set_device_allocator"
     ),
     "measure with ScopedTimer(synchronize=True) or events, and NVIDIA's profilers": (
-        "ScopedMemoryTracker TimingResult print_memory_report timing_begin timing_end timing_print"
+        "TimingResult timing_begin timing_end timing_print"
     ),
     "register the buffer with the CUDA driver, and wrap it by __cuda_array_interface__": (
         "map_cuda_device unmap_cuda_device"

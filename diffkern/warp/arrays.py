@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from diffkern.indexed import indexedarray
 from diffkern.ir.types import Scalar
 from diffkern.lang.annotations import ANY, ArrayAnnotation, ArrayOf, array_annotation
 from diffkern.lang.structs import resolve_type
@@ -15,6 +16,7 @@ from diffkern.runtime.array import array as NativeArray
 from diffkern.runtime.array_copy import copy as native_copy
 from diffkern.runtime.convert import wrapped as to_type
 from diffkern.runtime.placeholder import Placeholder
+from diffkern.runtime.state import current
 from diffkern.runtime.stream import Stream
 
 __all__ = [
@@ -109,8 +111,8 @@ def fixedarray(dtype: Any = ANY, shape: int | tuple[int, ...] = (0,)) -> ArrayAn
 
 
 def copy(
-    dest: NativeArray,
-    src: NativeArray,
+    dest: NativeArray | indexedarray,
+    src: NativeArray | indexedarray,
     dest_offset: int = 0,
     src_offset: int = 0,
     count: int = 0,
@@ -118,10 +120,13 @@ def copy(
 ) -> None:
     """Copy elements as :func:`diffkern.copy` does, between contiguous arrays of any shapes in row-major order.
 
+    Outside of tapes the gradient is copied as well where both arrays have one.
+
     Parameters
     ----------
     dest, src : array
-        Arrays of the same element type; of the same shape, if one of them is not contiguous.
+        Arrays of the same element type; of the same shape, if one of them is not contiguous. Indexed arrays are copied
+        as a whole.
     dest_offset, src_offset : int, optional
         First element, counted along the flattened arrays.
     count : int, optional
@@ -129,9 +134,16 @@ def copy(
     stream : Stream, optional
         Where to copy; the current stream by default, that of the GPU if one is involved.
     """
+    if isinstance(dest, indexedarray) and not (dest_offset or src_offset or count):
+        dest.assign(src)
+        return
+    if isinstance(src, indexedarray):
+        src = src.contiguous()
     if dest.shape != src.shape and dest.is_contiguous and src.is_contiguous:
         count = count or src.size - src_offset
     native_copy(dest, src, dest_offset, src_offset, count, stream)
+    if current.tape is None and dest.grad is not None and src.grad is not None:
+        native_copy(dest.grad, src.grad, dest_offset, src_offset, count, stream)
 
 
 def from_ptr(

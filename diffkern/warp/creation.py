@@ -13,6 +13,7 @@ from diffkern.runtime import array_copy, create
 from diffkern.runtime.array import array
 from diffkern.runtime.convert import as_numpy, as_shape
 from diffkern.warp.arrays import in_dialect, wrapped
+from diffkern.warp.types import type_size_in_bytes
 
 __all__ = [
     "clone", "empty", "empty_like", "from_numpy", "full", "full_like", "ones", "ones_like", "zeros", "zeros_like",
@@ -31,6 +32,29 @@ def _checked(shape: Shape | None, n: int | None, ndim: int | None) -> Shape:
     return given  # type: ignore[no-any-return]
 
 
+def _strided(
+    make: Any,
+    shape: Shape,
+    strides: Sequence[int],
+    dtype: Any,
+    requires_grad: bool,
+    device: Any,
+    pinned: bool,
+    retain: bool,
+) -> array:
+    """A view with these strides of a new array along one axis that is as long as it takes."""
+    extents, size = as_shape(shape), type_size_in_bytes(dtype)
+    if len(strides) != len(extents) or any(s < 0 or s % size for s in strides):
+        raise ValueError(
+            f"strides {tuple(strides)} do not fit an array of shape {extents}: write a multiple of {size} for each axis"
+        )
+    last = sum((n - 1) * s for n, s in zip(extents, strides, strict=True)) // size
+    count = last + 1 if all(extents) else 0
+    whole = in_dialect(make(count, dtype, bool(requires_grad), device, bool(pinned)), retain)
+    made: array = array(ptr=whole.ptr, dtype=dtype, shape=extents, strides=tuple(strides), device=whole.device)
+    return made
+
+
 @in_kernels("own_zeros")
 def zeros(
     shape: Shape | None = None,
@@ -42,6 +66,7 @@ def zeros(
     *,
     n: int | None = None,
     ndim: int | None = None,
+    strides: Sequence[int] | None = None,
 ) -> array:
     """Return a new array of zeros.
 
@@ -54,7 +79,12 @@ def zeros(
         :attr:`diffkern.array.retain_grad`.
     ndim : int, optional
         Number of axes; checked against the shape.
+    strides : sequence of int, optional
+        Distance of neighbours along each axis, in bytes: whole elements, and none backwards.
     """
+    if strides is not None:
+        given = _checked(shape, n, ndim)
+        return _strided(create.zeros, given, strides, dtype, requires_grad, device, pinned, retain_grad)
     made = create.zeros(_checked(shape, n, ndim), dtype, bool(requires_grad), device, bool(pinned))
     return in_dialect(made, retain_grad)
 
@@ -70,14 +100,18 @@ def empty(
     *,
     n: int | None = None,
     ndim: int | None = None,
+    strides: Sequence[int] | None = None,
 ) -> array:
     """Return a new array whose elements are not initialized.
 
     Parameters
     ----------
-    shape, dtype, device, requires_grad, pinned, retain_grad, n, ndim : optional
+    shape, dtype, device, requires_grad, pinned, retain_grad, n, ndim, strides : optional
         As in :func:`zeros`.
     """
+    if strides is not None:
+        given = _checked(shape, n, ndim)
+        return _strided(create.empty, given, strides, dtype, requires_grad, device, pinned, retain_grad)
     made = create.empty(_checked(shape, n, ndim), dtype, bool(requires_grad), device, bool(pinned))
     return in_dialect(made, retain_grad)
 

@@ -250,3 +250,40 @@ def test_what_is_no_logger() -> None:
         with pytest.raises(TypeError, match="has no debug"):
             wp.set_logger(given)
     assert wp.get_logger() is before
+
+
+# -- strides and copies ------------------------------------------------------------------------------------------------
+
+
+def test_arrays_are_made_with_strides() -> None:
+    held = wp.zeros((3, 4), dtype=wp.vec3, strides=(12, 36), requires_grad=True)
+    assert (held.shape, held.strides, held.is_contiguous) == ((3, 4), (12, 36), False)
+    values = np.arange(36.0, dtype=np.float32).reshape(3, 4, 3)
+    wp.copy(held, wp.array(values, dtype=wp.vec3))
+    np.testing.assert_array_equal(held.numpy(), values)
+    assert held.grad.shape == (3, 4)
+    assert wp.empty((2, 0), dtype=float, strides=(4, 4)).shape == (2, 0)
+    for strides in ((12,), (12, 6), (12, -36)):
+        with pytest.raises(ValueError, match="multiple of 12"):
+            wp.zeros((3, 4), dtype=wp.vec3, strides=strides)
+
+
+def test_indexed_arrays_are_copied_as_a_whole() -> None:
+    base = wp.array(np.arange(10.0), dtype=float)
+    seen = base[wp.array([1, 3], dtype=int)]
+    out = wp.zeros(2, dtype=float)
+    wp.copy(out, seen)
+    assert out.list() == [1.0, 3.0]
+    wp.copy(seen, wp.array([7.0, 8.0], dtype=float))
+    assert base.list()[:4] == [0.0, 7.0, 2.0, 8.0]
+
+
+def test_gradients_are_copied_outside_of_tapes() -> None:
+    x, y = wp.ones(2, dtype=float, requires_grad=True), wp.zeros(2, dtype=float, requires_grad=True)
+    x.grad.fill_(3.0)
+    with wp.Tape():
+        wp.copy(y, x)
+    assert y.grad.list() == [0.0, 0.0]
+    wp.copy(y, x)
+    assert y.grad.list() == [3.0, 3.0]
+    wp.copy(wp.zeros(2, dtype=float), x)

@@ -16,6 +16,7 @@ import numpy as np
 import diffkern.warp as wp
 from diffkern.lang.dtypes import float32, float64
 from diffkern.lang.intrinsics import lowering_key
+from diffkern.runtime.allocations import tracker
 from diffkern.runtime.array import array
 from diffkern.types import vector
 from diffkern.utils import array_inner, array_sum
@@ -32,6 +33,38 @@ class Core:
     """Stands for Warp's compiled library."""
 
     _error_output = 1
+
+    def wp_alloc_tracker_is_enabled(self) -> int:
+        """Return whether new arrays are noted."""
+        return int(tracker.is_on)
+
+    def wp_alloc_tracker_enable(self, enable: int) -> None:
+        """Let new arrays be noted, or no longer."""
+        tracker.is_on = bool(enable)
+
+    def wp_alloc_tracker_reset(self) -> None:
+        """Forget what was noted."""
+        tracker.clear()
+
+    def wp_alloc_tracker_get_live_count(self) -> int:
+        """Return how many of the noted arrays are there."""
+        return tracker.live
+
+    def wp_alloc_tracker_get_current_bytes(self) -> int:
+        """Return their bytes."""
+        return tracker.now
+
+    def wp_alloc_tracker_get_peak_bytes(self) -> int:
+        """Return the most bytes that there have been at a time."""
+        return tracker.peak
+
+    def wp_alloc_tracker_get_total_alloc_count(self) -> int:
+        """Return how many arrays were noted."""
+        return tracker.count
+
+    def wp_alloc_tracker_get_total_alloc_bytes(self) -> int:
+        """Return the bytes of all of them."""
+        return tracker.nbytes
 
     def wp_is_mathdx_enabled(self) -> int:
         """Return 0: the library was built without libmathdx."""
