@@ -31,6 +31,7 @@ else:
 _NUMBER: Final = (int, float, np.number, np.bool_)
 _IDENTITY: Final = (0, 0, 0, 1)
 _PLAIN: Final = np.ndarray
+_LETTERS: Final = frozenset("xyzwrgbapq")
 
 
 class ComponentsError(TypeError, ValueError):
@@ -97,6 +98,12 @@ class CompositeValue(_Components):
     def __setitem__(self, index: Any, value: Any) -> None:
         """Assign a component or several."""
         self.view(_PLAIN)[index] = _converted(self.composite, value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set a component, or an attribute of the program's own whose name does not look like that of components."""
+        if _LETTERS.issuperset(name) and not hasattr(type(self), name):
+            raise AttributeError(f"{type(self).__name__} has no component {name!r} that could be set")
+        super().__setattr__(name, value)
 
     def __iter__(self) -> Iterator[Any]:
         return (self[k] for k in range(len(self)))
@@ -293,6 +300,14 @@ class InC:
         if name.startswith("__"):
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         return getattr(self.view(), name)
+
+
+for _name in (
+    "__abs__", "__complex__", "__contains__", "__divmod__", "__float__", "__floordiv__", "__ge__", "__gt__", "__int__",
+    "__le__", "__lt__", "__pow__", "__rand__", "__rdivmod__", "__rfloordiv__", "__rlshift__", "__rmod__", "__ror__",
+    "__rpow__", "__rrshift__", "__rxor__",
+):  # fmt: skip
+    setattr(InC, _name, _of_numpy(_name))
 
 
 class QuaternionValue(CompositeValue):

@@ -54,17 +54,18 @@ class _Family(type):
     """The class of ``wp.array``, whose instances are all arrays."""
 
     def __instancecheck__(cls, value: object) -> bool:
-        return isinstance(value, NativeArray)
+        return isinstance(value, NativeArray) if cls is array else super().__instancecheck__(value)
 
     def __subclasscheck__(cls, other: type) -> bool:
-        return issubclass(other, NativeArray)
+        return issubclass(other, NativeArray) if cls is array else super().__subclasscheck__(other)
 
 
 class array(NativeArray, metaclass=_Family):
     """Arrays, as :class:`diffkern.array` makes them, with Warp's order of parameters and its conversions.
 
     NumPy's integers that do not fit into the element type are wrapped around, and data without elements fit any
-    number of axes.
+    number of axes. A class may be derived from it: its instances are arrays of that class, and what is made of them is
+    of the usual one.
     """
 
     __slots__ = ()
@@ -86,6 +87,8 @@ class array(NativeArray, metaclass=_Family):
         requires_grad: bool = False,
         **options: Any,
     ) -> Any:
+        if cls is not array:
+            return object.__new__(cls)  # which __init__ makes an array of
         if copy and isinstance(data, np.ndarray):
             data = wrapped(data, dtype)
         if ndim is not None and shape is None and data is not None and not np.size(data):
@@ -94,6 +97,14 @@ class array(NativeArray, metaclass=_Family):
         options |= {"grad": grad, "requires_grad": bool(requires_grad), "device": device, "pinned": bool(pinned)}
         made = NativeArray(data, dtype, shape, ndim, copy=bool(copy), **options)
         return made if isinstance(made, Placeholder) else in_dialect(made)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        made = array(*args, **kwargs)
+        if type(made) is not NativeArray:
+            raise TypeError(f"{type(self).__name__} is made of numbers, vectors or matrices; make wp.array of others")
+        for name in NativeArray.__slots__:
+            if name not in ("__dict__", "__weakref__"):
+                setattr(self, name, getattr(made, name))
 
 
 class _ArrayOf(ArrayOf):
@@ -111,8 +122,8 @@ def fixedarray(dtype: Any = ANY, shape: int | tuple[int, ...] = (0,)) -> ArrayAn
 
 
 def copy(
-    dest: NativeArray | indexedarray,
-    src: NativeArray | indexedarray,
+    dest: Any,
+    src: Any,
     dest_offset: int = 0,
     src_offset: int = 0,
     count: int = 0,

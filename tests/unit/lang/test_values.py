@@ -105,8 +105,9 @@ def test_assignment():
     assert v == (2, 4, 6)
     m[0], m[1, 2], m[:, 0] = V, 7, (9, 8, 7)
     assert m == [[9, 2, 3], [8, 0, 7], [7, 0, 0]]
-    with pytest.raises(AttributeError):
-        v.foo = 1
+    for name in ("w", "xy", "q"):
+        with pytest.raises(AttributeError, match="no component"):
+            setattr(v, name, 1)
     with pytest.raises(TypeError, match="are integers"):
         dk.vec2i()[0] = 0.5
 
@@ -218,3 +219,20 @@ def test_arrays_of_numpy_look_at_the_memory_of_a_value():
     value = dk.transform(dk.vec3(1.0, 2.0, 3.0), dk.quat_identity())
     np.asarray(value)[:2] = 7.0
     assert value.p == dk.vec3(7.0, 7.0, 3.0)
+
+
+def test_values_have_the_other_operators_of_numpys_arrays():
+    v, w = dk.vec3(3.5, -2.0, 7.0), dk.vec3(2.0, 3.0, -2.0)
+    a, b = np.asarray(v), np.asarray(w)
+    np.testing.assert_array_equal(v // w, a // b)
+    np.testing.assert_array_equal(v**2, a**2)
+    np.testing.assert_array_equal(2.0**w, 2.0**b)
+    np.testing.assert_array_equal(7.0 // w, 7.0 // b)
+    np.testing.assert_array_equal(abs(v), abs(a))
+    np.testing.assert_array_equal(v < w, a < b)
+    np.testing.assert_array_equal(v >= w, a >= b)
+    np.testing.assert_array_equal(divmod(v, 2.0), divmod(a, 2.0))
+    assert 7.0 in v
+    assert 8.0 not in v
+    v.label = "a"  # as values of Warp do
+    assert v.label == "a"
