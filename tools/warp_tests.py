@@ -45,7 +45,16 @@ ROOT = Path(__file__).resolve().parent.parent
 PASSING = ROOT / "tests" / "programs" / "warp" / "passing.txt.gz"
 FROM_THE_WHEEL = ("warp.tests", "warp.examples")
 INTERNAL = "warp._src."
-PUBLIC = ("warp.autograd", "warp.config", "warp.geometry", "warp.optim", "warp.sparse", "warp.types", "warp.utils")
+PUBLIC = (
+    "warp.autograd",
+    "warp.config",
+    "warp.fem",
+    "warp.geometry",
+    "warp.optim",
+    "warp.sparse",
+    "warp.types",
+    "warp.utils",
+)
 
 
 # -- the module finder -------------------------------------------------------------------------------------------------

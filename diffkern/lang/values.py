@@ -102,7 +102,9 @@ class CompositeValue(_Components):
     def __setattr__(self, name: str, value: Any) -> None:
         """Set a component, or an attribute of the program's own whose name does not look like that of components."""
         if _LETTERS.issuperset(name) and not hasattr(type(self), name):
-            raise AttributeError(f"{type(self).__name__} has no component {name!r} that could be set")
+            raise AttributeError(
+                f"components of {type(self).__name__!r} are set by letter or index; it has no attribute {name!r}"
+            )
         super().__setattr__(name, value)
 
     def __iter__(self) -> Iterator[Any]:
@@ -297,8 +299,8 @@ class InC:
         return np.array(self.view(), dtype, copy=copy)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        if name.startswith("__") or not hasattr(_PLAIN, name):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self.view(), name)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 
 from diffkern.indexed import indexedarray
 from diffkern.ir.types import Scalar
-from diffkern.lang.annotations import ANY, ArrayAnnotation, ArrayOf, array_annotation
+from diffkern.lang.annotations import ANY, ArrayOf, array_annotation
 from diffkern.lang.structs import resolve_type
 from diffkern.runtime.array import array as NativeArray
 from diffkern.runtime.array_copy import copy as native_copy
@@ -50,7 +51,7 @@ def wrapped(data: Any, dtype: Any) -> Any:
     return to_type(data, element) if isinstance(element, Scalar) and element.is_integer else data
 
 
-class _Family(type):
+class _Family(abc.ABCMeta):
     """The class of ``wp.array``, whose instances are all arrays."""
 
     def __instancecheck__(cls, value: object) -> bool:
@@ -116,9 +117,11 @@ class _ArrayOf(ArrayOf):
 array1d, array2d, array3d, array4d = map(_ArrayOf, (1, 2, 3, 4))
 
 
-def fixedarray(dtype: Any = ANY, shape: int | tuple[int, ...] = (0,)) -> ArrayAnnotation:
-    """Describe what a func returns: an array of a thread, with an element type and a shape."""
-    return array_annotation(dtype, 1 if isinstance(shape, int) else len(shape))
+class fixedarray:
+    """Describes what a func returns: an array of a thread, with an element type and a shape."""
+
+    def __new__(cls, dtype: Any = ANY, shape: int | tuple[int, ...] = (0,)) -> Any:
+        return array_annotation(dtype, 1 if isinstance(shape, int) else len(shape))
 
 
 def copy(
