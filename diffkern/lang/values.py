@@ -8,6 +8,7 @@ own. Functions of NumPy and methods of its arrays see the components, and give p
 from __future__ import annotations
 
 import functools
+import importlib
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, TypeAlias
@@ -297,6 +298,9 @@ class InC:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         return np.array(self.view(), dtype, copy=copy)
+
+    def __jax_array__(self) -> Any:
+        return importlib.import_module("jax.numpy").asarray(self.view())
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or not hasattr(_PLAIN, name):

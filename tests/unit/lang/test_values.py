@@ -221,6 +221,12 @@ def test_arrays_of_numpy_look_at_the_memory_of_a_value():
     assert value.p == dk.vec3(7.0, 7.0, 3.0)
 
 
+def test_jax_takes_values():
+    jnp = pytest.importorskip("jax.numpy")
+    np.testing.assert_array_equal(jnp.asarray(dk.vec3(1.0, 2.0, 3.0)), [1.0, 2.0, 3.0])
+    assert jnp.asarray(dk.mat22(1.0, 2.0, 3.0, 4.0)).shape == (2, 2)
+
+
 def test_values_have_the_other_operators_of_numpys_arrays():
     v, w = dk.vec3(3.5, -2.0, 7.0), dk.vec3(2.0, 3.0, -2.0)
     a, b = np.asarray(v), np.asarray(w)
