@@ -38,6 +38,7 @@ import traceback
 import types
 import unittest
 from collections.abc import Iterable, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -381,7 +382,13 @@ def table(results: dict[str, dict[str, dict[str, Any]]], counted: dict[str, list
 
 def write_table(path: Path, rows: list[tuple[str, int, str]], passed: int, total: int) -> None:
     """Write the table as reStructuredText, for the page on Warp."""
-    lines = [f"{passed:,} of {total:,} pass. The others, by reason:", "", ".. list-table::", "   :header-rows: 1"]
+    day = time.strftime("%Y-%m-%d")
+    lines = [
+        f"{passed:,} of {total:,} pass ({day}, Warp {version('warp-lang')}). The others, by reason:",
+        "",
+        ".. list-table::",
+        "   :header-rows: 1",
+    ]
     lines += ["   :widths: 34 8 58", "", "   * - reason", "     - tests", "     - modules with most of them"]
     for text, count, modules in rows:
         lines += [f"   * - {text}", f"     - {count}", f"     - {modules}"]
