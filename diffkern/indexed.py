@@ -101,6 +101,11 @@ class indexedarray(SeenThrough):
         return int(np.prod(self.shape))
 
     @property
+    def requires_grad(self) -> bool:
+        """Whether the array has a gradient."""
+        return bool(self.data.requires_grad)
+
+    @property
     def is_contiguous(self) -> bool:
         """Whether elements lie one after the other, which is False."""
         return False

@@ -38,6 +38,7 @@ import traceback
 import types
 import unittest
 from collections.abc import Iterable, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,16 @@ ROOT = Path(__file__).resolve().parent.parent
 PASSING = ROOT / "tests" / "programs" / "warp" / "passing.txt.gz"
 FROM_THE_WHEEL = ("warp.tests", "warp.examples")
 INTERNAL = "warp._src."
-PUBLIC = ("warp.autograd", "warp.config", "warp.geometry", "warp.optim", "warp.sparse", "warp.types", "warp.utils")
+PUBLIC = (
+    "warp.autograd",
+    "warp.config",
+    "warp.fem",
+    "warp.geometry",
+    "warp.optim",
+    "warp.sparse",
+    "warp.types",
+    "warp.utils",
+)
 
 
 # -- the module finder -------------------------------------------------------------------------------------------------
@@ -89,10 +99,12 @@ class Internal(types.ModuleType):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.__path__: list[str] = []
-        self.ours = found("diffkern.warp." + name.removeprefix(INTERNAL)) if name.startswith(INTERNAL) else None
+        internal = (name + ".").startswith(INTERNAL)
+        known = ("diffkern." + name, "diffkern.warp." + name.removeprefix(INTERNAL)) if internal else ()
+        self.ours = list(filter(None, map(found, known)))
 
     def __getattr__(self, name: str) -> Any:
-        for place in () if name.startswith("__") else (self.ours, sys.modules["warp"]):
+        for place in () if name.startswith("__") else (*self.ours, sys.modules["warp"]):
             if (ours := getattr(place, name, None)) is not None:
                 return ours
         if (
@@ -133,7 +145,8 @@ def take_the_place_of_warp() -> None:
     """Let ``import warp`` give ``diffkern.warp``."""
     sys.meta_path.insert(0, Finder(wheel()))
     sys.modules["warp"] = importlib.import_module("diffkern.warp")
-    importlib.import_module("warp._src")
+    importlib.import_module("diffkern.warp._src")
+    importlib.import_module("warp._src")  # which is the attribute of the package from here on
 
 
 # -- one module, in a process of its own -------------------------------------------------------------------------------
@@ -369,7 +382,13 @@ def table(results: dict[str, dict[str, dict[str, Any]]], counted: dict[str, list
 
 def write_table(path: Path, rows: list[tuple[str, int, str]], passed: int, total: int) -> None:
     """Write the table as reStructuredText, for the page on Warp."""
-    lines = [f"{passed:,} of {total:,} pass. The others, by reason:", "", ".. list-table::", "   :header-rows: 1"]
+    day = time.strftime("%Y-%m-%d")
+    lines = [
+        f"{passed:,} of {total:,} pass ({day}, Warp {version('warp-lang')}). The others, by reason:",
+        "",
+        ".. list-table::",
+        "   :header-rows: 1",
+    ]
     lines += ["   :widths: 34 8 58", "", "   * - reason", "     - tests", "     - modules with most of them"]
     for text, count, modules in rows:
         lines += [f"   * - {text}", f"     - {count}", f"     - {modules}"]

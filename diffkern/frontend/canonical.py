@@ -27,7 +27,7 @@ from diffkern.frontend.scope import MISSING, Scope, static_attribute
 from diffkern.frontend.signature import parameter_type
 from diffkern.frontend.source import get_source
 from diffkern.frontend.taken import Taken
-from diffkern.lang import ArrayAnnotation, Func, resolve_dtype
+from diffkern.lang import ArrayAnnotation, CompositeValue, Func, resolve_dtype
 from diffkern.lang.dialects import NATIVE, dialect_of
 from diffkern.lang.func import RULES, rules_of
 from diffkern.lang.intrinsics import lowering_key
@@ -250,6 +250,8 @@ def meaning_of(pyfunc: Callable[..., Any], methods: Sequence[Callable[..., Any]]
 
 def _can_change(obj: Any) -> bool:
     """Whether an object is a vector or a table of NumPy's that can be changed in place, or a tuple that holds one."""
+    if isinstance(obj, CompositeValue):
+        return True
     if isinstance(obj, np.ndarray):
         while isinstance(obj, np.ndarray):  # the memory of a view may be written to by way of its base
             if obj.flags.writeable:
@@ -352,7 +354,7 @@ def _is_unchanged(look: Callable[[str], Any], value: Any, elements: Any, name: s
 
 def _elements(obj: Any) -> Any:
     """What can be changed in place of a captured object, to be compared: this is done at every launch."""
-    if isinstance(obj, np.ndarray):
+    if isinstance(obj, (np.ndarray, CompositeValue)):
         return obj.tobytes(), obj.shape, obj.dtype
     return tuple(map(_elements, obj)) if isinstance(obj, tuple) else None
 

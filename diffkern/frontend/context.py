@@ -15,11 +15,13 @@ from typing import Any, NoReturn
 from diffkern.errors import KernelError, KernelSyntaxError, KernelTypeError, Loc
 from diffkern.frontend.flow import Liveness, Names
 from diffkern.frontend.scope import MISSING, Scope, static_attribute
+from diffkern.frontend.signature import references_of
 from diffkern.frontend.source import Source
 from diffkern.frontend.terms import NARROW, Binding, Const, Poison, Rec, Term, Val, View, mark
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Update, Value
 from diffkern.ir.types import Mat, Scalar, Vec
+from diffkern.lang import Func
 from diffkern.lang.dialects import Dialect
 from diffkern.lang.intrinsics import lowering_key
 from diffkern.launch_layout import Layout
@@ -244,6 +246,13 @@ class Context:
     def builtin(self, node: ast.expr) -> str | None:
         """The key of the built-in that an expression is, under whatever name, known without lowering it; else None."""
         obj = self.outside(node)
+        return None if obj is MISSING else lowering_key(obj)
+
+    def changing(self, node: ast.expr) -> str | dict[str, int] | None:
+        """The key of a built-in, or by which parameters a func changes variables of its caller, with their places."""
+        obj = self.outside(node)
+        if isinstance(obj, Func):
+            return references_of(obj) or None
         return None if obj is MISSING else lowering_key(obj)
 
     def outside(self, node: ast.expr) -> Any:

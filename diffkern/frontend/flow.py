@@ -53,8 +53,11 @@ UPDATES: Mapping[str, Mapping[str, int]] = {
 Called: TypeAlias = Callable[[ast.expr], "str | None"]
 """Says which built-in an expression is that is called, by its key; None for anything else."""
 
+Changing: TypeAlias = Callable[[ast.expr], "str | Mapping[str, int] | None"]
+"""The same, and of a func that changes variables of its caller by which parameters, with their positions."""
 
-def assigned(stmts: Iterable[ast.AST], called: Called = lambda _: None) -> list[str]:
+
+def assigned(stmts: Iterable[ast.AST], called: Changing = lambda _: None) -> list[str]:
     """Names that the statements assign, each once, in the order of the source."""
     found: dict[str, None] = {}
     for stmt in stmts:
@@ -69,12 +72,14 @@ def assigned(stmts: Iterable[ast.AST], called: Called = lambda _: None) -> list[
     return list(found)
 
 
-def _updated(call: ast.Call, key: str | None) -> list[str]:
-    """Variables that a call of a built-in changes."""
-    places = {} if key is None else UPDATES.get(key) or _set_by_library(key)
+def _updated(call: ast.Call, key: str | Mapping[str, int] | None) -> list[str]:
+    """Variables that a call changes."""
+    own = isinstance(key, Mapping)
+    places = key if isinstance(key, Mapping) else {} if key is None else UPDATES.get(key) or _set_by_library(key)
     given = [call.args[k] for k in places.values() if k < len(call.args)]
     given += [keyword.value for keyword in call.keywords if keyword.arg in places]
-    return [node.id for node in given if isinstance(node, ast.Name)]
+    names = [_root(node) if own else node.id if isinstance(node, ast.Name) else None for node in given]
+    return [name for name in names if name is not None]
 
 
 _VIEWS: Mapping[str, str] = {"tile_reshape": "t", "tile_squeeze": "t", "tile_transpose": "a", "tile_view": "t"}

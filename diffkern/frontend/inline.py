@@ -14,16 +14,17 @@ from dataclasses import replace
 from typing import Any
 
 from diffkern.errors import KernelTypeError
-from diffkern.frontend import coerce, fence, local, matching, narrow, records, rules
+from diffkern.frontend import assign, coerce, fence, local, matching, narrow, records, rules
 from diffkern.frontend.captured import static_term
 from diffkern.frontend.context import RETURN, RETURNED, Cascade, Context, Frame, Prepared
 from diffkern.frontend.flow import Liveness, falls_off
+from diffkern.frontend.given_back import giving_back
 from diffkern.frontend.local_functions import captured, set_apart
 from diffkern.frontend.loop_tests import without_changing_tests
 from diffkern.frontend.numba_loops import without_waiting_tests
 from diffkern.frontend.prune import pruned
-from diffkern.frontend.scope import Scope
-from diffkern.frontend.signature import Annotation, parameter_type
+from diffkern.frontend.scope import MISSING, Scope
+from diffkern.frontend.signature import Annotation, parameter_type, references, references_of
 from diffkern.frontend.source import Source, get_source
 from diffkern.frontend.terms import Binding, Const, Static, Term, Tup, Val, describe
 from diffkern.frontend.tile_terms import holds_tiles
@@ -34,6 +35,8 @@ from diffkern.lang.annotations import TileAnnotation
 from diffkern.lang.dialects import dialect_of
 from diffkern.lang.patterns import Pattern, TupleOf
 from diffkern.lang.static import kept_results
+
+_PLACES = (ast.Name, ast.Subscript, ast.Attribute)
 
 __all__ = ["activate", "arguments_of", "inline", "make_frame", "returned", "run", "with_rules"]
 
@@ -62,6 +65,8 @@ def make_frame(cx: Context, pyfunc: Callable[..., Any], source: Source, local: o
 def _prepared(cx: Context, pyfunc: Callable[..., Any], source: Source) -> Prepared:
     """What all activations of a function have in common."""
     definition, scope = copy.copy(source.node), Scope(pyfunc)
+    if refs := references(pyfunc):
+        definition = giving_back(definition, list(refs))
     body, args = set_apart(definition.body), definition.args
     parameters = [a.arg for a in (*args.posonlyargs, *args.args, *args.kwonlyargs)]
     variables = set(parameters)
@@ -105,7 +110,11 @@ def inline(
             node, f"{func.name} has a body in C++ for GPUs, which is not compiled here", "write it as a @wp.func"
         )
     func = found
-    positional, keywords = arguments_of(cx, node, terms)
+    places: dict[str, ast.expr] = {}
+    if refs := references_of(func):
+        positional, keywords = _with_places(cx, func, node, refs, places, is_method=bool(first) or terms is not None)
+    else:
+        positional, keywords = arguments_of(cx, node, terms)
     positional = [*((term, node) for term in first), *positional]
     if len(func.overloads) > 1:
         func = matching.chosen(cx, func, positional, keywords, node)
@@ -115,7 +124,72 @@ def inline(
     if cx.frame.scalar is not None:  # a part of a library function
         source = source.at(cx.loc(node))
     given = _bound(cx, func, node, positional, keywords)
+    if places:
+        return _with_changes(cx, func, source, given, places, node)
     return with_rules(cx, func, given, node, lambda: activate(cx, _frame(cx, func, source, given), node))
+
+
+def _with_places(
+    cx: Context, func: Func, node: ast.expr, refs: Mapping[str, int], places: dict[str, ast.expr], is_method: bool
+) -> tuple[Sequence[matching.Given], Mapping[str, matching.Given]]:
+    """The arguments of a call of a func that changes variables of the caller; adds these variables by parameter."""
+    if is_method or not isinstance(node, ast.Call) or cx.outside(node.func) is MISSING:
+        cx.type_error(node, f"{func.name} changes variables of its caller", "call it by its own name in the kernel")
+
+    def one(arg: ast.expr, name: str | None) -> matching.Given:
+        if name is None:
+            return cx.expr(arg), arg
+        is_constant = isinstance(arg, ast.Name) and arg.id not in cx.frame.locals
+        if is_constant or not isinstance(arg, _PLACES) or any(isinstance(part, ast.Call) for part in ast.walk(arg)):
+            cx.type_error(
+                arg,
+                f"{func.name} changes its argument {name}, which must be a variable, an element or a part of one, "
+                "without a call in its index",
+                f"assign it to a variable first, as in {name} = ...; {func.name}({name}, ...)",
+            )
+        if ast.dump(arg) in map(ast.dump, places.values()):
+            cx.type_error(
+                arg, f"{func.name} changes {ast.unparse(arg)} by two arguments", "pass variables of their own"
+            )
+        places[name] = arg
+        return cx.expr(arg), arg
+
+    by_place = {place: name for name, place in refs.items()}
+    positional = [one(arg, by_place.get(k)) for k, arg in enumerate(node.args)]
+    return positional, {k.arg: one(k.value, k.arg if k.arg in refs else None) for k in node.keywords if k.arg}
+
+
+def _with_changes(
+    cx: Context,
+    func: Func,
+    source: Source,
+    given: Mapping[str, Term],
+    places: Mapping[str, ast.expr],
+    node: ast.expr,
+) -> Term:
+    """Lower a func that changes variables of the caller, and assign to them what it has left in its parameters."""
+    if func.rules:
+        cx.type_error(
+            node, f"{func.name} changes variables of its caller, and has a derivative of its own", "return the values"
+        )
+    result, scope = activate(cx, _frame(cx, func, source, given), node), Scope(func.pyfunc)
+    names = list(references(func.pyfunc))
+    if not isinstance(result, Tup):
+        raise Cascade  # an error in the func has been recorded
+    own, last = result.items[: -len(names)], result.items[-len(names) :]
+    for name, term in zip(names, last, strict=True):
+        if name in places and term is not given[name]:
+            want = _annotation(cx, func, name, scope, node)
+            changed = _as_annotated(cx, func, name, want, term, node, {})
+            assign.assign(cx, _stored(places[name]), changed, node)
+    return own[0] if own else Static(None, f"{func.name}(...)")
+
+
+def _stored(node: ast.expr) -> ast.expr:
+    """A place of the caller as what is assigned to."""
+    made = copy.copy(node)
+    made.ctx = ast.Store()  # type: ignore[attr-defined]
+    return made
 
 
 def with_rules(

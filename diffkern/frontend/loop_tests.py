@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 
 from diffkern.frontend.flow import assigned
 from diffkern.frontend.scope import MISSING, Scope, static_attribute
+from diffkern.frontend.signature import references_of
+from diffkern.lang import Func
 from diffkern.lang.intrinsics import lowering_key
 
 __all__ = ["moved", "without_changing_tests"]
@@ -26,11 +28,13 @@ def without_changing_tests(body: Sequence[ast.stmt], scope: Scope, variables: fr
             return MISSING if owner is MISSING else static_attribute(owner, node.attr)
         return scope.lookup(node.id) if isinstance(node, ast.Name) and node.id not in variables else MISSING
 
-    def built_in(node: ast.expr) -> str | None:
+    def changing(node: ast.expr) -> str | dict[str, int] | None:
         found = outside(node)
+        if isinstance(found, Func):
+            return references_of(found) or None
         return None if found is MISSING else lowering_key(found)
 
-    return moved(body, lambda loop: bool(assigned([loop.test], built_in)))
+    return moved(body, lambda loop: bool(assigned([loop.test], changing)))
 
 
 def moved(body: Sequence[ast.stmt], wanted: Callable[[ast.While], bool]) -> list[ast.stmt]:

@@ -120,7 +120,7 @@ def _plan(cx: Context, stmt: ast.For | ast.While) -> _Plan:
     state = LoopState(stmt, f"$broken{uid}", f"$continued{uid}")
     live = cx.frame.liveness.head(stmt) | cx.frame.liveness.after(stmt)
     has_break, returns = contains(stmt.body, (ast.Break,)), contains(stmt.body, (ast.Return,))
-    names = [n for n in assigned([*_targets(stmt), *stmt.body], cx.builtin) if n in live]
+    names = [n for n in assigned([*_targets(stmt), *stmt.body], cx.changing) if n in live]
     views = (n for n in changed_through_views(stmt.body, cx.builtin) if n in live and n not in names)
     names += [n for n in views if n in cx.env and holds_tiles(cx.env[n].term)]
     names += [n for n in local.names(cx.env) if ((*cx.call_path, stmt), n) not in cx.untouched]

@@ -73,9 +73,9 @@ def settled(obj: Any, depth: int = 0) -> Any:
         return obj
     if isinstance(obj, (tuple, list)):
         return tuple(settled(item, depth + 1) for item in obj)
+    if isinstance(obj, CompositeValue):
+        return obj.copy()
     if isinstance(obj, np.ndarray):
-        if isinstance(obj, CompositeValue):
-            return obj.copy()
         return obj if is_masked(obj) else native(obj).copy()
     definition = definition_of(type(obj))
     return exact(obj) if definition is None else _of_struct(definition.type, obj)

@@ -6,6 +6,7 @@ names the parameter that does not fit.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,9 +20,11 @@ from diffkern.ir.structs import Argument, IndexedArray, Stored, Struct, StructAr
 from diffkern.lang import ArrayAnnotation, resolve_type
 from diffkern.lang.annotations import TileAnnotation
 from diffkern.lang.dtypes import object_shown
+from diffkern.lang.func import Func
 from diffkern.lang.patterns import Pattern, TupleOf, is_callable, pattern_of, tuple_items
+from diffkern.lang.references import Reference
 
-__all__ = ["Annotation", "Parameter", "Signature", "parameter_type", "signature"]
+__all__ = ["Annotation", "Parameter", "Signature", "parameter_type", "references", "references_of", "signature"]
 
 Annotation: TypeAlias = Stored | ArrayAnnotation | TileAnnotation | Pattern | TupleOf | None
 """What an annotation means; None: any type."""
@@ -190,7 +193,7 @@ def signature(pyfunc: Callable[..., Any]) -> Signature:
     """
     code = pyfunc.__code__
     loc = Loc(code.co_filename, code.co_firstlineno, 0)
-    scope = Scope(pyfunc)
+    scope, changed = Scope(pyfunc), references(pyfunc)
     params = []
     for name, p in inspect.signature(pyfunc).parameters.items():
         if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
@@ -203,6 +206,8 @@ def signature(pyfunc: Callable[..., Any]) -> Signature:
                 raise TypeError(f"{name} of {pyfunc.__name__} is a tile: those are parameters of funcs alone")
             if p.annotation is tuple:
                 raise TypeError(f"{name} of {pyfunc.__name__} is a tuple: those are parameters of funcs alone")
+            if name in changed:
+                raise TypeError(f"{name} of {pyfunc.__name__} is a reference: those are parameters of funcs alone")
         except TypeError as error:
             raise KernelTypeError(str(error), loc=loc, remedy=advice.for_annotation(p.annotation)) from None
         if isinstance(annotation, TupleOf):
@@ -214,6 +219,27 @@ def signature(pyfunc: Callable[..., Any]) -> Signature:
         pattern = annotation if isinstance(annotation, Pattern) else None
         params.append(Parameter(name, None if isinstance(annotation, Pattern) else annotation, p.default, pattern))
     return Signature(pyfunc.__name__, tuple(params))
+
+
+def references(pyfunc: Callable[..., Any]) -> dict[str, int]:
+    """Return the parameters of a func that stand for variables of the caller, which it may change, and their places."""
+    found = {}
+    for place, (name, parameter) in enumerate(inspect.signature(pyfunc).parameters.items()):
+        annotation = parameter.annotation
+        if isinstance(annotation, str) and "ref" in annotation:
+            with contextlib.suppress(Exception):  # which is an error where the parameter's type is asked for
+                annotation = evaluate_annotation(annotation, Scope(pyfunc))
+        if isinstance(annotation, Reference) and annotation.is_changed:
+            found[name] = place
+    return found
+
+
+def references_of(func: Func) -> dict[str, int]:
+    """Return those of all overloads of a func."""
+    found: dict[str, int] = {}
+    for overload in func.overloads or (func,):
+        found |= references(overload.pyfunc)
+    return found
 
 
 def parameter_type(annotation: Any, scope: Scope, name: str, owner: str) -> Annotation:
@@ -234,12 +260,14 @@ def parameter_type(annotation: Any, scope: Scope, name: str, owner: str) -> Anno
             raise TypeError(f"the annotation {annotation!r} of {name} cannot be evaluated: {why}") from None
         if annotation is Any:
             return None
+    if isinstance(annotation, Reference):
+        return parameter_type(annotation.dtype, scope, name, owner)
     if isinstance(annotation, (ArrayAnnotation, TileAnnotation, TupleOf)):
         return annotation
     items = tuple_items(annotation)
     if items is not None:
         return TupleOf(tuple(parameter_type(item, scope, name, owner) for item in items[0]), items[1])
-    if annotation is tuple or is_callable(annotation):
+    if annotation is tuple or annotation is Func or is_callable(annotation):
         return None
     try:
         return pattern_of(annotation) or resolve_type(annotation)

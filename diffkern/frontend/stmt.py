@@ -88,7 +88,7 @@ def _attempt(cx: Context, stmt: ast.stmt, lower: Callable[[], bool]) -> bool:
         cx.errors.extend(error.errors)
     except Cascade:
         cx.skipped.append(cx.loc(stmt))
-    for name in assigned([stmt], cx.builtin):
+    for name in assigned([stmt], cx.changing):
         binding = cx.env.get(name)
         if binding is None or not isinstance(binding.term, (View, RecView)):
             cx.env[name] = Binding(Poison(), None)

@@ -118,9 +118,10 @@ def _arange(cx: Context, name: str, node: ast.Call) -> Term:
         dtype = dtype_argument(cx, options["dtype"])
     if not isinstance(dtype, T.Scalar) or dtype == T.BOOL:
         cx.type_error(node, f"{name} of {dtype}", "take a type of numbers")
-    if step == 0 or math.ceil((stop - start) / step) < 1:
+    count = _count(start, stop, step) if step != 0 else 0
+    if count < 1:
         cx.type_error(node, f"{name} from {start} to {stop} by {step} is empty", "write a stop behind the start")
-    shape = (math.ceil((stop - start) / step),)
+    shape = (count,)
     wide = T.value_type(dtype)
     assert isinstance(wide, T.Scalar)
     index = Value(T.INT32)
@@ -132,6 +133,13 @@ def _arange(cx: Context, name: str, node: ast.Call) -> Term:
     checked_size(cx, T.Tile(dtype, shape), node)
     (out,) = cx.b.op("tile_map", shape=shape, dtypes=(dtype,), body=body, indexed=True)
     return Val(out)
+
+
+def _count(start: float, stop: float, step: float) -> int:
+    """How many steps there are from one number to another; integers are counted exactly."""
+    if all(isinstance(x, int) for x in (start, stop, step)):
+        return int(-((start - stop) // step))
+    return math.ceil((stop - start) / step)
 
 
 # -- shapes ------------------------------------------------------------------------------------------------------------

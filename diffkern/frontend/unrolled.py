@@ -64,13 +64,13 @@ def _trip(cx: Context, state: LoopState, take: TakeItem) -> None:
     finally:
         cx.frame.loops.pop()
     cx.env.pop(state.continued, None)
-    leaving.end_of_trip(state, cx.env, assigned([take, *state.node.body], cx.builtin))
+    leaving.end_of_trip(state, cx.env, assigned([take, *state.node.body], cx.changing))
 
 
 def _after(cx: Context, state: LoopState) -> None:
     """What follows the trips: the ``else``, and which variables a break may have left unset."""
     stmt = state.node
-    for name in assigned([*([stmt.target] if isinstance(stmt, ast.For) else []), *stmt.body], cx.builtin):
+    for name in assigned([*([stmt.target] if isinstance(stmt, ast.For) else []), *stmt.body], cx.changing):
         binding = cx.env.get(name)
         if binding is not None and binding.unset is None and not all(name in known for known in state.set_at_breaks):
             reason = f"a break of the loop in line {stmt.lineno} comes before it is set"

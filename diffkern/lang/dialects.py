@@ -96,6 +96,9 @@ class Dialect:
     integers_wrap
         Whether integers that a type does not hold are wrapped around where they are converted to it or passed to a
         kernel; else they are errors.
+    cotangents_stay
+        Whether an adjoint that is launched by hand leaves the gradients that it is given for outputs as they are, where
+        the kernel does not read these; else they are set to zero where it overwrites.
     """
 
     name: str
@@ -112,6 +115,7 @@ class Dialect:
     floored_quotients: bool = False
     unset_is_zero: bool = False
     integers_wrap: bool = False
+    cotangents_stay: bool = False
 
 
 NATIVE: Final = Dialect("native")
@@ -132,6 +136,7 @@ WARP: Final = Dialect(
     floored_quotients=True,
     unset_is_zero=True,
     integers_wrap=True,
+    cotangents_stay=True,
 )
 """That of ``import diffkern.warp as wp``."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import copyreg
+import ctypes
 import functools
 import operator
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +19,7 @@ import numpy as np
 
 from diffkern.ir import types as T
 from diffkern.lang.alternatives import Alternative
-from diffkern.lang.values import CompositeValue, class_for, held_type, make_value, namespace
+from diffkern.lang.values import CompositeValue, InC, class_for, held_type, make_value, namespace
 
 __all__ = [
     "COMPOSITES", "NAMED", "SCALARS", "ComplexType", "CompositeType", "DType", "complex_dtype", "composite_type",
@@ -69,7 +70,7 @@ class DType(Alternative):
 
     def __call__(self, value: Any = 0) -> Any:
         """A scalar of NumPy; on the host, bfloat16 values are float32 rounded to bfloat16."""
-        if isinstance(value, np.ndarray) and value.ndim:
+        if isinstance(value, (np.ndarray, CompositeValue)) and value.ndim:
             raise TypeError(f"{self.name} is made of one number, not of {value!r}")
         if self.ir == T.BFLOAT16:
             value = rounded_to_bfloat16(np.float32(value))
@@ -138,7 +139,11 @@ class CompositeType(Alternative, type):
             return _derived(name, ir, scalar, keywords)
         known: dict[str, Any] = {"ir": ir, "_shape_": ir.shape, "_length_": ir.size, "_wp_scalar_type_": scalar}
         known["__doc__"] = f"{ir} with {ir.size} components: {name}() is zero, {name}(…) has the components given."
-        return super().__new__(mcs, name, (class_for(ir),), namespace(ir) | known)
+        return mcs._made(name, ir, namespace(ir) | known)
+
+    @classmethod
+    def _made(mcs, name: str, ir: T.Composite, body: dict[str, Any]) -> CompositeType:
+        return type.__new__(mcs, name, (class_for(ir), np.ndarray), body)
 
     def __init__(cls, name: str, ir: Any, scalar: Any, **keywords: Any) -> None:
         super().__init__(name)
@@ -185,8 +190,12 @@ class CompositeType(Alternative, type):
     def wrap(cls, components: Any) -> CompositeValue:
         """Return the value with these components: an array of the right shape, which is not shared."""
         held = cls.rounded(np.asarray(components, held_type(cls)))
-        value: CompositeValue = held.reshape(cls.shape).view(cls)
+        value: CompositeValue = cls._over(held.reshape(cls.shape))
         return value
+
+    def _over(cls, held: Any) -> Any:
+        """Return the value whose components lie in an array."""
+        return held.view(cls)
 
     def from_buffer_copy(cls, buffer: Any, offset: int = 0) -> Any:
         """Return the value whose components lie in a buffer, as types of ctypes do."""
@@ -197,7 +206,7 @@ class CompositeType(Alternative, type):
         held = np.frombuffer(memoryview(buffer), cls.numpy, cls.size, offset)
         if not held.flags.writeable:
             raise TypeError(f"{cls.__name__}.from_buffer takes a writable buffer; take from_buffer_copy")
-        return held.reshape(cls.shape).view(cls)
+        return cls._over(held.reshape(cls.shape))
 
     def __mul__(cls, count: Any) -> Any:
         return Repeated(cls, operator.index(count))
@@ -213,6 +222,45 @@ class CompositeType(Alternative, type):
 
     def __call__(cls, *components: Any, **named: Any) -> CompositeValue:
         return make_value(cls, *components, **named)
+
+
+_ArrayType: Final = type(ctypes.Array)
+
+
+class InMemoryType(_ArrayType, CompositeType):  # type: ignore[misc, valid-type]
+    """A type whose values are arrays of ctypes as well: all but those of float16, which C lacks."""
+
+    __new__ = CompositeType.__new__
+    __init__ = CompositeType.__init__
+    __call__ = CompositeType.__call__
+    __repr__ = CompositeType.__repr__
+    __mul__ = __rmul__ = CompositeType.__mul__
+    from_buffer, from_buffer_copy = CompositeType.from_buffer, CompositeType.from_buffer_copy
+
+    _type_: Any = None  # an attribute of each class
+
+    @classmethod
+    def _made(mcs, name: str, ir: T.Composite, body: dict[str, Any]) -> CompositeType:
+        made: CompositeType = mcs._in_c(name, (InC, class_for(ir), ctypes.Array), ir, body)
+        return made
+
+    @classmethod
+    def _in_c(mcs, name: str, bases: tuple[Any, ...], ir: T.Composite, body: dict[str, Any]) -> Any:
+        """Return the class, as ctypes makes it of the types of rows."""
+        scalar = SCALARS[ir.dtype.name].numpy
+        element: Any = _ctype(np.dtype(np.float32) if ir.dtype == T.BFLOAT16 else scalar)
+        for extent in ir.shape[:0:-1]:
+            element = element * extent
+        body |= {"_type_": element, "_length_": ir.shape[0]}
+        made: Any = _ArrayType.__new__(mcs, name, bases, body)
+        _ArrayType.__init__(made, name, bases, body)  # which is what tells ctypes of it from Python 3.13 on
+        made._length_, made._type_ = ir.size, _ctype(scalar)  # as Warp has them
+        return made
+
+    def _over(cls, held: Any) -> Any:
+        if held.flags.writeable and held.flags.c_contiguous:
+            return _ArrayType.from_buffer(cls, held)
+        return _ArrayType.from_buffer_copy(cls, np.ascontiguousarray(held).data)
 
 
 @dataclass(frozen=True)
@@ -249,6 +297,20 @@ class DerivedType(CompositeType):
         return hash(composite_type(cls.ir))
 
 
+class DerivedInMemoryType(InMemoryType, DerivedType):
+    """The same of a type whose values are arrays of ctypes."""
+
+    def __new__(mcs, name: str, bases: Any, body: Any, **keywords: Any) -> DerivedType:
+        if not isinstance(body, Mapping):
+            raise TypeError(f"{name}: a derived type is made by a class statement")
+        (ir,) = {base.ir for base in bases if isinstance(base, CompositeType)}
+        made: DerivedType = mcs._in_c(name, bases, ir, dict(body))
+        return made
+
+    __eq__ = DerivedType.__eq__
+    __hash__ = DerivedType.__hash__
+
+
 _DOCUMENTATION: Final = frozenset({
     "__doc__", "__module__", "__qualname__", "__firstlineno__", "__static_attributes__", "__annotations__",
 })  # fmt: skip
@@ -262,7 +324,8 @@ def _derived(name: str, bases: tuple[Any, ...], body: Mapping[str, Any], keyword
         return composites[0]
     if len(composites) != 1 or isinstance(composites[0], ComplexType):
         raise TypeError(f"{name} cannot be derived from {', '.join(map(str, bases))}; hold values of them in a struct")
-    return DerivedType(name, bases, body, **keywords)
+    kind = DerivedInMemoryType if isinstance(composites[0], InMemoryType) else DerivedType
+    return kind(name, bases, body, **keywords)
 
 
 class ComplexType(CompositeType):
@@ -306,9 +369,11 @@ def _by_name(derived: DerivedType) -> str:
     return derived.__qualname__
 
 
-copyreg.pickle(DerivedType, _by_name)  # a class of a module, as any other
+for _kind in (DerivedType, DerivedInMemoryType):
+    copyreg.pickle(_kind, _by_name)  # a class of a module, as any other
 copyreg.pickle(ComplexType, _reduced)
-copyreg.pickle(CompositeType, _reduced)  # by its type in the IR, not as a class of a module
+for _kind in (CompositeType, InMemoryType):
+    copyreg.pickle(_kind, _reduced)  # by its type in the IR, not as a class of a module
 
 
 def _scalars() -> dict[str, DType]:
@@ -355,7 +420,7 @@ def composite_type(ir: T.Composite) -> CompositeType:
     """Return the one dtype object of a composite type of the IR."""
     known = _OF_IR.get(ir)
     if known is None:
-        kind = ComplexType if T.is_complex(ir) else CompositeType
+        kind = ComplexType if T.is_complex(ir) else CompositeType if ir.dtype == T.FLOAT16 else InMemoryType
         known = _OF_IR.setdefault(ir, kind(_SHOWN.get(ir, str(ir)), ir, SCALARS[ir.dtype.name]))
     return known
 

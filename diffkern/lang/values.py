@@ -1,16 +1,17 @@
 """Vectors, matrices, quaternions and transforms on the host, with the arithmetic that they have in kernels.
 
-In: components. Out: a small array of NumPy whose class is its kernel type. Items, operators and comparisons go by the
-rules of kernels: ``m * v`` is a product of matrices, ``v == w`` is a bool, ``m[0]`` a row of its own. Functions of
-NumPy and methods of its arrays see the components, and give plain arrays.
+In: components. Out: a small array of ctypes (of NumPy for float16) whose class is its kernel type. Items, operators and
+comparisons go by the rules of kernels: ``m * v`` is a product of matrices, ``v == w`` is a bool, ``m[0]`` a row of its
+own. Functions of NumPy and methods of its arrays see the components, and give plain arrays.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -21,11 +22,17 @@ if TYPE_CHECKING:
 
     from diffkern.lang.dtypes import CompositeType
 
-__all__ = ["ComponentsError", "CompositeValue", "class_for", "held_type", "make_value", "namespace"]
+__all__ = ["ComponentsError", "CompositeValue", "InC", "class_for", "held_type", "make_value", "namespace"]
+
+if TYPE_CHECKING:
+    _Components: TypeAlias = np.ndarray[Any, Any]
+else:
+    _Components = object  # what it is besides depends on the type: see diffkern.lang.dtypes
 
 _NUMBER: Final = (int, float, np.number, np.bool_)
 _IDENTITY: Final = (0, 0, 0, 1)
 _PLAIN: Final = np.ndarray
+_LETTERS: Final = frozenset("xyzwrgbapq")
 
 
 class ComponentsError(TypeError, ValueError):
@@ -48,8 +55,12 @@ def _of_components(name: str) -> Callable[[CompositeValue], Any]:
     return lambda value: getattr(value.view(_PLAIN), name)
 
 
-class CompositeValue(np.ndarray[Any, Any]):
-    """A vector or matrix on the host; its class is its type, such as ``dk.vec3``."""
+class CompositeValue(_Components):
+    """A vector or matrix on the host; its class is its type, such as ``dk.vec3``.
+
+    It is an array of ctypes too, which functions of C take by reference (``ctypes.byref``), or one of NumPy where C has
+    no such type.
+    """
 
     __slots__ = ()
     __hash__: ClassVar[None]  # its components can change
@@ -89,11 +100,16 @@ class CompositeValue(np.ndarray[Any, Any]):
         """Assign a component or several."""
         self.view(_PLAIN)[index] = _converted(self.composite, value)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set a component, or an attribute of the program's own whose name does not look like that of components."""
+        if _LETTERS.issuperset(name) and not hasattr(type(self), name):
+            raise AttributeError(
+                f"components of {type(self).__name__!r} are set by letter or index; it has no attribute {name!r}"
+            )
+        super().__setattr__(name, value)
+
     def __iter__(self) -> Iterator[Any]:
         return (self[k] for k in range(len(self)))
-
-    def __array_finalize__(self, obj: Any) -> None:
-        pass
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         """Compute with the components; a number of NumPy on the left of an operator counts as one on the right."""
@@ -247,7 +263,7 @@ class CompositeValue(np.ndarray[Any, Any]):
         """Whether all components are equal."""
         if isinstance(other, CompositeValue) and not self._is_like(other):
             return False
-        if isinstance(other, (_PLAIN, list, tuple)):
+        if isinstance(other, (CompositeValue, _PLAIN, list, tuple)):
             numbers = np.asarray(_stripped(other))
             return numbers.shape == self.shape and bool(np.all(self.view(_PLAIN) == numbers))
         return NotImplemented
@@ -267,6 +283,37 @@ for _name in (
         setattr(CompositeValue, _name, _of_numpy(_name))
     else:
         setattr(CompositeValue, _name, property(_of_components(_name)))
+
+
+class InC:
+    """What a value that is an array of ctypes has of NumPy's arrays: their attributes."""
+
+    __slots__ = ()
+
+    def view(self, kind: Any = _PLAIN) -> Any:
+        """The components as an array of NumPy, over the same memory."""
+        composite: Any = type(self)
+        plain = np.frombuffer(self, held_type(composite)).reshape(composite.ir.shape)  # type: ignore[call-overload]
+        return plain if kind is _PLAIN else plain.view(kind)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.array(self.view(), dtype, copy=copy)
+
+    def __jax_array__(self) -> Any:
+        return importlib.import_module("jax.numpy").asarray(self.view())
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or not hasattr(_PLAIN, name):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self.view(), name)
+
+
+for _name in (
+    "__abs__", "__complex__", "__contains__", "__divmod__", "__float__", "__floordiv__", "__ge__", "__gt__", "__int__",
+    "__le__", "__lt__", "__pow__", "__rand__", "__rdivmod__", "__rfloordiv__", "__rlshift__", "__rmod__", "__ror__",
+    "__rpow__", "__rrshift__", "__rxor__",
+):  # fmt: skip
+    setattr(InC, _name, _of_numpy(_name))
 
 
 class QuaternionValue(CompositeValue):
@@ -353,9 +400,9 @@ def class_for(t: Composite) -> type[CompositeValue]:
 
 
 def namespace(t: Composite) -> dict[str, Any]:
-    """The attributes of the class of a type: components by letter."""
+    """The attributes of the class of a type: components by letter. Its values take others, as those of Warp do."""
     letters = "" if isinstance(t, Mat) or t.role is Role.TRANSFORM else "xyzw"[: t.length]
-    return {"__slots__": (), **{letter: _letter(k) for k, letter in enumerate(letters)}}
+    return {letter: _letter(k) for k, letter in enumerate(letters)}
 
 
 def _letter(k: int) -> property:
@@ -374,13 +421,16 @@ def held_type(composite: CompositeType) -> np.dtype[Any]:
 
 
 def make_value(composite: CompositeType, *components: Any, **named: Any) -> CompositeValue:
-    """Return a value of a type from nothing (zeros), one number for all components, or all components."""
+    """Return a value of a type from nothing, one number for all components, or all components.
+
+    From nothing come zeros; of a transform the identity, where in kernels it is zeros as well, as in Warp.
+    """
     t = composite.ir
     if named:
         components = _in_order(composite, components, named)
     if len(components) == 1 and isinstance(components[0], CompositeValue) and components[0].shape == t.shape:
         return composite.wrap(np.array(components[0]))  # converts
-    flat = np.concatenate([np.ravel(np.asarray(c)) for c in components]) if components else np.zeros(1, np.int8)
+    flat = np.concatenate([np.ravel(np.asarray(c)) for c in components]) if components else _from_nothing(t)
     if flat.size == 1 and t.size != 1:
         flat = np.repeat(flat, t.size)
     if flat.size == 3 and isinstance(t, Vec) and t.role is Role.TRANSFORM:
@@ -388,6 +438,11 @@ def make_value(composite: CompositeType, *components: Any, **named: Any) -> Comp
     if flat.size != t.size:
         raise ComponentsError(f"{composite.name} has {t.size} components, not {flat.size}")
     return composite.wrap(_converted(composite, flat).reshape(t.shape))
+
+
+def _from_nothing(t: Composite) -> NDArray[Any]:
+    is_transform = isinstance(t, Vec) and t.role is Role.TRANSFORM
+    return np.array((0, 0, 0, *_IDENTITY) if is_transform else (0,), np.int8)
 
 
 def _in_order(composite: CompositeType, components: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:

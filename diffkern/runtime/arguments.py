@@ -392,7 +392,7 @@ def pack_value(element: Element, value: Any) -> bytes:
     """
     if isinstance(element, (Vec, Mat)):
         return _pack_composite(element, value)
-    if isinstance(value, np.ndarray):
+    if isinstance(value, (np.ndarray, CompositeValue)):
         value = as_numpy(value)
         if value.ndim:
             raise TypeError(f"takes one {element}, not an array of shape {value.shape}")

@@ -25,6 +25,7 @@ from diffkern.lang.dtypes import CompositeType, DType
 from diffkern.lang.structs import resolve_type
 from diffkern.lang.values import CompositeValue
 from diffkern.runtime.addresses import note
+from diffkern.runtime.allocations import noted, tracker
 from diffkern.runtime.array_copy import clone
 from diffkern.runtime.array_copy import copy as copy_elements
 from diffkern.runtime.array_text import to_repr, values_of
@@ -111,7 +112,8 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
     owner : bool, optional
         Accepted; memory that is given by its address belongs to who made it, or to `deleter`.
     retain_grad : bool, optional
-        Accepted; every gradient is retained.
+        Whether :meth:`Tape.backward` keeps the gradient with respect to what the array holds when the tape ends,
+        although launches on the tape wrote it; without it the gradient is that with respect to what it held before.
     deleter : callable, optional
         Called with `ptr` and the size in bytes when the array is gone.
     """
@@ -181,6 +183,8 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
             made.grad = grad
         elif requires_grad:
             made.requires_grad = True
+        if retain_grad:
+            made.retain_grad = True
         if current.tape is not None and copy and isinstance(data, array) and made._is_like(data):
             copy_elements(made, data)
         return made
@@ -292,6 +296,8 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
         if not value:
+            if self._parent is None:
+                self._memory.retains = False
             self._grad = self._parent = None
         elif self.grad is None:
             if not carries_gradient(self._type):
@@ -300,6 +306,21 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
                 )
                 return
             self._grad = new(self.shape, self._element, True, self._memory.device)
+
+    @property
+    def retain_grad(self) -> bool:
+        """Whether :meth:`Tape.backward` keeps the gradient with respect to what the array holds when the tape ends.
+
+        Without it the gradient of what launches on the tape wrote is that with respect to what was there before. It
+        holds for an array and its views together, and needs a gradient.
+        """
+        return self._memory.retains
+
+    @retain_grad.setter
+    def retain_grad(self, value: bool) -> None:
+        if value and self.grad is None:
+            raise ValueError(f"{described(self)} has no gradient to retain: set requires_grad=True first")
+        self._memory.retains = bool(value)
 
     def _stored(self, values: Any) -> np.ndarray[Any, Any]:
         """Return values as they are stored in this array."""
@@ -392,7 +413,7 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
     def _wrapped(self, values: Any) -> Any:
         """Values with integers wrapped around, if that is what this memory's dialect says."""
         element = self._element
-        return wrapped(values, scalar_of(element)) if self._memory.wraps and not isinstance(element, Struct) else values
+        return wrapped(values, scalar_of(element)) if self._memory.warps and not isinstance(element, Struct) else values
 
     def fill_(self, value: Any) -> None:
         """Set every element to one value: a number, or a vector, a matrix or a struct.
@@ -451,6 +472,8 @@ def new(shape: tuple[int, ...], element: Stored, zero: bool, device: Device = CP
     """Return a new array, of zeros or not initialized."""
     zero = zero or (isinstance(element, Struct) and holds_arrays(element))  # whose elements are addresses
     data, memory = device.new((*shape, *component_shape(element)), stored_type(element), zero, pinned)
+    if tracker.is_on:
+        noted(memory, element, shape)
     made = _make(data, element, memory, True)
     made._alone = made._packed  # no other array shares its memory, but for views of it
     return made

@@ -164,4 +164,4 @@ def _zero(annotation: Any) -> Any:
         return None
     if isinstance(annotation, Struct):
         return class_of(annotation)()
-    return SCALARS[annotation.name](0) if isinstance(annotation, Scalar) else composite_type(annotation)()
+    return SCALARS[annotation.name](0) if isinstance(annotation, Scalar) else composite_type(annotation)(0)

@@ -6,8 +6,10 @@ made for it (:mod:`diffkern.mapping`), which tapes and sequences record, so that
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
 
 __all__ = ["Componentwise", "set_mapper"]
 
@@ -31,10 +33,27 @@ def _applied(name: str, *operands: Any, out: array | None = None) -> Any:
     return _mapper(name, *operands, out=out)
 
 
+_REFLECTED: Final[Mapping[Any, str]] = {
+    np.add: "__radd__", np.subtract: "__rsub__", np.multiply: "__rmul__", np.true_divide: "__rtruediv__",
+    np.floor_divide: "__rfloordiv__", np.remainder: "__rmod__", np.power: "__rpow__",
+}  # fmt: skip
+
+
 class Componentwise:
     """The operators."""
 
     __slots__ = ()
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        """Compute with NumPy's arrays; but a number of NumPy's on the left of an operator counts as one on the right.
+
+        Else ``np.float32(2.0) * a`` would be an array of NumPy's, through which no gradient flows.
+        """
+        rule = _REFLECTED.get(ufunc)
+        if rule is not None and method == "__call__" and not kwargs and isinstance(inputs[0], np.generic):
+            return getattr(inputs[1], rule)(inputs[0])
+        given = [np.asarray(v) if isinstance(v, Componentwise) else v for v in inputs]
+        return getattr(ufunc, method)(*given, **kwargs)
 
     def __add__(self, other: Any) -> Any:
         return _applied("add", self, other)

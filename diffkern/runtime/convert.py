@@ -21,7 +21,7 @@ from diffkern.runtime.extents import several, whole_number
 
 __all__ = [
     "MAX_NDIM", "as_numpy", "as_shape", "bfloat16_as_bits", "bfloat16_bits", "bfloat16_values", "component_shape",
-    "convert", "element_of", "in_place", "stored_type", "wrapped",
+    "convert", "element_of", "in_place", "stored_type", "with_bfloat16", "wrapped",
 ]  # fmt: skip
 
 MAX_NDIM = 4
@@ -161,6 +161,15 @@ def bfloat16_as_bits(data: np.ndarray[Any, Any], element: Stored | None) -> tupl
         if not isinstance(element, Struct) and scalar_of(element) == BFLOAT16:
             return data.view(np.uint16), element
     return data, element
+
+
+def with_bfloat16(bits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return the bits of bfloat16 elements as elements of the package ml_dtypes, if it is installed."""
+    try:
+        import ml_dtypes
+    except ImportError:
+        return bits
+    return bits.view(ml_dtypes.bfloat16)
 
 
 def in_place(data: np.ndarray[Any, Any], element: Stored | None) -> tuple[np.ndarray[Any, Any], Stored]:

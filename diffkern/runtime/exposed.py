@@ -14,21 +14,25 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from diffkern.errors import described
-from diffkern.ir.structs import Stored, StructArray
-from diffkern.ir.types import Array, is_complex
+from diffkern.ir.structs import Stored, Struct, StructArray
+from diffkern.ir.types import BFLOAT16, Array, Scalar, is_complex, scalar_of
 from diffkern.lang.dtypes import complex_dtype
 from diffkern.runtime import dlpack
 from diffkern.runtime.addresses import note
 from diffkern.runtime.array_text import values_of
 from diffkern.runtime.block import address_of
 from diffkern.runtime.complexes import shown
-from diffkern.runtime.convert import MAX_NDIM
+from diffkern.runtime.convert import MAX_NDIM, component_shape, with_bfloat16
 from diffkern.runtime.device import Device
 from diffkern.runtime.memory import Memory, lend
 from diffkern.runtime.reads import note_read
 from diffkern.runtime.stream import drain
 
 __all__ = ["ArrayC", "Exposed", "Lease"]
+
+
+def _is_bfloat16(element: Stored) -> bool:
+    return not isinstance(element, Struct) and scalar_of(element) == BFLOAT16
 
 
 class Lease:
@@ -89,16 +93,22 @@ class Exposed:
             """Return a copy in new memory."""
             ...
 
+        def _value(self, element: Any) -> Any:
+            """Return an element, as NumPy gives it, as a value of its own."""
+            ...
+
     # -- NumPy -------------------------------------------------------------------------------------------------------
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """Return a NumPy array over the same memory; components are its last axes, bfloat16 elements their 16 bits.
 
+        Those of arrays made by names of :mod:`diffkern.warp` are bfloat16 of the package ml_dtypes, if it is installed.
         Complex numbers are NumPy's. Of an array on a GPU it is a copy, and all work that the GPU was given before is
         awaited.
         """
         data = self._host()
-        return shown(self._lent() if data is self._data else data, self._element)
+        given = shown(self._lent() if data is self._data else data, self._element)
+        return with_bfloat16(given) if self._memory.warps and _is_bfloat16(self._element) else given
 
     def _lent(self) -> np.ndarray[Any, Any]:
         """Return a view for others; while it, or a view of it, is alive, the memory counts as lent."""
@@ -114,6 +124,19 @@ class Exposed:
         return view
 
     def list(self) -> builtins.list[Any]:
+        """Return the elements as nested Python lists.
+
+        Of arrays made by names of :mod:`diffkern.warp` they are one flat list of numbers, vectors, matrices or structs.
+        """
+        if not self._memory.warps:
+            return self._nested()
+        data, parts = self._host(), component_shape(self._element)
+        if isinstance(self._element, Scalar):
+            numbers: builtins.list[Any] = values_of(data, self._element).ravel().tolist()
+            return numbers
+        return [self._value(element) for element in data.reshape(-1, *parts)]
+
+    def _nested(self) -> builtins.list[Any]:
         """Return the elements as nested Python lists."""
         values: builtins.list[Any] = values_of(self._host(), self._element).tolist()
         return values

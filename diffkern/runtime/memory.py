@@ -78,8 +78,11 @@ class Memory(ABC):
         The arrays to which elements point, by the bytes that stand for them; None if none ever did.
     born
         Greater than that of any block that was there before.
-    wraps
-        Whether integers that its elements do not hold are wrapped around when they are assigned; else they are errors.
+    retains
+        Whether the gradient of what it holds at the end of a tape is kept, although launches on the tape wrote it.
+    warps
+        Whether its arrays are in Warp's dialect: integers that elements do not hold are wrapped around when they are
+        assigned and are no errors, lists of elements are flat, and bfloat16 elements are those of ml_dtypes to NumPy.
     journal
         The last changes of which it is known where they lie, one behind the other.
     """
@@ -94,7 +97,7 @@ class Memory(ABC):
 
     __slots__ = (
         "__weakref__", "_counter", "_shared", "_where", "address", "born", "exposed", "foreign", "journal", "lent",
-        "nbytes", "pointed", "version", "wraps", "zero_version",
+        "nbytes", "pointed", "retains", "version", "warps", "zero_version",
     )  # fmt: skip
 
     def __init__(self, address: int, nbytes: int, zero: bool = False, foreign: bool = False) -> None:
@@ -106,7 +109,8 @@ class Memory(ABC):
         self.exposed = self.foreign = foreign
         self.lent: set[int] | None = None
         self.pointed: dict[bytes, array] | None = None
-        self.wraps = False
+        self.retains = False
+        self.warps = False
         self.journal: list[Changes] = []
         self._counter: ctypes.c_int64 | None = None
         # Where native code counts changes of this and of other memory at once; there is a counter as well then.

@@ -35,7 +35,7 @@ class Numeric:
         @property
         def size(self) -> int: ...
         def __getitem__(self, key: Any) -> Any: ...
-        def list(self) -> builtins.list[Any]: ...
+        def _nested(self) -> builtins.list[Any]: ...
 
     def item(self, *index: int) -> Any:
         """Return one element as a value of Python.
@@ -66,7 +66,7 @@ class Numeric:
         pairs = [*zip(map(operator.index, index), self.shape, strict=True)]
         if not all(-extent <= k < extent for k, extent in pairs):
             raise IndexError(f"{described(self)} has no element {index[0] if len(index) == 1 else index}")
-        one = self[tuple(slice(k % extent, k % extent + 1) for k, extent in pairs)].list()
+        one = self[tuple(slice(k % extent, k % extent + 1) for k, extent in pairs)]._nested()
         for _ in index:
             one = one[0]
         return one

@@ -39,11 +39,7 @@ class Copied:
         return (*made, vars(self)) if vars(self) else made  # attributes that a program has added
 
     def __copy__(self: array) -> array:  # type: ignore[misc]
-        made = object.__new__(type(self))
-        for cls in type(self).__mro__:
-            for name in getattr(cls, "__slots__", ()):
-                if name not in ("__dict__", "__weakref__"):
-                    setattr(made, name, getattr(self, name))
+        made = _of_class(type(self), self)
         vars(made).update(vars(self))
         return made
 
@@ -64,8 +60,19 @@ class Copied:
 def _restored(
     cls: type[array], data: np.ndarray[Any, Any], dtype: Any, shape: tuple[int, ...], place: str, grad: bool
 ) -> array:
-    made: array = cls(dtype=dtype, shape=shape, device=place)
+    own = next(base for base in cls.__mro__ if base.__module__.startswith("diffkern.runtime."))
+    made: array = own(dtype=dtype, shape=shape, device=place)
     perform(Assign(made, data))
     if grad:
         made.requires_grad = True
+    return made if own is cls else _of_class(cls, made)
+
+
+def _of_class(cls: type[array], source: array) -> array:
+    """Return an array of a class over the memory of another one, without what a program has added to that."""
+    made: array = object.__new__(cls)
+    for base in type(source).__mro__:
+        for name in getattr(base, "__slots__", ()):
+            if name not in ("__dict__", "__weakref__"):
+                setattr(made, name, getattr(source, name))
     return made

@@ -6,7 +6,8 @@ function, and everything that can be checked is checked before it: when the reco
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import collections
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -15,13 +16,13 @@ from diffkern.errors import LaunchError, MisuseError
 from diffkern.ir.types import Mat, Scalar, Vec, value_type
 from diffkern.runtime.adjoint import AdjointLaunch, cotangent, match_cotangents, spread, with_own
 from diffkern.runtime.arguments import wrong_count
-from diffkern.runtime.array import array
+from diffkern.runtime.array import array, new
 from diffkern.runtime.byhand import ByHand, is_open
 from diffkern.runtime.device import Device, get_device
 from diffkern.runtime.exposed import ArrayC
 from diffkern.runtime.extents import several
 from diffkern.runtime.launchable import Launchable, check_kernel
-from diffkern.runtime.operation import perform
+from diffkern.runtime.operation import Copy, perform
 from diffkern.runtime.packed import PackedLaunch
 from diffkern.runtime.prepared import Prepared, from_ctype
 from diffkern.runtime.schedule import USUAL, Blocks
@@ -352,11 +353,26 @@ def launch_or_record(
             )
         return Launch(_prepared(packed, (*inputs, *outputs), None, None, stream, record_tape))
     given = match_cotangents(packed, len(inputs), len(outputs), adj_inputs, adj_outputs)
-    operation = AdjointLaunch(packed, with_own(packed, given))
+    cotangents = with_own(packed, given)
     if record_cmd:
+        operation = AdjointLaunch(packed, cotangents)
         return Launch(_prepared(packed, (*inputs, *outputs), operation, given, stream, record_tape))
-    perform(operation, stream)
+    if kernel.dialect.cotangents_stay:
+        for index, ct in _left_alone(packed, given):
+            cotangents[index] = new(ct.shape, ct._element, False, ct._memory.device)
+            perform(Copy(cotangents[index], ct), stream)
+    perform(AdjointLaunch(packed, cotangents), stream)
     return None
+
+
+def _left_alone(packed: PackedLaunch, given: Sequence[array | None]) -> Iterator[tuple[int, array]]:
+    """Yield the given cotangents of what a kernel writes and does not read, which nothing is added to."""
+    executable = packed.executable
+    shared = collections.Counter(ct._memory for ct in given if ct is not None)
+    for index in {*executable.writes} - {*executable.reads}:
+        ct = given[index]
+        if ct is not None and shared[ct._memory] == 1:
+            yield index, ct
 
 
 def _prepared(

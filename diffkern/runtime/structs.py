@@ -234,7 +234,7 @@ def _zero(t: FieldType) -> Any:
         return made
     if isinstance(t, Scalar):
         return bool(0) if t == BOOL else 0.0 if t.is_float else 0
-    return composite_type(t)()
+    return composite_type(t)(0)
 
 
 def _from_constant(t: FieldType, value: Any) -> Any:

@@ -23,6 +23,7 @@ from diffkern.runtime.memory import Memory
 from diffkern.runtime.operation import Add, Copy, perform
 from diffkern.runtime.packed import PackedLaunch
 from diffkern.runtime.repeat import Collector, Repeat, Seed
+from diffkern.runtime.retained import keeping
 from diffkern.runtime.rollout_step import RolloutStep
 from diffkern.runtime.scope import Scope
 from diffkern.runtime.second_order import AdjointStep
@@ -92,6 +93,7 @@ class Tape(TapeRecording, Scope, Uncopied):
             drain()
             current.tape = None
             seeds = seeds_of(loss, grads, self._versions)
+            self._take_new_gradients()
             if self._versions:
                 self._check_influence(seeds)
             if self._exposures.seen and self._verify():
@@ -274,6 +276,20 @@ class Tape(TapeRecording, Scope, Uncopied):
 
     # -- the reverse sweep -------------------------------------------------------------------------------------------
 
+    def _take_new_gradients(self) -> None:
+        """Take the gradients that arrays were given after they were recorded: of results, which carry gradients on."""
+        for memory, held in self._without.items():
+            if memory in self._owners or self._gradient(held) is None:
+                continue
+            if memory not in self._varied:
+                raise LaunchError(
+                    f"{described(held)} got a gradient after it was used on this tape, which took it for a constant",
+                    remedy="make it with requires_grad=True before it is first used",
+                )
+            owner = self._owner(held)
+            self._owners[memory] = self._arrays[id(owner)] = owner
+            self._swept = self._again = None
+
     def _check_influence(self, seeds: Seeds | None) -> None:
         """Refuse a sweep that begins where no array with a gradient has an influence."""
         if seeds is None and self._owners:
@@ -296,7 +312,8 @@ class Tape(TapeRecording, Scope, Uncopied):
         """Run a sweep that ran before as one native call; return whether that was possible."""
         if seeds is None or current.recorder is not None or current.stream is not None or watched.observers:
             return False
-        state = (len(self._steps), self._launches, [id(goal) for goal, _ in seeds])
+        retained = [id(memory) for memory in self._owners if memory.retains]
+        state = (len(self._steps), self._launches, [*(id(goal) for goal, _ in seeds), *retained])
         if self._swept != state:
             # The first time: perhaps there is no second.
             self._swept, self._again = state, None
@@ -338,6 +355,8 @@ class Tape(TapeRecording, Scope, Uncopied):
         else:
             sweep.live = {goal._memory for goal, _ in seeds}
         work = [step.prepare(sweep) for step in reversed(self._steps)]
+        if any(memory.retains for memory in self._owners):
+            work = keeping(self._steps, work, self._owners)
         sweep.clear()
         # The steps of a roll-out are the user's, and may fail: no gradient has changed then.
         if any(isinstance(step, RolloutStep) for step in self._steps):

@@ -44,7 +44,7 @@ class TapeMemory:
         # Memory that depends on an array with a gradient; the array that owns the gradient; memory used without one.
         self._varied: set[Memory] = set()
         self._owners: dict[Memory, array] = {}
-        self._without: set[Memory] = set()
+        self._without: dict[Memory, array] = {}
         # Whether some array shows the bytes of another one as other numbers.
         self._sees_bytes = False
         self._arrays: dict[int, array] = {}
@@ -79,7 +79,7 @@ class TapeMemory:
             elif owner is not held or self._arrays.get(known_as) is not held:
                 self._register(held, grad)
             return
-        self._without.add(memory)
+        self._without.setdefault(memory, held)
         if memory in self._owners:
             check_passes(held)
             raise _two_views(held)

@@ -30,7 +30,7 @@ def array_sum(values: array, out: array | None = None, value_count: int | None =
         Takes the sum: of shape ``(1,)``, or that of `values` with 1 for the axis. With it the sum is recorded on a tape
         and has a derivative.
     value_count : int, optional
-        How many elements to add, from the first; not with `axis`.
+        How many elements to add, from the first; with `axis` along it.
     axis : int, optional
         The axis along which elements are added.
 
@@ -45,7 +45,7 @@ def array_sum(values: array, out: array | None = None, value_count: int | None =
         If `out` has another type or shape.
     """
     if axis is not None:
-        return _along(values, axis, out)
+        return _along(_first_along(values, axis, value_count), axis, out)
     flat = _first(values, value_count)
     result = _result(flat, flat._element, (1,), out)
     _total(flat, result)
@@ -62,7 +62,7 @@ def array_inner(a: array, b: array, out: array | None = None, count: int | None 
     out : array, optional
         Takes the sum, as of :func:`array_sum`.
     count : int, optional
-        How many products to add, from the first; not with `axis`.
+        How many products to add, from the first; with `axis` along it.
     axis : int, optional
         The axis along which products are added.
 
@@ -86,7 +86,10 @@ def array_inner(a: array, b: array, out: array | None = None, count: int | None 
             remedy="convert one with dk.utils.array_cast",
         )
     composite = not isinstance(a._element, Scalar)
-    x, y = (_first(v, count if axis is None else None) for v in (a, b))
+    if axis is not None:
+        a, b = (_first_along(v, axis, count) for v in (a, b))
+        count = None
+    x, y = (_first(v, count) for v in (a, b))
     scalar = a._element.dtype if composite else a._element  # type: ignore[union-attr]
     product = like(a, x.shape, scalar, smooth=bool(a.requires_grad or b.requires_grad))
     if x.size:
@@ -162,7 +165,7 @@ def array_cast(in_array: array, out_array: array, count: int | None = None) -> N
 def total(values: array, axis: int | None) -> array:
     """The sum of all elements, or along an axis, which stays with the extent 1; recorded on a tape."""
     if axis is not None:
-        return _along(values, axis, None)
+        return _along(_first_along(values, axis, None), axis, None)
     result = like(values, (1,), values._element)
     _total(_first(values, None), result)
     return result
@@ -237,11 +240,22 @@ def _total(flat: array, out: array) -> None:
         out.zero_()
 
 
-def _along(values: array, axis: int, out: array | None) -> array:
+def _first_along(values: array, axis: int, count: int | None) -> array:
+    """An array, or the part of it with the first indices along an axis."""
     if not -values.ndim <= axis < values.ndim:
         raise LaunchError(
             f"there is no axis {axis} of an array with {values.ndim} axes", remedy="count the axes from 0"
         )
+    extent = values.shape[axis]
+    if count is None or count == extent:
+        return values
+    if not 0 <= count <= extent:
+        raise LaunchError(f"axis {axis} has the extent {extent}, not {count}", remedy="count at most its extent")
+    first: array = values[(slice(None),) * (axis % values.ndim) + (slice(count),)]
+    return first
+
+
+def _along(values: array, axis: int, out: array | None) -> array:
     axis %= values.ndim
     shape = tuple(1 if k == axis else extent for k, extent in enumerate(values.shape))
     result = _result(values, values._element, shape, out)
@@ -258,4 +272,4 @@ def _along(values: array, axis: int, out: array | None) -> array:
 
 def _number(result: array) -> Any:
     """The one element of an array, as a value."""
-    return result.list()[0]
+    return result.item() if isinstance(result._element, Scalar) else result[0]

@@ -22,6 +22,7 @@ _MODULES: Final[Mapping[str, str]] = {
         "KernelError=WarpCodegenValueError KernelError=WarpDeterminismError"
     ),
     "diffkern.lang.func": "Func=Function",
+    "diffkern.lang.references": "ref",
     "diffkern.warp.arrays": "array array1d array2d array3d array4d copy fixedarray from_ptr",
     "diffkern.warp.capturing": "ScopedCapture capture_begin capture_debug_dot_print",
     "diffkern.warp.config": "DeterministicMode",
@@ -36,9 +37,12 @@ _MODULES: Final[Mapping[str, str]] = {
         "CaptureMode JaxCallableGraphMode JaxModulePreloadMode MemoryKind TIMING_ALL TIMING_GRAPH TIMING_KERNEL "
         "TIMING_KERNEL_BUILTIN TIMING_MEMCPY TIMING_MEMSET TextureAddressMode TextureFilterMode TextureResourceFlags"
     ),
-    "diffkern.warp.exchange": "clear_jax_callable_graph_cache from_torch jax_callable jax_kernel",
+    "diffkern.warp.exchange": (
+        "clear_jax_callable_graph_cache from_dlpack from_jax from_torch jax_callable jax_kernel"
+    ),
     "diffkern.warp.launching": "launch launch_tiled",
     "diffkern.warp.levels": "LOG_DEBUG LOG_ERROR LOG_INFO LOG_WARNING ScopedLogLevel",
+    "diffkern.warp.loggers": "Logger ScopedLogger get_logger set_logger",
     "diffkern.warp.modules": ("Module force_load get_module get_module_options load_module set_module_options"),
     "diffkern.warp.occupancy": "get_suggested_block_size",
     "diffkern.warp.mapping": "map_arrays=map",
@@ -53,6 +57,7 @@ _MODULES: Final[Mapping[str, str]] = {
         "is_mempool_enabled is_mempool_supported set_mempool_access_enabled set_mempool_enabled "
         "set_mempool_release_threshold set_peer_access_enabled"
     ),
+    "diffkern.warp.tracking": "ScopedMemoryTracker print_memory_report",
     "diffkern.warp.types": "handle",
     "diffkern.warp.snippets": "func_native",
     "diffkern.warp.utils": "transform_expand",

@@ -11,7 +11,7 @@ from typing import Final
 __all__ = ["INSTEAD"]
 
 _BY_REASON: Final[Mapping[str, str]] = {
-    "pass the array itself and an index; kernels have no addresses": "address_of address ref view index indexref",
+    "pass the array itself and an index; kernels have no addresses": "address_of address view index indexref",
     "read and write elements by index, as in a[i] = x": (
         "load store array_store extract assign assign_copy assign_inplace add_inplace sub_inplace bit_and_inplace "
         "bit_or_inplace bit_xor_inplace transform_add_inplace transform_sub_inplace transform_set_rotation_copy "
@@ -54,13 +54,10 @@ _BY_REASON: Final[Mapping[str, str]] = {
         "Allocator CudaManagedAllocator ScopedAllocator get_device_allocator set_cuda_allocator set_device_allocator"
     ),
     "measure with ScopedTimer(synchronize=True) or events, and NVIDIA's profilers": (
-        "ScopedMemoryTracker TimingResult print_memory_report timing_begin timing_end timing_print"
+        "TimingResult timing_begin timing_end timing_print"
     ),
     "register the buffer with the CUDA driver, and wrap it by __cuda_array_interface__": (
         "map_cuda_device unmap_cuda_device"
-    ),
-    "diffkern says what it compiles on standard error, with wp.config.verbose = True": (
-        "Logger ScopedLogger get_logger set_logger"
     ),
     "look at the compiled kernel: diffkern.compile(kernel, target=...) has registers, shared memory and code": (
         "get_cuda_kernel_properties get_cuda_max_cluster_dim get_cpu_kernel_cache_key"

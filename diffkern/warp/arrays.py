@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import abc
 import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from diffkern.indexed import indexedarray
 from diffkern.ir.types import Scalar
-from diffkern.lang.annotations import ANY, ArrayAnnotation, ArrayOf, array_annotation
+from diffkern.lang.annotations import ANY, ArrayOf, array_annotation
 from diffkern.lang.structs import resolve_type
 from diffkern.runtime.array import array as NativeArray
 from diffkern.runtime.array_copy import copy as native_copy
 from diffkern.runtime.convert import wrapped as to_type
 from diffkern.runtime.placeholder import Placeholder
+from diffkern.runtime.state import current
 from diffkern.runtime.stream import Stream
 
 __all__ = [
@@ -31,9 +34,11 @@ __all__ = [
 ]
 
 
-def in_dialect(made: NativeArray) -> NativeArray:
-    """Return an array to which integers that do not fit are assigned as Warp does it: they are wrapped around."""
-    made._memory.wraps = True
+def in_dialect(made: NativeArray, retain_grad: bool = False) -> NativeArray:
+    """Return an array as one in Warp's dialect, whose integers wrap around, for example."""
+    made._memory.warps = True
+    if retain_grad:
+        made.retain_grad = True
     return made
 
 
@@ -46,21 +51,22 @@ def wrapped(data: Any, dtype: Any) -> Any:
     return to_type(data, element) if isinstance(element, Scalar) and element.is_integer else data
 
 
-class _Family(type):
+class _Family(abc.ABCMeta):
     """The class of ``wp.array``, whose instances are all arrays."""
 
     def __instancecheck__(cls, value: object) -> bool:
-        return isinstance(value, NativeArray)
+        return isinstance(value, NativeArray) if cls is array else super().__instancecheck__(value)
 
     def __subclasscheck__(cls, other: type) -> bool:
-        return issubclass(other, NativeArray)
+        return issubclass(other, NativeArray) if cls is array else super().__subclasscheck__(other)
 
 
 class array(NativeArray, metaclass=_Family):
     """Arrays, as :class:`diffkern.array` makes them, with Warp's order of parameters and its conversions.
 
     NumPy's integers that do not fit into the element type are wrapped around, and data without elements fit any
-    number of axes.
+    number of axes. A class may be derived from it: its instances are arrays of that class, and what is made of them is
+    of the usual one.
     """
 
     __slots__ = ()
@@ -82,6 +88,8 @@ class array(NativeArray, metaclass=_Family):
         requires_grad: bool = False,
         **options: Any,
     ) -> Any:
+        if cls is not array:
+            return object.__new__(cls)  # which __init__ makes an array of
         if copy and isinstance(data, np.ndarray):
             data = wrapped(data, dtype)
         if ndim is not None and shape is None and data is not None and not np.size(data):
@@ -90,6 +98,14 @@ class array(NativeArray, metaclass=_Family):
         options |= {"grad": grad, "requires_grad": bool(requires_grad), "device": device, "pinned": bool(pinned)}
         made = NativeArray(data, dtype, shape, ndim, copy=bool(copy), **options)
         return made if isinstance(made, Placeholder) else in_dialect(made)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        made = array(*args, **kwargs)
+        if type(made) is not NativeArray:
+            raise TypeError(f"{type(self).__name__} is made of numbers, vectors or matrices; make wp.array of others")
+        for name in NativeArray.__slots__:
+            if name not in ("__dict__", "__weakref__"):
+                setattr(self, name, getattr(made, name))
 
 
 class _ArrayOf(ArrayOf):
@@ -101,14 +117,16 @@ class _ArrayOf(ArrayOf):
 array1d, array2d, array3d, array4d = map(_ArrayOf, (1, 2, 3, 4))
 
 
-def fixedarray(dtype: Any = ANY, shape: int | tuple[int, ...] = (0,)) -> ArrayAnnotation:
-    """Describe what a func returns: an array of a thread, with an element type and a shape."""
-    return array_annotation(dtype, 1 if isinstance(shape, int) else len(shape))
+class fixedarray:
+    """Describes what a func returns: an array of a thread, with an element type and a shape."""
+
+    def __new__(cls, dtype: Any = ANY, shape: int | tuple[int, ...] = (0,)) -> Any:
+        return array_annotation(dtype, 1 if isinstance(shape, int) else len(shape))
 
 
 def copy(
-    dest: NativeArray,
-    src: NativeArray,
+    dest: Any,
+    src: Any,
     dest_offset: int = 0,
     src_offset: int = 0,
     count: int = 0,
@@ -116,10 +134,13 @@ def copy(
 ) -> None:
     """Copy elements as :func:`diffkern.copy` does, between contiguous arrays of any shapes in row-major order.
 
+    Outside of tapes the gradient is copied as well where both arrays have one.
+
     Parameters
     ----------
     dest, src : array
-        Arrays of the same element type; of the same shape, if one of them is not contiguous.
+        Arrays of the same element type; of the same shape, if one of them is not contiguous. Indexed arrays are copied
+        as a whole.
     dest_offset, src_offset : int, optional
         First element, counted along the flattened arrays.
     count : int, optional
@@ -127,9 +148,16 @@ def copy(
     stream : Stream, optional
         Where to copy; the current stream by default, that of the GPU if one is involved.
     """
+    if isinstance(dest, indexedarray) and not (dest_offset or src_offset or count):
+        dest.assign(src)
+        return
+    if isinstance(src, indexedarray):
+        src = src.contiguous()
     if dest.shape != src.shape and dest.is_contiguous and src.is_contiguous:
         count = count or src.size - src_offset
     native_copy(dest, src, dest_offset, src_offset, count, stream)
+    if current.tape is None and dest.grad is not None and src.grad is not None:
+        native_copy(dest.grad, src.grad, dest_offset, src_offset, count, stream)
 
 
 def from_ptr(

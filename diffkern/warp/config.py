@@ -26,7 +26,8 @@ class LaunchArrayAccessMode(enum.IntEnum):
     """What launches check of the arrays they are given: diffkern always checks where they are."""
 
     RELAXED = 0
-    STRICT = 1
+    CHECKED = 1
+    STRICT = 2
 
 
 class DeterministicMode(enum.IntEnum):

@@ -13,6 +13,7 @@ from diffkern.runtime import array_copy, create
 from diffkern.runtime.array import array
 from diffkern.runtime.convert import as_numpy, as_shape
 from diffkern.warp.arrays import in_dialect, wrapped
+from diffkern.warp.types import type_size_in_bytes
 
 __all__ = [
     "clone", "empty", "empty_like", "from_numpy", "full", "full_like", "ones", "ones_like", "zeros", "zeros_like",
@@ -31,6 +32,29 @@ def _checked(shape: Shape | None, n: int | None, ndim: int | None) -> Shape:
     return given  # type: ignore[no-any-return]
 
 
+def _strided(
+    make: Any,
+    shape: Shape,
+    strides: Sequence[int],
+    dtype: Any,
+    requires_grad: bool,
+    device: Any,
+    pinned: bool,
+    retain: bool,
+) -> array:
+    """A view with these strides of a new array along one axis that is as long as it takes."""
+    extents, size = as_shape(shape), type_size_in_bytes(dtype)
+    if len(strides) != len(extents) or any(s < 0 or s % size for s in strides):
+        raise ValueError(
+            f"strides {tuple(strides)} do not fit an array of shape {extents}: write a multiple of {size} for each axis"
+        )
+    last = sum((n - 1) * s for n, s in zip(extents, strides, strict=True)) // size
+    count = last + 1 if all(extents) else 0
+    whole = in_dialect(make(count, dtype, bool(requires_grad), device, bool(pinned)), retain)
+    made: array = array(ptr=whole.ptr, dtype=dtype, shape=extents, strides=tuple(strides), device=whole.device)
+    return made
+
+
 @in_kernels("own_zeros")
 def zeros(
     shape: Shape | None = None,
@@ -42,6 +66,7 @@ def zeros(
     *,
     n: int | None = None,
     ndim: int | None = None,
+    strides: Sequence[int] | None = None,
 ) -> array:
     """Return a new array of zeros.
 
@@ -50,11 +75,18 @@ def zeros(
     shape, dtype, device, requires_grad, pinned, n : optional
         As in :func:`diffkern.zeros`.
     retain_grad : bool, optional
-        Accepted; every gradient is retained.
+        Whether the gradient with respect to what the array holds when a tape ends is kept: see
+        :attr:`diffkern.array.retain_grad`.
     ndim : int, optional
         Number of axes; checked against the shape.
+    strides : sequence of int, optional
+        Distance of neighbours along each axis, in bytes: whole elements, and none backwards.
     """
-    return in_dialect(create.zeros(_checked(shape, n, ndim), dtype, bool(requires_grad), device, bool(pinned)))
+    if strides is not None:
+        given = _checked(shape, n, ndim)
+        return _strided(create.zeros, given, strides, dtype, requires_grad, device, pinned, retain_grad)
+    made = create.zeros(_checked(shape, n, ndim), dtype, bool(requires_grad), device, bool(pinned))
+    return in_dialect(made, retain_grad)
 
 
 @in_kernels("own_empty")
@@ -68,15 +100,20 @@ def empty(
     *,
     n: int | None = None,
     ndim: int | None = None,
+    strides: Sequence[int] | None = None,
 ) -> array:
     """Return a new array whose elements are not initialized.
 
     Parameters
     ----------
-    shape, dtype, device, requires_grad, pinned, retain_grad, n, ndim : optional
+    shape, dtype, device, requires_grad, pinned, retain_grad, n, ndim, strides : optional
         As in :func:`zeros`.
     """
-    return in_dialect(create.empty(_checked(shape, n, ndim), dtype, bool(requires_grad), device, bool(pinned)))
+    if strides is not None:
+        given = _checked(shape, n, ndim)
+        return _strided(create.empty, given, strides, dtype, requires_grad, device, pinned, retain_grad)
+    made = create.empty(_checked(shape, n, ndim), dtype, bool(requires_grad), device, bool(pinned))
+    return in_dialect(made, retain_grad)
 
 
 @in_kernels("own_ones")
@@ -98,7 +135,8 @@ def ones(
     shape, dtype, device, requires_grad, pinned, retain_grad, n, ndim : optional
         As in :func:`zeros`.
     """
-    return in_dialect(create.ones(_checked(shape, n, ndim), dtype, bool(requires_grad), device, bool(pinned)))
+    made = create.ones(_checked(shape, n, ndim), dtype, bool(requires_grad), device, bool(pinned))
+    return in_dialect(made, retain_grad)
 
 
 @in_kernels("own_full")
@@ -124,8 +162,9 @@ def full(
         As in :func:`zeros`; the element type is that of the value by default.
     """
     if dtype is None and type(value) is not int:
-        return in_dialect(create.full(_checked(shape, n, ndim), value, None, bool(requires_grad), device, bool(pinned)))
-    made = empty(shape, int if dtype is None else dtype, device, requires_grad, pinned, n=n, ndim=ndim)
+        made = create.full(_checked(shape, n, ndim), value, None, bool(requires_grad), device, bool(pinned))
+        return in_dialect(made, retain_grad)
+    made = empty(shape, int if dtype is None else dtype, device, requires_grad, pinned, retain_grad, n=n, ndim=ndim)
     made.fill_(value)
     return made
 
@@ -146,7 +185,7 @@ def zeros_like(
     device, requires_grad, pinned, retain_grad : optional
         As in :func:`zeros`; by default as `src` is.
     """
-    return in_dialect(create.zeros_like(src, requires_grad, device, _pinned(src, pinned)))
+    return in_dialect(create.zeros_like(src, requires_grad, device, _pinned(src, pinned)), retain_grad)
 
 
 def empty_like(
@@ -163,7 +202,7 @@ def empty_like(
     src, device, requires_grad, pinned, retain_grad : optional
         As in :func:`zeros_like`.
     """
-    return in_dialect(create.empty_like(src, requires_grad, device, _pinned(src, pinned)))
+    return in_dialect(create.empty_like(src, requires_grad, device, _pinned(src, pinned)), retain_grad)
 
 
 def ones_like(
@@ -180,7 +219,7 @@ def ones_like(
     src, device, requires_grad, pinned, retain_grad : optional
         As in :func:`zeros_like`.
     """
-    return in_dialect(create.ones_like(src, requires_grad, device, _pinned(src, pinned)))
+    return in_dialect(create.ones_like(src, requires_grad, device, _pinned(src, pinned)), retain_grad)
 
 
 def full_like(
@@ -200,7 +239,7 @@ def full_like(
     src, device, requires_grad, pinned, retain_grad : optional
         As in :func:`zeros_like`.
     """
-    made = empty_like(src, device, requires_grad, pinned)
+    made = empty_like(src, device, requires_grad, pinned, retain_grad)
     made.fill_(value)
     return made
 
@@ -219,7 +258,7 @@ def clone(
     src, device, requires_grad, pinned, retain_grad : optional
         As in :func:`zeros_like`.
     """
-    return in_dialect(array_copy.clone(src, requires_grad, device, _pinned(src, pinned)))
+    return in_dialect(array_copy.clone(src, requires_grad, device, _pinned(src, pinned)), retain_grad)
 
 
 def _pinned(src: Any, pinned: bool | None) -> bool:
@@ -244,4 +283,5 @@ def from_numpy(
     dtype, shape, device, requires_grad, retain_grad : optional
         As in :func:`zeros`.
     """
-    return in_dialect(create.from_numpy(wrapped(as_numpy(arr), dtype), dtype, shape, bool(requires_grad), device))
+    made = create.from_numpy(wrapped(as_numpy(arr), dtype), dtype, shape, bool(requires_grad), device)
+    return in_dialect(made, retain_grad)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from diffkern.interop.jax.callable import JaxCallable
     from diffkern.interop.jax.kernel import JaxKernel
 
-__all__ = ["clear_jax_callable_graph_cache", "from_torch", "jax_callable", "jax_kernel"]
+__all__ = ["clear_jax_callable_graph_cache", "from_dlpack", "from_jax", "from_torch", "jax_callable", "jax_kernel"]
 
 
 @brief
@@ -42,14 +42,48 @@ def from_torch(
     return_ctype : bool, optional
         Accepted; an array is returned, which launches take.
     retain_grad : bool, optional
-        Accepted; every gradient is retained.
+        As in :func:`zeros`.
 
     Returns
     -------
     array
         It keeps the tensor alive.
     """
-    return in_dialect(public.from_torch(t, dtype, requires_grad, grad))
+    return in_dialect(public.from_torch(t, dtype, requires_grad, grad), retain_grad)
+
+
+@brief
+def from_jax(a: Any, dtype: Any = None) -> array:
+    """Return an array over the memory of one of JAX's, without a copy. It cannot be written to.
+
+    Parameters
+    ----------
+    a, dtype : optional
+        As in :func:`diffkern.from_jax`.
+
+    Returns
+    -------
+    array
+        It keeps the memory alive.
+    """
+    return in_dialect(public.from_jax(a, dtype))
+
+
+@brief
+def from_dlpack(source: Any, dtype: Any = None) -> array:
+    """Return an array over the memory of another library's array, without a copy.
+
+    Parameters
+    ----------
+    source, dtype : optional
+        As in :func:`diffkern.from_dlpack`.
+
+    Returns
+    -------
+    array
+        It keeps the memory alive.
+    """
+    return in_dialect(public.from_dlpack(source, dtype))
 
 
 @brief

@@ -1,7 +1,7 @@
 """``wp.launch``: launches, with what ``wp.config`` asks of them.
 
-In: what :func:`diffkern.launch` takes. Out: the launch; ``wp.config.print_launches`` prints a line for each, and with
-``wp.config.verify_fp`` its arrays of floats are looked at afterwards.
+In: what :func:`diffkern.launch` takes. Out: the launch; ``wp.config.print_launches`` sends the logger a line for each,
+and with ``wp.config.verify_fp`` its arrays of floats are looked at afterwards.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from diffkern.runtime.array import array
 from diffkern.runtime.launch import launch as native_launch
 from diffkern.runtime.launch import launch_tiled as native_launch_tiled
 from diffkern.warp import config as _loaded  # noqa: F401  its settings are asked for at each launch
+from diffkern.warp.loggers import log_info
 
 __all__ = ["launch", "launch_tiled"]
 
@@ -40,7 +41,7 @@ def _observed(function: Callable[..., Any]) -> Callable[..., Any]:
         given = signature.bind(*args, **kwargs).arguments
         kernel, arguments = given["kernel"], [*given.get("inputs", ()), *given.get("outputs", ())]
         if settings.print_launches:
-            print(f"kernel: {kernel.name} module {kernel.module_name} inputs {arguments} dim {given['dim']}")
+            log_info(f"kernel: {kernel.name} module {kernel.module_name} inputs {arguments} dim {given['dim']}")
         result = function(*args, **kwargs)
         if settings.verify_fp:
             _verify(kernel, arguments)

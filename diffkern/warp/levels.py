@@ -1,4 +1,4 @@
-"""Warp's levels of messages, for ``wp.config.log_level``. diffkern itself says little, by ``wp.config.verbose``."""
+"""Warp's levels of messages, for ``wp.config.log_level``. They hold for :mod:`diffkern.warp.loggers`."""
 
 from __future__ import annotations
 

@@ -188,3 +188,37 @@ def test_an_empty_tape():
     with dk.Tape() as tape:
         pass
     tape.backward()
+
+
+@dk.kernel
+def product(a: dk.array[float], b: dk.array[float], y: dk.array[float]):
+    i = dk.tid()
+    y[i] = a[i] * b[i]
+
+
+def recorded_product(a, b, y):
+    with dk.Tape() as tape:
+        dk.launch(product, 3, [a, b, y])
+    return tape
+
+
+@pytest.mark.parametrize("through", ["array", "view"])
+def test_a_result_may_get_its_gradient_after_it_was_recorded(through):
+    a, b, y = (dk.full(3, value) for value in (2.0, 5.0, 0.0))
+    a.requires_grad = True
+    tape = recorded_product(a, b, y[:] if through == "view" else y)
+    y.grad = dk.ones(3)
+    tape.backward()
+    np.testing.assert_array_equal(a.grad.numpy(), [5.0, 5.0, 5.0])
+    tape.backward(grads={y: np.full(3, 2.0, np.float32)})
+    np.testing.assert_array_equal(a.grad.numpy(), [15.0, 15.0, 15.0])
+
+
+def test_what_was_taken_for_a_constant_gets_no_gradient_of_zeros():
+    a, b, y = (dk.full(3, value) for value in (2.0, 5.0, 0.0))
+    a.requires_grad = True
+    tape = recorded_product(a, b, y)
+    b.requires_grad = True
+    with pytest.raises(dk.LaunchError, match="after it was used on this tape"):
+        tape.backward(grads={y: np.ones(3, np.float32)})
+    np.testing.assert_array_equal(a.grad.numpy(), [0.0, 0.0, 0.0])

@@ -54,7 +54,8 @@ def twice(x: wp.array(dtype=float), scale: float, y: wp.array(dtype=float)):
 def test_a_tensor_is_an_array_over_its_memory(return_ctype: bool) -> None:
     torch = require("torch")
     t = torch.arange(1.0, 5.0)
-    x = wp.from_torch(t, wp.float32, False, None, return_ctype, True)
+    x = wp.from_torch(t, wp.float32, True, None, return_ctype, True)
+    assert x.retain_grad
     y = wp.zeros(4, dtype=float)
     wp.launch(squares, 4, inputs=[x, 0.5], outputs=[y])
     assert y.numpy().tolist() == [0.5, 2, 4.5, 8]

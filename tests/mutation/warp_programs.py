@@ -5,17 +5,46 @@ They are put in as those of :mod:`mutation.elsewhere` are.
 
 from __future__ import annotations
 
-from diffkern.frontend import encoding
-from diffkern.lang import annotations, dtypes
-from diffkern.runtime import arguments, pickled
+from diffkern.frontend import encoding, flow, given_back
+from diffkern.lang import annotations, dtypes, values
+from diffkern.runtime import arguments, pickled, record, retained, tape
+from diffkern.utils import sums
 from diffkern.warp import arrays, c_text, capturing, coloring, modules, pools, snippets
 
 from .edits import Fault, edit
 
 _HERE = "tests/unit/test_warp_programs.py"
 _MACHINE = "tests/unit/test_warp_machine.py"
+_VALUES = "tests/unit/test_warp_values.py"
 
 WARP_PROGRAMS = [
+    Fault("gradients that are to be retained are copied after the launch has taken them",
+          edit(retained, "keeping", "made.append([Copy(copy, grad)])", "restored.insert(0, Copy(copy, grad))"),
+          ("tests/unit/runtime/test_retained.py::test_of_several_launches_the_last_one_counts_and_no_gradient_goes_past_it",)),
+    Fault("gradients that are given for outputs are taken",
+          edit(record, "_left_alone", "shared[ct._memory] == 1", "False"),
+          (f"{_VALUES}::test_gradients_that_are_given_for_outputs_stay",)),
+    Fault("gradients of what a kernel reads and overwrites stay",
+          edit(record, "_left_alone", "{*executable.writes} - {*executable.reads}", "{*executable.writes}"),
+          (f"{_VALUES}::test_gradients_of_arrays_themselves_and_of_what_is_read_are_taken",)),
+    Fault("the first elements along an axis are all",
+          edit(sums, "_first_along", "count is None or count == extent", "True"),
+          (f"{_VALUES}::test_sums_of_the_first_elements_along_an_axis",)),
+    Fault("a transform of nothing is zeros",
+          edit(values, "_from_nothing", "(0, 0, 0, *_IDENTITY) if is_transform else (0,)", "(0,)"),
+          (f"{_VALUES}::test_a_transform_of_nothing_is_the_identity_on_the_host_and_zeros_in_kernels_and_structs",)),
+    Fault("a gradient that a result gets after it was recorded is not seen",
+          edit(tape, "Tape._take_new_gradients", "memory in self._owners or self._gradient(held) is None", "True"),
+          ("tests/e2e/test_tape_without_gradients.py::test_a_result_may_get_its_gradient_after_it_was_recorded",)),
+    Fault("loops do not carry what funcs change by reference",
+          edit(flow, "_updated", "key if isinstance(key, Mapping) else", "{} if isinstance(key, Mapping) else"),
+          ("tests/e2e/test_references.py::test_gradients_go_through_references",)),
+    Fault("returns in branches do not give back what a func changed",
+          edit(given_back, "_Returns.visit_Return", "for name in self.names", "for name in self.names[::-1]"),
+          ("tests/e2e/test_references.py::test_variables_are_what_the_func_left_in_its_parameters",)),
+    Fault("values of matrices are rows of numbers to NumPy",
+          edit(dtypes, "InMemoryType._in_c", "for extent in ir.shape[:0:-1]:", "for extent in ():"),
+          ("tests/unit/lang/test_values.py::test_functions_of_c_take_values_by_reference",)),
     Fault("a threshold of one byte and less is a number of bytes",
           edit(pools, "set_mempool_release_threshold", "0 < threshold <= 1", "False"),
           (f"{_MACHINE}::test_sizes_of_a_pool",)),

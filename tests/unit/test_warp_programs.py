@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 import enum
 import importlib
 import os
@@ -379,6 +380,31 @@ def test_sums_over_memory_that_is_given_by_address(name: str, dtype: Any, length
     np.testing.assert_array_equal(total.numpy().reshape(-1), every_other.sum(axis=0))
 
 
+def test_built_in_functions_of_values_of_the_host() -> None:
+    """As programs call them that spare themselves the search for an overload."""
+    core = importlib.import_module("diffkern.warp._src.context").runtime.core
+    a = wp.transform(wp.vec3(1.0, 2.0, 3.0), wp.quat_from_axis_angle(wp.vec3(0.0, 0.0, 1.0), 0.5))
+    b = wp.transform(wp.vec3(0.5, -1.0, 2.0), wp.quat_from_axis_angle(wp.vec3(1.0, 0.0, 0.0), 0.3))
+    product, point, rotation = wp.transform(), wp.vec3(), wp.quat()
+    core.wp_builtin_mul_transformf_transformf(a, b, ctypes.byref(product))
+    assert product == a * b
+    core.wp_builtin_transform_inverse_transformf(product, ctypes.byref(product))
+    assert product == wp.transform_inverse(a * b)
+    core.wp_builtin_transform_point_transformf_vec3f(a, wp.vec3(1.0, 2.0, 3.0), ctypes.byref(point))
+    assert point == wp.transform_point(a, wp.vec3(1.0, 2.0, 3.0))
+    matrix = wp.transform_to_matrix(b)
+    core.wp_builtin_quat_from_matrix_mat44f(matrix, ctypes.byref(rotation))
+    np.testing.assert_allclose(rotation, b.q, rtol=1e-6)
+    length = ctypes.c_float()
+    core.wp_builtin_length_vec3f(wp.vec3(3.0, 0.0, 4.0), ctypes.byref(length))
+    assert length.value == 5.0
+    row = np.empty(7, np.float32)
+    core.wp_builtin_transform_inverse_transformf(a, ctypes.byref(wp.transform.from_buffer(row)))
+    np.testing.assert_array_equal(row, wp.transform_inverse(a))
+    with pytest.raises(AttributeError, match="no built-in function"):
+        _ = core.wp_builtin_nothing_vec3f
+
+
 def test_hints_with_parameters() -> None:
     types = importlib.import_module("diffkern.warp._src.types")
     assert types.Vector[float, Literal[3]] is wp.vec3
@@ -556,3 +582,74 @@ def test_output_is_taken_as_text(capfd: pytest.CaptureFixture[str]) -> None:
     assert capture.end() == "inside"
     assert capture.end() == ""
     assert "inside" not in capfd.readouterr().out
+
+
+# -- classes derived from wp.array -------------------------------------------------------------------------------------
+
+
+class Tagged(wp.array):
+    """Arrays that are made with a keyword of their own."""
+
+    count = 0
+
+    def __init__(self, *args: Any, tag: str, **kwargs: Any) -> None:
+        Tagged.count += 1
+        self.tag = tag
+        super().__init__(*args, **kwargs)
+
+    def halves(self) -> Any:
+        return self * 0.5
+
+
+class Derived(Tagged):
+    """A class derived from one that is."""
+
+
+@wp.kernel
+def doubled_elements(x: wp.array[float], y: wp.array[float]):
+    i = wp.tid()
+    y[i] = 2.0 * x[i]
+
+
+@wp.struct
+class ArrayHolder:
+    held: wp.array[float]
+
+
+def test_instances_of_derived_classes_are_arrays() -> None:
+    made = Tagged.count
+    x, y = Derived([1.0, 2.0], tag="x", dtype=float, requires_grad=True), wp.zeros(2, dtype=float, requires_grad=True)
+    assert isinstance(x, (wp.array, dk.array))
+    assert isinstance(x, Tagged)
+    assert not isinstance(y, Tagged)
+    assert issubclass(Derived, Tagged)
+    assert not issubclass(dk.array, Tagged)
+    assert x.tag == "x"
+    for source in (x, x[:]):
+        with wp.Tape() as tape:
+            wp.launch(doubled_elements, 2, inputs=[source], outputs=[y])
+        tape.backward(grads={y: np.ones(2, np.float32)})
+    assert y.list() == [2.0, 4.0]
+    assert x.grad.list() == [4.0, 4.0]
+    assert x.halves().list() == [0.5, 1.0]
+    assert {type(a) for a in (x[:1], wp.clone(x), wp.empty_like(x), x.halves())} == {dk.array}
+    holder = ArrayHolder()
+    holder.held = x
+    assert holder.held is x
+    assert Tagged.count == made + 1
+
+
+def test_copies_and_pickles_of_derived_arrays_are_not_made_again() -> None:
+    x = Derived([1.0, 2.0], tag="x", dtype=float)
+    made = Tagged.count
+    for other in (copy.copy(x), pickle.loads(pickle.dumps(x))):
+        assert type(other) is Derived
+        assert other.tag == "x"
+        assert other.list() == [1.0, 2.0]
+    assert Tagged.count == made
+
+
+def test_derived_arrays_have_elements() -> None:
+    for given in ({"dtype": float}, {"shape": 2, "dtype": ArrayHolder}):
+        with pytest.raises(TypeError, match="Tagged is made of"):
+            Tagged(tag="x", **given)

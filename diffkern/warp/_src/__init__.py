@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import Any, Final
 
-_MODULES: Final = frozenset({"codegen", "context", "thirdparty", "types", "utils"})
+_MODULES: Final = frozenset({"codegen", "context", "logger", "thirdparty", "types", "utils"})
 
 
 def __getattr__(name: str) -> Any:

@@ -7,6 +7,8 @@ from typing import Any, Final
 
 import diffkern.warp as wp
 from diffkern.lang.intrinsics import lowering_key
+from diffkern.runtime.allocations import tracker
+from diffkern.runtime.device import get_device
 from diffkern.warp._src.core import Core
 from diffkern.warp.modules import Module, registered
 
@@ -34,6 +36,17 @@ class _Builtins(Mapping[str, Any]):
 
 builtin_functions: Final[Mapping[str, Any]] = _Builtins()
 """The functions that kernels may call, by name."""
+
+
+def _is_graph_capture_allocation_supported(device: Any) -> bool:
+    """Whether arrays may be made while work for a device is captured."""
+    place = get_device(device)
+    return place.is_cpu or place.is_mempool_supported
+
+
+def alloc_tracker_report_text(sort_order: int, max_items: int) -> str:
+    """Return which arrays were noted, the greatest first, or with 1 the oldest."""
+    return tracker.report("chronological" if sort_order else "size", max_items)
 
 
 class _Runtime:

@@ -1,6 +1,7 @@
 """Vectors, matrices, quaternions and transforms on the host."""
 
 import copy
+import ctypes
 import math
 
 import numpy as np
@@ -104,8 +105,9 @@ def test_assignment():
     assert v == (2, 4, 6)
     m[0], m[1, 2], m[:, 0] = V, 7, (9, 8, 7)
     assert m == [[9, 2, 3], [8, 0, 7], [7, 0, 0]]
-    with pytest.raises(AttributeError):
-        v.foo = 1
+    for name in ("w", "xy", "q"):
+        with pytest.raises(AttributeError, match=f"no attribute {name!r}"):
+            setattr(v, name, 1)
     with pytest.raises(TypeError, match="are integers"):
         dk.vec2i()[0] = 0.5
 
@@ -188,3 +190,55 @@ def test_fields_of_structs_are_values():
     assert type(ball.spin * dk.vec2(1, 1)) is dk.vec2
     held = dk.array([ball], dtype=Ball)
     assert type(held[0].pos) is type(dk.full(2, V)[1]) is dk.vec3
+
+
+TYPES_IN_C = [dk.vec3, dk.vec2d, dk.quat, dk.transform, dk.mat22, dk.types.matrix((2, 3), dk.int32), dk.vec3ub]
+
+
+@pytest.mark.parametrize("kind", TYPES_IN_C, ids=str)
+def test_functions_of_c_take_values_by_reference(kind):
+    value = kind(*range(1, kind.size + 1))
+    numbers = np.arange(1, kind.size + 1, dtype=kind.numpy).reshape(kind.shape)
+    assert ctypes.sizeof(value) == numbers.nbytes
+    assert ctypes.string_at(ctypes.byref(value), numbers.nbytes) == bytes(value) == numbers.tobytes()
+    doubled = 2 * numbers
+    ctypes.memmove(ctypes.byref(value), doubled.ctypes.data, doubled.nbytes)
+    np.testing.assert_array_equal(np.asarray(value), doubled)
+    assert np.asarray(value).dtype == kind.numpy
+    np.testing.assert_array_equal(np.array([value, value]), [doubled, doubled])
+
+
+def test_half_precision_values_are_no_types_of_c():
+    for kind in (dk.vec3h, dk.mat22h):
+        value = kind(1.5)
+        assert np.asarray(value).dtype == np.float16
+        assert isinstance(value, np.ndarray)
+
+
+def test_arrays_of_numpy_look_at_the_memory_of_a_value():
+    value = dk.transform(dk.vec3(1.0, 2.0, 3.0), dk.quat_identity())
+    np.asarray(value)[:2] = 7.0
+    assert value.p == dk.vec3(7.0, 7.0, 3.0)
+
+
+def test_jax_takes_values():
+    jnp = pytest.importorskip("jax.numpy")
+    np.testing.assert_array_equal(jnp.asarray(dk.vec3(1.0, 2.0, 3.0)), [1.0, 2.0, 3.0])
+    assert jnp.asarray(dk.mat22(1.0, 2.0, 3.0, 4.0)).shape == (2, 2)
+
+
+def test_values_have_the_other_operators_of_numpys_arrays():
+    v, w = dk.vec3(3.5, -2.0, 7.0), dk.vec3(2.0, 3.0, -2.0)
+    a, b = np.asarray(v), np.asarray(w)
+    np.testing.assert_array_equal(v // w, a // b)
+    np.testing.assert_array_equal(v**2, a**2)
+    np.testing.assert_array_equal(2.0**w, 2.0**b)
+    np.testing.assert_array_equal(7.0 // w, 7.0 // b)
+    np.testing.assert_array_equal(abs(v), abs(a))
+    np.testing.assert_array_equal(v < w, a < b)
+    np.testing.assert_array_equal(v >= w, a >= b)
+    np.testing.assert_array_equal(divmod(v, 2.0), divmod(a, 2.0))
+    assert 7.0 in v
+    assert 8.0 not in v
+    v.label = "a"  # as values of Warp do
+    assert v.label == "a"

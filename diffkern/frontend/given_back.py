@@ -1,0 +1,50 @@
+"""Funcs that change variables of their caller, as funcs that return what these are.
+
+In: the definition of a func and the names of such parameters. Out: a definition each of whose ``return`` statements
+gives the values of these parameters back as well, behind the result if there is one.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Sequence
+
+from diffkern.frontend.flow import falls_off
+
+__all__ = ["giving_back"]
+
+
+def giving_back(definition: ast.FunctionDef, names: Sequence[str]) -> ast.FunctionDef:
+    """Return the definition of a func that returns the values of parameters too."""
+    made = copy.copy(definition)
+    visitor = _Returns(names)
+    made.body = [visitor.visit(copy.deepcopy(stmt)) for stmt in definition.body]
+    if falls_off(made.body) and not visitor.has_values:
+        last = ast.Return(None)
+        ast.copy_location(last, made.body[-1])
+        made.body.append(visitor.visit(last))
+    return made
+
+
+class _Returns(ast.NodeTransformer):
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names, self.has_values = names, False
+
+    def visit_Return(self, node: ast.Return) -> ast.Return:
+        own = [] if node.value is None or _is_none(node.value) else [node.value]
+        self.has_values = self.has_values or bool(own)
+        node.value = ast.Tuple([*own, *(ast.Name(name, ast.Load()) for name in self.names)], ast.Load())
+        for part in (node.value, *node.value.elts[len(own) :]):
+            ast.copy_location(part, node)
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        return node
+
+    def visit_Lambda(self, node: ast.Lambda) -> ast.Lambda:
+        return node
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
