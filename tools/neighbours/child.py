@@ -21,14 +21,15 @@ def main(under: str, work: str) -> None:
     """Answer requests until the input ends."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    from finder import install
     from works import WORKS, first_line
 
     # The packages are to find no module of this folder, programs what they have in common.
     sys.path[0:1] = []
     sys.path.append(str(HERE / "programs"))
     if under == "diffkern":
-        install()
+        from diffkern.warp import finder
+
+        finder.install()
     answer = _answering(answers)
     worker: Any = WORKS[work]()
     for request in _requests():
