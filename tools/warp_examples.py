@@ -15,6 +15,7 @@ sums are fused here, which Warp does on GPUs alone.
 from __future__ import annotations
 
 import argparse
+import ctypes
 import os
 import random
 import runpy
@@ -194,7 +195,7 @@ def arrays(thing: Any, path: str, module: str, seen: set[int]) -> Iterator[tuple
 
 def _values(array: Any) -> np.ndarray | None:
     """The elements of an array of NumPy, Warp, diffkern, PyTorch or JAX; None of a vector's, or what is not numbers."""
-    if isinstance(array, np.ndarray) and type(array) is not np.ndarray:
+    if isinstance(array, ctypes.Array) or (isinstance(array, np.ndarray) and type(array) is not np.ndarray):
         return None
     if hasattr(array, "detach"):
         array = array.detach().cpu()

@@ -354,17 +354,20 @@ class _Reverse:
             return
         value = Access(op).value
         index = [env[v] for v in Access(op).index]
-        zero, is_active = self.b.zero(value.type), self.activity.active(value)
+        is_active = self.activity.active(value)
+        is_shared = Access(op).array in self.shared_stores
         if is_active:
             check_one_writer(op, self.memory)
-        if Access(op).array in self.shared_stores:
+        if is_shared:
             # Threads that store the same value are one writer: whoever comes takes what has arrived until then.
-            ct = self.b.one("atomic", buffer, *index, zero, kind="exch", wrap=Access(op).wrap, hint=ct_name(value))
+            zero, facts = self.b.zero(value.type), {"kind": "exch", "wrap": Access(op).wrap}
+            ct = self.b.one("atomic", buffer, *index, zero, hint=ct_name(value), **facts)
         elif is_active:
             ct = self.b.one("load", buffer, *index, wrap=Access(op).wrap, hint=ct_name(value))
         if is_active:
             cts.add(value, ct)
-        if Access(op).array not in self.shared_stores:
+        if not is_shared:
+            zero = self.b.zero(value.type)
             self.b.op("store", buffer, *index, zero, wrap=Access(op).wrap)
 
     def atomic(self, op: Op, env: Env, cts: Cotangents) -> None:

@@ -197,7 +197,11 @@ class _Stamping:
         sites = self.sites[access.array]
         sites.append(op)
         if len(sites) > SITES:
-            raise AutodiffError(f"{self.fn.name} accesses {access.array.name} in too many places", loc=op.loc)
+            raise AutodiffError(
+                f"{self.fn.name} accesses {access.array.name} in more than {SITES} places",
+                loc=op.loc,
+                remedy="split the kernel in several",
+            )
         element, size = self._element(access)
         zero, one = b.const(0, INT64), b.const(1, INT64)
         number = b.add(b.mul(self.thread, b.const(SITES, INT64)), b.const(len(sites), INT64))

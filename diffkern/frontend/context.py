@@ -172,9 +172,11 @@ class Context:
         self,
         expr: Callable[[Context, ast.expr], Term],
         block: Callable[[Context, Sequence[ast.stmt], bool, bool], None],
+        assign: Callable[[Context, ast.expr, Term, ast.AST], None],
     ) -> None:
         self._expr = expr
         self._block = block
+        self._assign = assign
         self.b = Builder()
         self.stack: list[Frame] = []
         self.of_func = False
@@ -267,6 +269,10 @@ class Context:
     def block(self, stmts: Sequence[ast.stmt], tail_body: bool, tail_function: bool) -> None:
         """Lower statements. The tails: nothing follows them in the innermost loop's body, in the function."""
         self._block(self, stmts, tail_body, tail_function)
+
+    def assign(self, target: ast.expr, term: Term, node: ast.AST) -> None:
+        """Assign a term to a target, which a statement or a call says to change."""
+        self._assign(self, target, term, node)
 
     @contextlib.contextmanager
     def branch(self, env: dict[str, Binding]) -> Iterator[dict[str, Binding]]:

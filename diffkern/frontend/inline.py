@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from diffkern.errors import KernelTypeError
-from diffkern.frontend import assign, coerce, fence, local, matching, narrow, records, rules
+from diffkern.frontend import coerce, fence, local, matching, narrow, records, rules
 from diffkern.frontend.captured import static_term
 from diffkern.frontend.context import RETURN, RETURNED, Cascade, Context, Frame, Prepared
 from diffkern.frontend.flow import Liveness, falls_off
@@ -181,7 +181,7 @@ def _with_changes(
         if name in places and term is not given[name]:
             want = _annotation(cx, func, name, scope, node)
             changed = _as_annotated(cx, func, name, want, term, node, {})
-            assign.assign(cx, _stored(places[name]), changed, node)
+            cx.assign(_stored(places[name]), changed, node)
     return own[0] if own else Static(None, f"{func.name}(...)")
 
 

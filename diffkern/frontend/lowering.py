@@ -14,6 +14,7 @@ from typing import Any
 
 from diffkern.errors import KernelError, KernelSyntaxError, KernelTypeError, raise_all
 from diffkern.frontend import coerce, composed, narrow, numba_cuda, records, views
+from diffkern.frontend.assign import assign
 from diffkern.frontend.captured import static_term
 from diffkern.frontend.context import RETURNED, Cascade, Context
 from diffkern.frontend.desugar import LAMBDA
@@ -72,7 +73,7 @@ def lower(
     if source.node.name == LAMBDA:
         loc = source.loc(source.node)
         raise KernelSyntaxError("a lambda cannot be compiled as a kernel", loc=loc, remedy="write it as a def")
-    cx = Context(lower_expr, lower_block)
+    cx = Context(lower_expr, lower_block, assign)
     cx.block_dim = block_dim
     cx.layout, cx.checked, cx.simt = layout, checked, simt
     parameters = list(inspect.signature(pyfunc).parameters)
@@ -120,7 +121,7 @@ def lower_func(pyfunc: Callable[..., Any], arg_types: Sequence[Argument]) -> tup
         As :func:`lower`, and for results that are neither numbers nor vectors nor matrices.
     """
     source = get_source(pyfunc)
-    cx = Context(lower_expr, lower_block)
+    cx = Context(lower_expr, lower_block, assign)
     cx.of_func = True
     params: tuple[Value, ...] = ()
     results: tuple[Value, ...] = ()
@@ -166,7 +167,7 @@ def lower_library(
     """
     pyfunc = function.overloads[0].pyfunc
     source = get_source(pyfunc)
-    cx = Context(lower_expr, lower_block)
+    cx = Context(lower_expr, lower_block, assign)
     cx.of_func = True
     cx.stack.append(replace(make_frame(cx, pyfunc, source), pyfunc=lower_library))  # of the caller, who is none
     longest = max((list(o.signature.parameters) for o in function.overloads), key=len)

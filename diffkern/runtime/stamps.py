@@ -57,7 +57,10 @@ def checked_by_stamps(launch: PackedLaunch, active: frozenset[int], error: Autod
         raise error
     made = launch.copy()
     made.stamped = True
-    program = made.adjoint(active)
+    try:
+        program = made.adjoint(active)
+    except AutodiffError:
+        raise error from None  # which stands first in the kernel's way
     arrays = tuple(sorted({pair.array for pair in program.manifest.unproved}))
     if arrays and not trusted:
         _look(launch, program, arrays)
@@ -162,7 +165,7 @@ class _Stamps:
             what = f"thread {one.thread} reads {self._element(int(k))} here"
             raise AutodiffError(
                 f"kernel {self.launch.kernel.name!r}: {what}, which thread {other.thread} {verb}{other.line}"
-                f"{self._numbers()}; the gradient of such a launch depends on which comes first",
+                f"{self._numbers()}; {self._why}",
                 loc=one.loc,
                 remedy="read from a copy of the array, or split the kernel in two launches",
             )
@@ -176,6 +179,12 @@ class _Stamps:
             loc=one.loc,
             remedy="let one thread write each element, or add with dk.atomic_add",
         )
+
+    @property
+    def _why(self) -> str:
+        if self.stamped.blocks:
+            return "threads of a block hand on gradients through shared memory alone"
+        return "the gradient of such a launch depends on which comes first"
 
     def _numbers(self) -> str:
         """The numbers by which the launch decides who accesses what."""

@@ -158,4 +158,5 @@ def log_warning(message: str, category: Any = None, stacklevel: int = 1, once: b
 
 def log_error(message: str) -> None:
     """Send an error, whatever the level."""
-    get_logger().error(message)
+    send = get_logger().error
+    send(message)

@@ -104,7 +104,7 @@ LAUNCHES = [
           edit(ad_stamps, "_Stamping._stamp", "b.select(is_own, zero, number)", "zero"),
           (f"{_STAMPED}::test_races_are_named",)),
     Fault("each thread takes the cotangent of the same value",
-          edit(reverse, "_Reverse.store", 'kind="exch"', 'kind="add"'),
+          edit(reverse, "_Reverse.store", '"kind": "exch"', '"kind": "add"'),
           (f"{_STAMPED}::test_gradients_where_no_threads_race[the same values]",)),
     Fault("threads that store different values are one writer",
           edit(stamps, "_Stamps.check", "raise self._two_values(int(k))", "pass"),
