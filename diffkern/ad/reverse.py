@@ -359,7 +359,7 @@ class _Reverse:
         if is_active:
             check_one_writer(op, self.memory)
         if is_shared:
-            # Threads that store the same value are one writer: whoever comes takes what has arrived until then.
+            # Threads that store the same value count as one writer: each exchange takes the sum accumulated so far.
             zero, facts = self.b.zero(value.type), {"kind": "exch", "wrap": Access(op).wrap}
             ct = self.b.one("atomic", buffer, *index, zero, hint=ct_name(value), **facts)
         elif is_active:

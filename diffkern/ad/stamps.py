@@ -1,10 +1,10 @@
 """Stamps on elements of arrays: which threads of a launch read them, and which write to them.
 
-In: a normalised kernel, and arrays of which it is not proved that no thread reads what another one writes. Out: a
-:class:`StampedFunction`, a copy with an array of stamps for each of these, its last parameters. It is run on copies of
-what it writes; then :mod:`diffkern.runtime.stamps` looks whether two threads race.
+In: a normalised kernel, and the arrays for which races are not ruled out. Out: a :class:`StampedFunction`, which has an
+array of stamps for each of them as its last parameters. It is run on copies of what it writes; then
+:mod:`diffkern.runtime.stamps` checks whether two threads race.
 
-What the stamps of an element are is said in :mod:`diffkern.stamp_layout`. They begin at zero and only grow, so the
+The stamps of an element are described in :mod:`diffkern.ir.stamp_layout`. They begin at zero and only grow, so the
 order of threads does not matter, except to the last one: the latest writer, by which a thread is told that it reads
 what it has stored itself. On the CPU the threads of such a program run one after the other.
 """
@@ -17,16 +17,16 @@ from typing import Final
 
 from diffkern.ad.numbering import thread_number
 from diffkern.analysis.blocks import is_simt
-from diffkern.analysis.dependence import LoadFact, classify_loads
+from diffkern.analysis.dependence import classify_loads
 from diffkern.analysis.tile_threads import threads_of
 from diffkern.errors import AutodiffError
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Region, Value
+from diffkern.ir.stamp_layout import BLOCK, EARLY, LATEST, LEAST, READ, SITES, STORED, UPDATED, VALUE
 from diffkern.ir.types import INT64, Array, Scalar
 from diffkern.ir.views import Access, While
 from diffkern.manifest import Stamped
 from diffkern.ops.memory import ACCESSES, ATOMICS, LOADS
-from diffkern.stamp_layout import BLOCK, EARLY, LATEST, LEAST, READ, SITES, STORED, UPDATED, VALUE
 
 __all__ = ["StampedFunction", "stamp_accesses"]
 
@@ -58,15 +58,15 @@ def stamp_accesses(fn: Function, arrays: Collection[int]) -> StampedFunction:
     chosen = {fn.params[k] for k in arrays}
     while True:
         accesses = [op for op in program.ops if op.name in ACCESSES and Access(op).array in chosen]
-        _check(fn, accesses)
+        _check(accesses)
         deciding = program.deciding(accesses)
         more = {Access(op).array for op in deciding.loads if op in facts and facts[op].unproved} - chosen
         if not more:
-            return _Stamping(fn, facts, deciding.params).of([p for p in fn.params if p in chosen])
+            return _Stamping(fn, deciding.params).of([p for p in fn.params if p in chosen])
         chosen |= more
 
 
-def _check(fn: Function, accesses: Sequence[Op]) -> None:
+def _check(accesses: Sequence[Op]) -> None:
     for op in accesses:
         name = Access(op).array.name
         if op.name not in ("load", "store", "atomic"):
@@ -148,8 +148,8 @@ class _Program:
 
 
 class _Stamping:
-    def __init__(self, fn: Function, facts: dict[Op, LoadFact], deciding: tuple[int, ...] | None) -> None:
-        self.fn, self.facts, self.deciding = fn, facts, deciding
+    def __init__(self, fn: Function, deciding: tuple[int, ...] | None) -> None:
+        self.fn, self.deciding = fn, deciding
         self.b = Builder(loc=fn.loc)
         self.blocks = is_simt(fn) or bool(threads_of(fn))
 
@@ -184,13 +184,11 @@ class _Stamping:
                 for sub in op.regions if op.name != "ruled" else ():
                     self._region(sub)
                 region.ops.append(op)
-                if op.name in ACCESSES and Access(op).array in self.stamps and self._counts(op):
+                # All loads, those too that are proved to read what their own thread stores: several threads may store
+                # there, which nothing but the stamps tells.
+                if op.name in ACCESSES and Access(op).array in self.stamps:
                     with self.b.at(op.loc):
                         self._stamp(op)
-
-    def _counts(self, op: Op) -> bool:
-        """Whether an access may race: a write, or a load of what another thread may write."""
-        return op.name not in LOADS or (op in self.facts and bool(self.facts[op].unproved))
 
     def _stamp(self, op: Op) -> None:
         b, access = self.b, Access(op)

@@ -32,7 +32,6 @@ _COMPILE_SIDE = (
     "platforms.py",
     "program.py",
     "race_search.py",
-    "stamp_layout.py",
     "types.py",
     "ad",
     "analysis",

@@ -413,7 +413,9 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
     def _wrapped(self, values: Any) -> Any:
         """Values with integers wrapped around, if that is what this memory's dialect says."""
         element = self._element
-        return wrapped(values, scalar_of(element)) if self._memory.warps and not isinstance(element, Struct) else values
+        if not self._memory.warp_dialect or isinstance(element, Struct):
+            return values
+        return wrapped(values, scalar_of(element))
 
     def fill_(self, value: Any) -> None:
         """Set every element to one value: a number, or a vector, a matrix or a struct.

@@ -91,7 +91,7 @@ def clone(src: array, requires_grad: bool | None = None, device: Any = None, pin
         The copy.
     """
     made = src._new_on(src.device if device is None else get_device(device), pinned)
-    made._memory.warps = src._memory.warps
+    made._memory.warp_dialect = src._memory.warp_dialect
     if src.requires_grad if requires_grad is None else requires_grad:
         made.requires_grad = True
     copy(made, src)

@@ -108,7 +108,7 @@ class Exposed:
         """
         data = self._host()
         given = shown(self._lent() if data is self._data else data, self._element)
-        return with_bfloat16(given) if self._memory.warps and _is_bfloat16(self._element) else given
+        return with_bfloat16(given) if self._memory.warp_dialect and _is_bfloat16(self._element) else given
 
     def _lent(self) -> np.ndarray[Any, Any]:
         """Return a view for others; while it, or a view of it, is alive, the memory counts as lent."""
@@ -128,7 +128,7 @@ class Exposed:
 
         Of arrays made by names of :mod:`diffkern.warp` they are one flat list of numbers, vectors, matrices or structs.
         """
-        if not self._memory.warps:
+        if not self._memory.warp_dialect:
             return self._nested()
         data, parts = self._host(), component_shape(self._element)
         if isinstance(self._element, Scalar):

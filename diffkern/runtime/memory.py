@@ -80,7 +80,7 @@ class Memory(ABC):
         Greater than that of any block that was there before.
     retains
         Whether the gradient of what it holds at the end of a tape is kept, although launches on the tape wrote it.
-    warps
+    warp_dialect
         Whether its arrays are in Warp's dialect: integers that elements do not hold are wrapped around when they are
         assigned and are no errors, lists of elements are flat, and bfloat16 elements are those of ml_dtypes to NumPy.
     journal
@@ -97,7 +97,7 @@ class Memory(ABC):
 
     __slots__ = (
         "__weakref__", "_counter", "_shared", "_where", "address", "born", "exposed", "foreign", "journal", "lent",
-        "nbytes", "pointed", "retains", "version", "warps", "zero_version",
+        "nbytes", "pointed", "retains", "version", "warp_dialect", "zero_version",
     )  # fmt: skip
 
     def __init__(self, address: int, nbytes: int, zero: bool = False, foreign: bool = False) -> None:
@@ -110,7 +110,7 @@ class Memory(ABC):
         self.lent: set[int] | None = None
         self.pointed: dict[bytes, array] | None = None
         self.retains = False
-        self.warps = False
+        self.warp_dialect = False
         self.journal: list[Changes] = []
         self._counter: ctypes.c_int64 | None = None
         # Where native code counts changes of this and of other memory at once; there is a counter as well then.

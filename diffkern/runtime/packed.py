@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from diffkern.errors import CompileError, LaunchError, MisuseError
+from diffkern.ir.stamp_layout import FIELDS
 from diffkern.ir.structs import Leaf
 from diffkern.ir.types import INT64, parse_array_type
 from diffkern.manifest import Log
@@ -32,7 +33,6 @@ from diffkern.runtime.schedule import USUAL, Blocks
 from diffkern.runtime.state import current
 from diffkern.runtime.stream import Stream, drain
 from diffkern.runtime.type_keys import key_on
-from diffkern.stamp_layout import FIELDS
 
 __all__ = ["Leaves", "PackedLaunch", "dispatch"]
 

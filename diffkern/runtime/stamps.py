@@ -1,7 +1,7 @@
-"""Does a launch race? Looked at while it runs, where nothing else tells.
+"""Race detection at run time, for launches whose adjoints need it.
 
-In: a launch that a tape is about to record, whose adjoint rests on its threads not to race. Out: the launch, marked as
-one in which no two threads do; or the :class:`AutodiffError` that names two that do. A program of its own runs on
+In: a launch that a tape is about to record, whose adjoint is right only if no two threads race. Out: the launch, marked
+as race-free; or the :class:`AutodiffError` that names two threads. A program of its own runs on
 copies of what the launch writes to, and stamps elements with the threads that read and write them
 (:mod:`diffkern.ad.stamps`). What was seen is remembered as long as nothing changes that decides about it.
 """
@@ -16,15 +16,17 @@ from typing import Any, Final
 import numpy as np
 
 from diffkern.errors import AutodiffError, Loc
+from diffkern.ir.stamp_layout import BLOCK, EARLY, LEAST, READ, SITES, STORED, UPDATED, VALUE
 from diffkern.ir.types import Scalar, parse_type
 from diffkern.manifest import Stamped
+from diffkern.runtime.array import array
+from diffkern.runtime.convert import component_shape
 from diffkern.runtime.device import CPU
 from diffkern.runtime.operation import perform
 from diffkern.runtime.packed import PackedLaunch
 from diffkern.runtime.program import Executable
 from diffkern.runtime.race_checks import number_in
 from diffkern.runtime.state import current
-from diffkern.stamp_layout import BLOCK, EARLY, LEAST, READ, SITES, STORED, UPDATED, VALUE
 
 __all__ = ["checked_by_stamps"]
 
@@ -62,6 +64,8 @@ def checked_by_stamps(launch: PackedLaunch, active: frozenset[int], error: Autod
     except AutodiffError:
         raise error from None  # which stands first in the kernel's way
     arrays = tuple(sorted({pair.array for pair in program.manifest.unproved}))
+    if any(_overlaps_itself(held) for k in arrays if (held := launch.arrays[k]) is not None):
+        raise error  # one element has several indices, by which the stamps are found
     if arrays and not trusted:
         _look(launch, program, arrays)
     return made
@@ -109,6 +113,16 @@ def _key(launch: PackedLaunch, stamped: Sequence[Stamped]) -> tuple[Any, ...] | 
     return tuple(found)
 
 
+def _overlaps_itself(held: array) -> bool:
+    """Whether two elements of an array may share memory, as those of a broadcast array do."""
+    reach = held._data.itemsize * math.prod(component_shape(held._element))
+    for stride, extent in sorted((abs(s), n) for s, n in zip(held.strides, held.shape, strict=True) if n > 1):
+        if stride < reach:
+            return True
+        reach = stride * extent
+    return False
+
+
 def _same_index(launch: PackedLaunch) -> AutodiffError:
     return AutodiffError(
         f"kernel {launch.kernel.name!r}: several threads of a launch over {launch.dims} have the same index",
@@ -149,11 +163,11 @@ class _Stamps:
             for updates in (rows[:, UPDATED], LEAST - rows[:, UPDATED + 1]):
                 updated = (rows[:, UPDATED] > 0) & read
                 self._refuse(updated & (_thread(numbers) != _thread(updates)), numbers, updates, "updates atomically")
-        apart = self.several & (rows[:, VALUE] != LEAST - rows[:, VALUE + 1])
-        for k in np.flatnonzero(apart)[:1]:
+        differing = self.several & (rows[:, VALUE] != LEAST - rows[:, VALUE + 1])
+        for k in np.flatnonzero(differing)[:1]:
             raise self._two_values(int(k))
-        # A thread that has not stored there itself, or not yet, reads what was there before or what another one stored.
-        # Which ones these are is known where threads run one after the other.
+        # A thread that has not stored there itself, or not yet, may read the old value or another thread's. Which
+        # threads these are is known only where they run one after the other.
         before = rows[:, EARLY] if self.launch.device is CPU else late
         writing = np.where(_thread(before) != _thread(self.last), self.last, self.first)
         self._refuse(self.several & (before > 0), before, writing)

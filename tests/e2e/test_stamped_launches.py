@@ -168,6 +168,28 @@ def test_races_are_named(kernel: Any, rows: list[list[tuple[int, int]]], said: s
     assert caught.value.loc.line == line
 
 
+@dk.kernel
+def made_positive(to: I1, of: I1, y: X1):
+    t = dk.tid()
+    y[to[t]] = dk.abs(y[to[t]]) + 0.0 * y[of[t]]
+
+
+def test_threads_that_store_one_value_do_not_read_the_old_one() -> None:
+    """The second thread would go on from what the first one stored: the same number, with another derivative."""
+
+    def gradient(to: list[int]) -> Any:
+        y, before = (dk.array(-Y, dtype=F, requires_grad=True) for _ in range(2))
+        with dk.Tape() as tape:
+            dk.copy(y, before)
+            dk.launch(made_positive, 2, inputs=[integers(to), integers([4, 5]), y])
+        tape.backward(grads={y: dk.array(WEIGHTS, dtype=F)})
+        return before.grad.numpy()
+
+    np.testing.assert_allclose(gradient([0, 1])[:2], -WEIGHTS[:2])
+    with pytest.raises(AutodiffError, match=r"thread 1 reads y\[0\] here, which thread 0 writes"):
+        gradient([0, 0])
+
+
 def random_rows(rng: np.random.Generator) -> Rows:
     """Threads that go along chains of their own, of which some are copied, and some disturbed."""
     count, places = rng.integers(2, 4), rng.permutation(SIZE)
@@ -373,6 +395,53 @@ def test_two_names_of_one_array() -> None:
         gradient([1, 5, 6, 7])
 
 
+TYPES = [
+    dk.float64, dk.float32, dk.float16, dk.bfloat16, dk.vec2d, dk.vec3f, dk.vec4h, dk.mat22d, dk.mat33f, dk.quatd,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("rows", [APART, TOGETHER], ids=["apart", "the same values"])
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+def test_types_of_elements(dtype: Any, rows: Rows) -> None:
+    @dk.kernel
+    def doubled(begin: I1, to: I1, of: I1, x, y):  # which take the types of the arrays
+        t = dk.tid()
+        for k in range(begin[t], begin[t + 1]):
+            y[to[k]] = y[of[k]] + y[of[k]] + x[to[k]]
+
+    shape = dk.zeros(SIZE, dtype=dtype).numpy().shape
+    x, y, seed = (dk.array(np.ones(shape), dtype=dtype, requires_grad=True) for _ in range(3))
+    with dk.Tape() as tape:
+        dk.launch(doubled, len(rows.threads), inputs=[*rows.tables(), x, y])
+    tape.backward(grads={y: seed})
+    wanted, cotangent = np.zeros(SIZE), np.ones(SIZE)  # small integers, which every type holds
+    for to, of in (pair for row in rows.threads for pair in reversed(row)):
+        wanted[to] += cotangent[to]
+        cotangent[of] += 2 * cotangent[to]
+        cotangent[to] = 0
+    found = x.grad.numpy()
+    if dtype is dk.bfloat16:  # which comes as its bits
+        found = (found.astype(np.uint32) << 16).view(np.float32)
+    np.testing.assert_array_equal(found, np.repeat(wanted, int(np.prod(shape[1:]))).reshape(shape))
+
+
+def test_elements_that_share_memory_stay_refused() -> None:
+    """Their indices do not tell elements apart."""
+    rows = np.lib.stride_tricks.as_strided(np.ones(SIZE), (SIZE, 2), (8, 0))
+
+    @dk.kernel
+    def beside(to: I1, of: I1, x: X1, y: dk.array(dtype=F, ndim=2)):
+        i = dk.tid()
+        y[to[i], 0] = x[i] * y[of[i], 0]
+
+    x, y = dk.array(X, dtype=F, requires_grad=True), dk.array(rows, dtype=F, copy=False)
+    y.requires_grad = True
+    with dk.Tape() as tape:
+        dk.launch(beside, 2, inputs=[integers([0, 1]), integers([4, 5]), x, y])
+    with pytest.raises(AutodiffError, match="reads an element of y here that thread 0 writes"):
+        tape.backward(grads={y: dk.ones(y.shape, dtype=F)})
+
+
 @dk.kernel
 def by_counter(count: I1, x: X1, y: X1):
     place = dk.atomic_add(count, 0, 1)
@@ -436,6 +505,24 @@ def test_a_kernel_that_is_trusted_is_not_looked_at(rows: Rows, looks: list[str])
     assert looks == []
     if rows is APART:
         np.testing.assert_allclose(x.grad.numpy(), differences(stored, rows)[0], rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("options", [{"mode": "debug"}, {"mode": "finite"}, {"deterministic": True}, {"lanes": True}])
+def test_options_of_kernels(options: dict[str, Any]) -> None:
+    kernel = dk.kernel(**options)(stored.func)
+    # Programs that check stores refuse two threads that store to one element, of one value or not.
+    for rows in [APART] if "mode" in options else [APART, TOGETHER]:
+        for found, wanted in zip(gradients(kernel, rows), differences(stored, rows), strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-8)
+    with pytest.raises(AutodiffError, match=r"thread 1 reads y\[2\] here"):
+        gradients(kernel, Rows([[(1, 0), (2, 1)], [(5, 4), (6, 2)]]))
+
+
+def test_many_threads_that_store_the_same_values() -> None:
+    """More than run in one register, and more than one chunk of them."""
+    row = [(0, 7), (1, 0), (2, 1)]
+    for one, other in zip(gradients(stored, Rows([row] * 5000)), differences(stored, Rows([row])), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-8)
 
 
 def taped(x: Any, y: Any) -> dk.Tape:

@@ -11,7 +11,7 @@ _TESTS = "tests/unit/test_warp_integers.py"
 
 INTEGERS = [
     Fault("all dialects wrap integers in arrays",
-          edit(array, "array._wrapped", "if self._memory.warps and not", "if not"),
+          edit(array, "array._wrapped", "if not self._memory.warp_dialect or isinstance", "if isinstance"),
           (f"{_TESTS}::test_the_native_dialect_refuses",)),
     Fault("all dialects wrap integers in conversions",
           edit(coerce, "explicit_cast", "to.is_integer and cx.dialect.integers_wrap", "to.is_integer"),
@@ -23,7 +23,7 @@ INTEGERS = [
           edit(structs, "_set", "definition.dialect.integers_wrap and", "False and"),
           (f"{_TESTS}::test_fields_of_structs",)),
     Fault("a copy is of another dialect",
-          edit(array_copy, "clone", "made._memory.warps = src._memory.warps", "pass"),
+          edit(array_copy, "clone", "made._memory.warp_dialect = src._memory.warp_dialect", "pass"),
           (f"{_TESTS}::test_arrays_however_they_were_made[copy]",)),
     Fault("a bool takes the last bit of a number",
           edit(convert, "wrapped", "return given != 0 if", "return given.astype(np.uint8) & 1 if"),

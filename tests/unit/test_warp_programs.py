@@ -222,7 +222,7 @@ def test_data_without_elements_fit_any_number_of_axes() -> None:
         wp.array([1, 2], dtype=wp.int32, ndim=2)
 
 
-def test_the_order_of_parameters_is_warps() -> None:
+def test_the_order_of_parameters_warp_dialect() -> None:
     for made in (
         wp.zeros(2, float, "cpu"), wp.empty(2, float, "cpu"), wp.ones(2, float, "cpu"), wp.full(2, 1.0, float, "cpu"),
         wp.from_numpy(np.ones(2), float, (2,), "cpu"), wp.array([1.0, 2.0], float, (2,), None, None, None, "cpu"),

@@ -1,8 +1,7 @@
-"""The stamps of an element of an array: which accesses of which threads it has seen.
+"""The layout of stamps: one row of 64-bit integers for each element of an array, and how accesses are numbered.
 
-In: nothing. Out: the places of the stamps, integers of 64 bits, in the row of an element, and how accesses are
-numbered.
-A program writes them (:mod:`diffkern.ad.stamps`), and the run time reads them (:mod:`diffkern.runtime.stamps`).
+In: nothing. Out: the columns of a row. A program writes them (:mod:`diffkern.ad.stamps`), and the run time reads them
+(:mod:`diffkern.runtime.stamps`).
 """
 
 from __future__ import annotations
