@@ -92,9 +92,9 @@ def _numba_type(known: _KnownToNumba) -> Any:
 
 def _settle_static(pyfunc: Callable[..., Any]) -> None:
     """Evaluate the static expressions of a function where it is decorated."""
-    from diffkern.frontend.source import get_source
+    from diffkern.frontend.outline import outline_of
 
-    get_source(pyfunc)
+    outline_of(pyfunc)
 
 
 _set_evaluator(_evaluate)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import functools
+import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+from diffkern.cache.environment import compiler_digest
+from diffkern.cache.key import key
 from diffkern.cache.maintenance import Artifact, artifacts, remove
 from diffkern.cache.manifest import Entry
+from diffkern.cache.notes import Notes, sweep_notes
 from diffkern.cache.store import NoDirectoryError, Store, default_directory
 from diffkern.callers import warn
 from diffkern.forks import free_in_child
+from diffkern.lang.remembered import set_memory
 from diffkern.runtime.config import config
 from diffkern.runtime.native import assemble
 
@@ -60,7 +66,11 @@ def clear_kernel_cache() -> int:
 
     Programs that are loaded stay loaded; kernels that are launched for the first time are compiled again.
     """
-    return remove(_kept())[0]
+    count = remove(_kept())[0]
+    directory = current_store().directory
+    if directory is not None and current_store().is_safe():
+        sweep_notes(directory, 0.0)
+    return count
 
 
 def clear_lto_cache() -> int:
@@ -96,3 +106,31 @@ def _store_own(name: str, code: bytes) -> None:
 
 
 assemble.set_object_cache(_load_own, _store_own)
+
+
+class _AboutTexts:
+    """What was found out about texts, in notes; with another compiler or Python it may be something else."""
+
+    def __init__(self) -> None:
+        self._notes: Notes | None = None
+
+    def find(self, text: bytes, name: bytes) -> bytes | None:
+        return self._of_store().find(_key_of(text), name)
+
+    def keep(self, text: bytes, name: bytes, found: bytes) -> None:
+        self._of_store().keep(_key_of(text), name, found)
+
+    def _of_store(self) -> Notes:
+        store = current_store()
+        if self._notes is None or self._notes.store is not store:
+            self._notes = Notes(store)
+        return self._notes
+
+
+@functools.cache
+def _key_of(text: bytes) -> str:
+    fields = [("what", b"notes"), ("text", text), ("python", sys.version.encode()), ("diffkern", compiler_digest())]
+    return key(fields)
+
+
+set_memory(_AboutTexts())

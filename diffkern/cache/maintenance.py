@@ -16,6 +16,7 @@ from typing import Any
 from diffkern.cache import entries
 from diffkern.cache.entries import Contents, contents, sweep
 from diffkern.cache.manifest import InvalidEntryError, parse
+from diffkern.cache.notes import sweep_notes
 from diffkern.cache.store import Store
 
 __all__ = ["Artifact", "artifacts", "artifacts_of", "copy_artifacts", "find", "prune", "remove"]
@@ -123,7 +124,7 @@ def remove(found: Iterable[Artifact]) -> tuple[int, int]:
 
 
 def prune(directory: Path, size: int | None, age: float | None, now: float | None = None) -> tuple[int, int]:
-    """Remove the artifacts not used for `age` seconds, then the least recently used until `size` bytes are left.
+    """Remove artifacts and notes not used for `age` seconds, then the least recently used until `size` bytes are left.
 
     Returns
     -------
@@ -146,6 +147,8 @@ def prune(directory: Path, size: int | None, age: float | None, now: float | Non
         gone.append(artifact)
         total -= artifact.size
     sweep(directory, _LEFTOVER_AGE_S)
+    if age is not None:
+        sweep_notes(directory, age, now)
     return remove(gone)
 
 

@@ -66,6 +66,23 @@ class Folder:
                 raise UnsafeError(f"{self.path}/{name}")
             return file.read(), status.st_mtime
 
+    def append(self, name: str, data: bytes) -> None:
+        """Write behind what a file holds, in one step; a new one is for its owner alone.
+
+        Raises
+        ------
+        OSError
+            If it cannot be written; :class:`UnsafeError` if others can write to it.
+        """
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | _NO_LINK | _BINARY
+        with _closing(_open(self._path(name), flags, self._descriptor, 0o600)) as descriptor:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise FileNotFoundError(f"{self.path}/{name} is no file")
+            if not is_private(status):
+                raise UnsafeError(f"{self.path}/{name}")
+            os.write(descriptor, data)
+
     def touch(self, name: str) -> None:
         """Note that a file was used."""
         with contextlib.suppress(OSError, NotImplementedError):  # a read-only directory has no record of use
@@ -134,9 +151,9 @@ _NO_LINK: int = getattr(os, "O_NOFOLLOW", 0)
 _DIRECTORY: int = getattr(os, "O_DIRECTORY", 0)
 
 
-def _open(path: str, flags: int, within: int | None) -> int:
+def _open(path: str, flags: int, within: int | None, mode: int = 0o777) -> int:
     # Without waiting, should a pipe lie there.
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0), dir_fd=within)
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0), mode, dir_fd=within)
 
 
 def _change_mode(path: str, descriptor: int | None, mode: int) -> None:

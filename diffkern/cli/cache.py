@@ -16,6 +16,7 @@ from diffkern.build.stores import cache_directory
 from diffkern.cache.compare import differences, nearest, shown
 from diffkern.cache.entries import contents, publish, sweep
 from diffkern.cache.maintenance import artifacts, artifacts_of, copy_artifacts, find, prune, remove
+from diffkern.cache.notes import sweep_notes
 from diffkern.cache.place import UnsafeError
 from diffkern.cache.store import NoDirectoryError, Store
 from diffkern.cli.files import UsageError
@@ -117,6 +118,7 @@ def _clear(_: argparse.Namespace) -> None:
     there = contents(directory)
     count, _size = remove(artifacts_of(there))
     sweep(directory, 0.0)
+    sweep_notes(directory, 0.0)
     print(f"removed {_counted(count)} from {directory}")
     for error in there.refused:
         print(f"left as it is: {error}")

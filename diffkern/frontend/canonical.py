@@ -9,7 +9,6 @@ The result is kept per function and served again as long as each captured name s
 
 from __future__ import annotations
 
-import ast
 import copy
 import inspect
 import uuid
@@ -22,10 +21,12 @@ from typing import Any, Final, cast
 import numpy as np
 
 from diffkern.frontend.contents import OPAQUE, contents
-from diffkern.frontend.encoding import encode_object, encode_tree
+from diffkern.frontend.encoding import encode_object
+from diffkern.frontend.outline import outline_of
 from diffkern.frontend.scope import MISSING, Scope, static_attribute
 from diffkern.frontend.signature import parameter_type
 from diffkern.frontend.source import get_source
+from diffkern.frontend.survey import Path
 from diffkern.frontend.taken import Taken
 from diffkern.lang import ArrayAnnotation, CompositeValue, Func, resolve_dtype
 from diffkern.lang.dialects import NATIVE, dialect_of
@@ -50,47 +51,8 @@ __all__ = [
 
 ENCODING_VERSION: Final = 3
 
-Path = tuple[str, ...]
-
 
 # -- what a function captures ------------------------------------------------------------------------------------------
-
-
-def _captured(definition: ast.FunctionDef) -> list[Path]:
-    """The names and attribute chains that the body reads from outside, in the order of the source."""
-    arguments = definition.args
-    local = {a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
-    found: dict[Path, None] = {}
-    for stmt in definition.body:
-        _names(stmt, local, found)
-    return [path for path in found if path[0] not in local]
-
-
-def _names(node: ast.AST, stored: set[str], loaded: dict[Path, None]) -> None:
-    """Add the names a node assigns and the chains it reads, in the order of the source."""
-    # One pass without generators: this is half of the time of finding a compiled kernel.
-    pending = [node]
-    while pending:
-        node = inner = pending.pop()
-        attributes: list[str] = []
-        while isinstance(inner, ast.Attribute):
-            attributes.append(inner.attr)
-            inner = inner.value
-        if isinstance(inner, ast.Name):
-            if isinstance(inner.ctx, ast.Load):
-                loaded[(inner.id, *reversed(attributes))] = None
-            elif isinstance(inner.ctx, ast.Store):
-                stored.add(inner.id)
-            continue
-        found: list[ast.AST] = []
-        for name in node._fields:
-            value = getattr(node, name, None)
-            if isinstance(value, ast.AST):
-                found.append(value)
-            elif isinstance(value, list):
-                found += [item for item in value if isinstance(item, ast.AST)]
-        found.reverse()
-        pending += found
 
 
 def _resolve(scope: Scope, path: Path) -> tuple[Any, int]:
@@ -225,9 +187,9 @@ def meaning_of(pyfunc: Callable[..., Any], methods: Sequence[Callable[..., Any]]
         return reached.index(func.pyfunc)
 
     for k, function in enumerate(reached):  # grows while it is walked
-        definition = get_source(function).node
+        outline = outline_of(function)
         scope = Scope(function)
-        fields.append((f"tree {k}", encode_tree(definition)))
+        fields.append((f"tree {k}", outline.tree))
         if (dialect := dialect_of(function)) != NATIVE:
             fields.append((f"dialect {k}", dialect.name.encode()))
         if rules := rules_of(function):
@@ -237,7 +199,7 @@ def meaning_of(pyfunc: Callable[..., Any], methods: Sequence[Callable[..., Any]]
         fields.extend(_parameters(k, function, scope, number_of, annotations[k]))
         for n, result in enumerate(kept_results(function) or ()):
             fields.append((f"static {k} {n}", contents(result, partial(encode_object, number_of=number_of))))
-        for path in _captured(definition):
+        for path in outline.captured:
             obj, depth = _resolve(scope, path)
             code = encode_object(obj, number_of)
             fields.append((f"captured {k} {'.'.join(path)}", code))

@@ -8,17 +8,21 @@ from __future__ import annotations
 import __future__
 
 import ast
+import hashlib
 import inspect
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from types import CodeType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from diffkern.forks import free_in_child
 from diffkern.frontend.desugar import LAMBDA
+from diffkern.frontend.survey import nodes
 
-__all__ = ["is_source_of", "whole_tree"]
+__all__ = ["code_digest", "is_source_of", "whole_tree"]
+
+_Node = TypeVar("_Node", bound=ast.AST)
 
 _FUTURE: Final = sum(getattr(__future__, name).compiler_flag for name in ("annotations", "generator_stop"))
 
@@ -52,7 +56,7 @@ def is_source_of(definition: ast.FunctionDef, pyfunc: Callable[..., Any], lines:
     if any(name.startswith("__") and name[-2:] != "__" for name in _names(compiled)):
         return True  # private names of a class have other spellings there
     # Test runners rewrite assertions while they import a module.
-    return any(isinstance(node, ast.Assert) for node in ast.walk(definition)) and _is_part(compiled, code)
+    return any(isinstance(node, ast.Assert) for node in nodes(definition)) and _is_part(compiled, code)
 
 
 class _Whole:
@@ -120,24 +124,24 @@ def _compiled(definition: ast.FunctionDef, code: CodeType, imported: set[str]) -
         vararg=given.vararg and _bare([given.vararg])[0], kwarg=given.kwarg and _bare([given.kwarg])[0],
         defaults=[], kw_defaults=[None] * len(given.kwonlyargs),
     )  # fmt: skip
-    function: ast.stmt = _function(definition.name, bare, definition.body)
+    # The text's own nodes have their places; what is new is given that of the def before they are put into it.
+    made = _placed(_function(definition.name, bare, []), definition)
+    made.body = definition.body
+    function: ast.stmt = made
     if definition.name == LAMBDA:  # Python numbers the constants of a def in another way
         result = definition.body[0]
         assert isinstance(result, ast.Return)
         assert result.value is not None
-        function = ast.Expr(ast.Lambda(bare, result.value))
-    ast.copy_location(function, definition)
+        expression = _placed(ast.Lambda(bare, ast.Constant(None)), definition)
+        expression.body = result.value
+        function = ast.copy_location(ast.Expr(expression), definition)
     if code.co_freevars:
         cells: list[ast.expr] = [ast.Name(name, ast.Store()) for name in code.co_freevars]
-        body: list[ast.stmt] = [ast.Assign(cells, ast.Constant(None)), function]
-        function = _function("_", ast.arguments([], [], None, [], [], None, []), body)
-    imports = [ast.Import([ast.alias(name)]) for name in sorted(imported)]
+        assigned = _placed(ast.Assign(cells, ast.Constant(None)), definition)
+        none = ast.arguments([], [], None, [], [], None, [])
+        function = ast.copy_location(_function("_", none, [assigned, function]), definition)
+    imports = [_placed(ast.Import([ast.alias(name)]), definition) for name in sorted(imported)]
     module = ast.Module([*imports, function], [])
-    for node in ast.walk(
-        module
-    ):  # Python's fix_missing_locations is a recursion, which sums of many terms are too deep for
-        if "lineno" in node._attributes and not hasattr(node, "lineno"):
-            ast.copy_location(node, definition)
     try:
         found: Any = compile(module, code.co_filename, "exec", code.co_flags & _FUTURE, dont_inherit=True)
     except (SyntaxError, ValueError):
@@ -147,10 +151,31 @@ def _compiled(definition: ast.FunctionDef, code: CodeType, imported: set[str]) -
     return found  # type: ignore[no-any-return]  # a code object
 
 
+def code_digest(code: CodeType) -> bytes:
+    """Return a digest of what :func:`is_source_of` compares of a code object."""
+    state = hashlib.sha256()
+    left = [code]
+    while left:
+        one = left.pop()
+        found = (one.co_name, one.co_code, _names(one), len(one.co_names), _arguments(one), one.co_flags)
+        numbers = [(kind.__name__, text) for kind, text in _numbers(one)]
+        state.update(repr((found, len(one.co_varnames), len(one.co_cellvars), numbers)).encode(errors="surrogatepass"))
+        left += _inner(one)
+    return state.digest()
+
+
 def _function(name: str, arguments: ast.arguments, body: list[ast.stmt]) -> ast.FunctionDef:
     made = ast.FunctionDef(name, arguments, body, [], None, None)
     if "type_params" in made._fields:
         made.type_params = []  # type: ignore[attr-defined,unused-ignore]  # from Python 3.12 on
+    return made
+
+
+def _placed(made: _Node, at: ast.AST) -> _Node:
+    """Give the position of a node to all parts of a new one that have none."""
+    for node in nodes(made):
+        if "lineno" in node._attributes and not hasattr(node, "lineno"):
+            ast.copy_location(node, at)
     return made
 
 

@@ -8,6 +8,7 @@ into the key by itself (:mod:`taken`).
 from __future__ import annotations
 
 import ast
+import enum
 import types
 from collections.abc import Callable, Iterable
 from typing import Any, Final
@@ -67,7 +68,15 @@ def _of(obj: Any, encode: Encode) -> bytes | None:
     if is_named(obj):
         return f"named:{obj.__module__}.{obj.__qualname__}".encode()
     found = encode(obj)
-    return None if found.startswith(OPAQUE) else found
+    if found.startswith(OPAQUE):
+        return None
+    return b"member:" + counted([found, *_kinds(obj)]) if isinstance(obj, enum.Enum) else found
+
+
+def _kinds(member: enum.Enum) -> list[bytes]:
+    """Which of Python's own classes say what operators do with a member."""
+    bases = type(member).__mro__
+    return [base.__qualname__.encode() for base in bases if base.__module__ in ("enum", "builtins")]
 
 
 def _all(tag: bytes, parts: Iterable[Any], encode: Encode) -> bytes | None:

@@ -15,7 +15,10 @@ the positions of what it stands for.
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection
 from typing import TypeVar
+
+from diffkern.frontend.survey import nodes
 
 __all__ = ["LAMBDA", "as_definition", "spell_out"]
 
@@ -34,15 +37,17 @@ def as_definition(found: ast.Lambda) -> ast.FunctionDef:
     return ast.copy_location(made, found)
 
 
-def spell_out(definition: ast.FunctionDef, unrolled: frozenset[str] = frozenset()) -> None:
+def spell_out(
+    definition: ast.FunctionDef, kinds: Collection[type[ast.AST]], unrolled: frozenset[str] = frozenset()
+) -> None:
     """Change ``match`` into ``if``, and loops over tuples of numbers into loops over ``range``, in place.
 
     A tuple without a literal number may hold anything: the loop over it is unrolled where the function is lowered, as
-    is one whose variable is among `unrolled`.
+    is one whose variable is among `unrolled`. The function's body has nodes of some `kinds`.
     """
-    if any(isinstance(node, ast.Match) for node in ast.walk(definition)):
+    if ast.Match in kinds:
         _Matches(definition).change()
-    if any(_is_over_numbers(node, unrolled) for node in ast.walk(definition)):
+    if ast.For in kinds and any(_is_over_numbers(node, unrolled) for node in nodes(definition)):
         _Loops(definition, unrolled).change()
 
 

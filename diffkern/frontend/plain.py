@@ -105,6 +105,9 @@ def snapshot(obj: Any, depth: int = 0) -> Any:
         raise TypeError("nested too deep")
     if type(obj) in _OWN or _is_leaf(obj) or (isinstance(obj, np.generic) and exact(obj) is obj):
         return obj
+    if isinstance(obj, enum.Enum) and _is_plain_enum(type(obj)):
+        snapshot(obj._value_, depth + 1)
+        return obj
     if type(obj) in (list, tuple):
         return type(obj)(snapshot(item, depth + 1) for item in obj)
     if type(obj) is dict:
@@ -112,6 +115,22 @@ def snapshot(obj: Any, depth: int = 0) -> Any:
     if isinstance(obj, CompositeValue) or (type(obj) is np.ndarray and obj.dtype.kind in "biuf"):
         return obj.copy()
     raise TypeError(f"{type(obj).__name__} is no plain data")
+
+
+_SILENT: Final = frozenset(
+    {"__module__", "__qualname__", "__doc__", "__dict__", "__weakref__", "__annotations__", "__firstlineno__"}
+    | {"__static_attributes__", "__repr__", "__str__", "__format__"}
+)
+"""What the class of members may say by itself: it has no say in what operators do with them."""
+
+
+def _is_plain_enum(cls: type) -> bool:
+    """Whether operators do with members of a class what they do with Python's own enums and their values."""
+    own = [vars(base) for base in cls.__mro__ if base.__module__ not in ("enum", "builtins")]
+    special = [(name, value) for space in own for name, value in space.items() if name[:2] == "__" == name[-2:]]
+    of_python = all(name in _SILENT or getattr(value, "__module__", None) == "enum" for name, value in special)
+    # Operators of flags make members by what the class says of unknown ones.
+    return type(cls) is enum.EnumMeta and of_python and not issubclass(cls, enum.Flag)
 
 
 def _is_leaf(obj: Any) -> bool:

@@ -15,15 +15,17 @@ import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
+from types import CodeType
 from typing import Any, Final
 
 from diffkern.errors import KernelError, KernelSyntaxError, Loc
 from diffkern.frontend.code import is_source_of, whole_tree
 from diffkern.frontend.desugar import LAMBDA, as_definition, spell_out
-from diffkern.frontend.static import replace_statics, variables_of_statics
+from diffkern.frontend.static import Statics, replace_statics, variables_of_statics
+from diffkern.frontend.survey import survey_of
 from diffkern.lang.text import text_read_again, texts_of
 
-__all__ = ["Source", "get_source", "too_deep"]
+__all__ = ["Parsed", "Source", "as_parsed", "get_source", "location", "shown_path", "too_deep"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,19 +56,7 @@ class Source:
 
     def loc(self, node: ast.AST) -> Loc:
         """The position of a node."""
-        line = getattr(node, "lineno", self.node.lineno)
-        end_line = getattr(node, "end_lineno", None)
-        text = self.text(line)
-        end_col = getattr(node, "end_col_offset", None)
-        end_text = self.text(end_line) if end_line is not None else ""
-        return Loc(
-            self.file,
-            line,
-            _characters(text, getattr(node, "col_offset", 0)),
-            end_line,
-            None if end_col is None else _characters(end_text, end_col),
-            text,
-        )
+        return location(self.file, self.text, node, self.node.lineno)
 
     def at(self, place: Loc) -> Source:
         """The same source as if all of it stood at one place: where the user calls a function of the library."""
@@ -87,6 +77,16 @@ class _Placed(Source):
         return self.place
 
 
+def location(file: str, text: Callable[[int], str], node: ast.AST, otherwise: int = 0) -> Loc:
+    """The position of a node in a file that has a text in each line; of one without a line, an other one."""
+    line = getattr(node, "lineno", otherwise)
+    end_line = getattr(node, "end_lineno", None)
+    end_col = getattr(node, "end_col_offset", None)
+    end_text = text(end_line) if end_line is not None else ""
+    column = _characters(text(line), getattr(node, "col_offset", 0))
+    return Loc(file, line, column, end_line, None if end_col is None else _characters(end_text, end_col), text(line))
+
+
 def _characters(text: str, offset: int) -> int:
     """AST columns count UTF-8 bytes; carets count characters."""
     if text.isascii():
@@ -94,7 +94,7 @@ def _characters(text: str, offset: int) -> int:
     return len(text.encode()[:offset].decode(errors="replace"))
 
 
-def _shown_path(path: str) -> str:
+def shown_path(path: str) -> str:
     """The path relative to the current directory when it lies below it."""
     if path.startswith("<"):
         return path
@@ -107,23 +107,53 @@ def _shown_path(path: str) -> str:
 
 _Read = tuple[ast.FunctionDef, int, tuple[str, ...]]
 
-_read: Final[weakref.WeakKeyDictionary[Any, tuple[Any, _Read]]] = weakref.WeakKeyDictionary()
+
+@dataclass(frozen=True, eq=False)
+class Parsed:
+    """A function as found in a text.
+
+    Attributes
+    ----------
+    code
+        What Python runs.
+    definition
+        The ``def``, with results in the places of static expressions.
+    first_line, lines
+        As of :class:`Source`.
+    text
+        All lines of the text.
+    statics
+        Where its static expressions were.
+    """
+
+    code: CodeType
+    definition: ast.FunctionDef
+    first_line: int
+    lines: tuple[str, ...]
+    text: list[str]
+    statics: Statics
 
 
-def _definition_of(pyfunc: Callable[..., Any]) -> _Read:
-    """The def, its first line and its lines, from the text as it was when the function was decorated."""
+_parsed: Final[weakref.WeakKeyDictionary[Any, Parsed]] = weakref.WeakKeyDictionary()
+
+
+def as_parsed(pyfunc: Callable[..., Any]) -> Parsed:
+    """The definition of a function, from the text as it was when the function was decorated."""
     code = pyfunc.__code__
-    known = _read.get(pyfunc)
-    if known is not None and known[0] is code:
-        return known[1]
-    found = _found(pyfunc)
-    replace_statics(found[0], pyfunc, Source(_shown_path(code.co_filename), *found).loc)
-    spell_out(found[0], variables_of_statics(pyfunc))
-    _read[pyfunc] = code, found
-    return found
+    known = _parsed.get(pyfunc)
+    if known is not None and known.code is code:
+        return known
+    found, text = _found(pyfunc)
+    definition = found[0]
+    survey = survey_of(definition)
+    statics = replace_statics(definition, pyfunc, survey, Source(shown_path(code.co_filename), *found).loc)
+    spell_out(definition, survey.kinds, variables_of_statics(pyfunc))
+    made = _parsed[pyfunc] = Parsed(code, *found, text, statics)
+    return made
 
 
-def _found(pyfunc: Callable[..., Any]) -> _Read:
+def _found(pyfunc: Callable[..., Any]) -> tuple[_Read, list[str]]:
+    """The definition of a function, and the text that it was found in."""
     code = pyfunc.__code__
     # What Python keeps elsewhere, as what was typed at its prompt, only inspect finds.
     texts = texts_of(pyfunc) or [inspect.findsource(code)[0]]
@@ -136,7 +166,7 @@ def _found(pyfunc: Callable[..., Any]) -> _Read:
             continue
         for read in candidates:
             if is_source_of(read[0], pyfunc, lines):
-                return read
+                return read, lines
     if failure is not None and len(texts) == 1:
         raise failure
     raise _Changed(code.co_filename)
@@ -171,12 +201,6 @@ def _parse(lines: list[str], code: Any) -> _Read:
         definition = definition.body[0]
     if not isinstance(definition, ast.FunctionDef):
         raise SyntaxError(f"{type(definition).__name__} instead of a def")
-    shift = first_line - 1 - bool(indent)
-    for node in ast.walk(definition):
-        if isinstance(node, (ast.stmt, ast.expr, ast.arg, ast.keyword)):
-            node.lineno += shift
-            if node.end_lineno is not None:
-                node.end_lineno += shift
     return definition, first_line, tuple(line.rstrip("\r\n") for line in raw)
 
 
@@ -184,9 +208,14 @@ def _margin(line: str) -> str:
     return line[: len(line) - len(line.lstrip(" \t\f"))]
 
 
-def _tree_of(raw: list[str]) -> ast.Module:
+def _tree_of(raw: list[str], before: int) -> ast.Module:
+    """The tree of lines, with `before` lines in front of them."""
     # Under a head of its own an indented def is a statement as it stands: texts of several lines keep their contents.
-    return ast.parse("".join(["if 1:\n", *raw] if raw[0][:1].isspace() else raw))
+    # Empty lines in front of it make its positions those of the file.
+    if not raw[0][:1].isspace():
+        return ast.parse("".join(["\n" * before, *raw]))
+    tree = ast.parse("".join(["\n" * (before - 1), "if 1:\n", *raw]))
+    return tree if before else ast.increment_lineno(tree, -1)
 
 
 def _thorough(lines: list[str], code: Any) -> tuple[list[str], ast.Module]:
@@ -194,7 +223,7 @@ def _thorough(lines: list[str], code: Any) -> tuple[list[str], ast.Module]:
     if start >= len(lines):
         raise SyntaxError(f"its file has {len(lines)} lines")
     raw = inspect.getblock(lines[start:])
-    return raw, _tree_of(raw)
+    return raw, _tree_of(raw, start)
 
 
 def _quick(lines: list[str], code: Any) -> tuple[list[str], ast.Module] | None:
@@ -220,7 +249,7 @@ def _quick(lines: list[str], code: Any) -> tuple[list[str], ast.Module] | None:
         end = k + 1
     raw = lines[start:end]
     try:
-        tree = _tree_of(raw)
+        tree = _tree_of(raw, start)
     except SyntaxError:  # a text with lines further left, or something else than a def
         return None
     body = tree.body[0].body if indent and isinstance(tree.body[0], ast.If) else tree.body
@@ -257,9 +286,9 @@ def get_source(pyfunc: Callable[..., Any]) -> Source:
         If a static expression cannot be evaluated.
     """
     code = pyfunc.__code__
-    loc = Loc(_shown_path(code.co_filename), code.co_firstlineno, 0)
+    loc = Loc(shown_path(code.co_filename), code.co_firstlineno, 0)
     try:
-        node, first_line, lines = _definition_of(pyfunc)
+        found = as_parsed(pyfunc)
     except KernelError:  # of a static expression
         raise
     except (OSError, TypeError) as error:
@@ -280,4 +309,4 @@ def get_source(pyfunc: Callable[..., Any]) -> Source:
             loc=loc,
             remedy="import the module again; if an import hook rewrites the module, leave the kernels out of that",
         ) from None
-    return Source(_shown_path(code.co_filename), node, first_line, lines)
+    return Source(shown_path(code.co_filename), found.definition, found.first_line, found.lines)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import ast
 import copy
+import enum
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import BuiltinFunctionType, CodeType, ModuleType
 from typing import Any, Final
@@ -19,9 +20,20 @@ from typing import Any, Final
 from diffkern.errors import KernelTypeError, Loc
 from diffkern.frontend.plain import settled, snapshot
 from diffkern.frontend.scope import MISSING, Scope, static_attribute
+from diffkern.frontend.survey import Path, Survey, chain_of
 from diffkern.lang.static import keep_results, kept_results, static
 
-__all__ = ["Given", "Later", "Sized", "failure", "replace_statics", "variables_of_statics"]
+__all__ = [
+    "Evaluator",
+    "Given",
+    "Later",
+    "Sized",
+    "Statics",
+    "failure",
+    "names_of_static",
+    "replace_statics",
+    "variables_of_statics",
+]
 
 
 class Given(ast.expr):
@@ -100,8 +112,34 @@ def _mark(value: Any) -> Any:
     return id(value)
 
 
-def replace_statics(definition: ast.FunctionDef, pyfunc: Callable[..., Any], locate: Callable[[ast.AST], Loc]) -> None:
+@dataclass(frozen=True)
+class Statics:
+    """Where a function's static expressions are.
+
+    Attributes
+    ----------
+    called : tuple of Path
+        The names and chains of attributes that the function calls.
+    names : frozenset of Path
+        Which of these stand for ``static``.
+    places : tuple of (int, int, int, int)
+        The calls: first line and column, last line and column, as Python counts them.
+    variables : frozenset of str
+        The function's variables, without those of static expressions; asked for if there are such expressions.
+    """
+
+    called: tuple[Path, ...]
+    names: frozenset[Path] = frozenset()
+    places: tuple[tuple[int, int, int, int], ...] = ()
+    variables: frozenset[str] = frozenset()
+
+
+def replace_statics(
+    definition: ast.FunctionDef, pyfunc: Callable[..., Any], survey: Survey, locate: Callable[[ast.AST], Loc]
+) -> Statics:
     """Put the places of results where static expressions stand, in place, and keep the results with the function.
+
+    Returns where they were.
 
     Raises
     ------
@@ -109,41 +147,33 @@ def replace_statics(definition: ast.FunctionDef, pyfunc: Callable[..., Any], loc
         If an expression cannot be evaluated.
     """
     scope = Scope(pyfunc)
-    variables = _variables(definition, scope)
-    if all(name != "static" and scope.found(name) is not static for name in _loaded(definition)):
-        return
+    static_names = names_of_static(survey.called, scope)
+    if not static_names:
+        return Statics(survey.called)
     results = kept_results(pyfunc)
-    finder = _Finder(scope, variables, locate, results)
+    variables = _variables(definition, static_names)
+    finder = _Finder(static_names, Evaluator(scope, variables, locate), results)
     for stmt in definition.body:
         finder.visit(stmt)
     if results is None and finder.found:
         keep_results(pyfunc, finder.found)
+    return Statics(survey.called, static_names, tuple(finder.places), variables)
 
 
-def _loaded(definition: ast.FunctionDef) -> set[str]:
-    """Names and attributes that a function mentions."""
-    found = {node.id for node in ast.walk(definition) if isinstance(node, ast.Name)}
-    return found | {node.attr for node in ast.walk(definition) if isinstance(node, ast.Attribute)}
+def names_of_static(called: Iterable[Path], scope: Scope) -> frozenset[Path]:
+    """Return which of the chains of names that a function calls stand for ``static``."""
+    return frozenset(path for path in called if _stands_for_static(path, scope))
 
 
-def _is_static(node: ast.AST, scope: Scope) -> bool:
-    if not isinstance(node, ast.Call):
-        return False
-    names: list[str] = []
-    inner = node.func
-    while isinstance(inner, ast.Attribute):
-        names.append(inner.attr)
-        inner = inner.value
-    if not isinstance(inner, ast.Name):
-        return False
-    obj = scope.lookup(inner.id)
-    for name in reversed(names):
+def _stands_for_static(path: Path, scope: Scope) -> bool:
+    obj = scope.lookup(path[0])
+    for name in path[1:]:
         obj = static_attribute(obj, name)
     return obj is static
 
 
-def _variables(definition: ast.FunctionDef, scope: Scope) -> frozenset[str]:
-    """The variables of a function, without those of static expressions themselves."""
+def _variables(definition: ast.FunctionDef, static_names: frozenset[Path]) -> frozenset[str]:
+    """Return the variables of a function, without those of static expressions themselves."""
     arguments = definition.args
     found = {a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
     pending: list[ast.AST] = list(definition.body)
@@ -151,7 +181,7 @@ def _variables(definition: ast.FunctionDef, scope: Scope) -> frozenset[str]:
         node = pending.pop()
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             found.add(node.id)
-        if not _is_static(node, scope):
+        if not (isinstance(node, ast.Call) and chain_of(node.func) in static_names):
             pending += ast.iter_child_nodes(node)
     return frozenset(found)
 
@@ -159,26 +189,40 @@ def _variables(definition: ast.FunctionDef, scope: Scope) -> frozenset[str]:
 class _Finder(ast.NodeTransformer):
     """Replaces calls of ``static``; in an expression that is one already, inner ones are plain calls."""
 
-    def __init__(
-        self, scope: Scope, variables: frozenset[str], locate: Callable[[ast.AST], Loc], results: list[Any] | None
-    ) -> None:
-        self.scope, self.variables, self.locate, self.results = scope, variables, locate, results
+    def __init__(self, static_names: frozenset[Path], evaluator: Evaluator, results: list[Any] | None) -> None:
+        self.static_names, self.evaluator, self.results = static_names, evaluator, results
         self.found: list[Any] = []
+        self.places: list[tuple[int, int, int, int]] = []
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        if not _is_static(node, self.scope):
+        if chain_of(node.func) not in self.static_names:
             return self.generic_visit(node)
-        if len(node.args) != 1 or node.keywords or isinstance(node.args[0], ast.Starred):
-            raise KernelTypeError(
-                "static takes one expression", loc=self.locate(node), remedy="write static((a, b)) for a tuple"
-            )
         index = len(self.found)
-        self.found.append(self._result(node) if self.results is None else self.results[index])
+        self.places.append((node.lineno, node.col_offset, node.end_lineno or 0, node.end_col_offset or 0))
+        self.found.append(self.evaluator.result(node) if self.results is None else self.results[index])
         given = ast.copy_location(Given(), node)
         given.index = index
         return given
 
-    def _result(self, node: ast.Call) -> Any:
+
+class Evaluator:
+    """Evaluates calls of ``static`` in a function that has some variables."""
+
+    def __init__(self, scope: Scope, variables: frozenset[str], locate: Callable[[ast.AST], Loc]) -> None:
+        self.scope, self.variables, self.locate = scope, variables, locate
+
+    def result(self, node: ast.Call) -> Any:
+        """Return what a call gives, or a :class:`Later`.
+
+        Raises
+        ------
+        KernelTypeError
+            If its expression cannot be evaluated.
+        """
+        if len(node.args) != 1 or node.keywords or isinstance(node.args[0], ast.Starred):
+            raise KernelTypeError(
+                "static takes one expression", loc=self.locate(node), remedy="write static((a, b)) for a tuple"
+            )
         expression = node.args[0]
         own = _bound(expression)
         names = _names(expression) - own
@@ -264,6 +308,8 @@ class _Plain(ast.NodeTransformer):
         if not isinstance(node, ast.Attribute):
             raise TypeError("no name from outside")
         owner = self._object(node.value)
+        if isinstance(owner, enum.EnumMeta) and node.attr in owner.__members__:
+            return owner.__members__[node.attr]
         if type(owner) not in (ModuleType, type):  # which find attributes by code of their own
             raise TypeError("an attribute of an object")
         return inspect.getattr_static(owner, node.attr)

@@ -9,12 +9,13 @@ import pytest
 
 import diffkern as dk
 from diffkern.frontend.desugar import as_definition, spell_out
+from diffkern.frontend.survey import survey_of
 
 
 def spelled(text: str) -> str:
     definition = ast.parse(text).body[0]
     assert isinstance(definition, ast.FunctionDef)
-    spell_out(definition)
+    spell_out(definition, survey_of(definition).kinds)
     for node in ast.walk(definition):
         assert all(hasattr(node, name) for name in node._attributes)
     return ast.unparse(definition).partition(":\n")[2]

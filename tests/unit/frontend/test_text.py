@@ -122,7 +122,7 @@ def test_a_file_is_parsed_once_for_all_of_its_functions_and_only_if_need_be(modu
     parse = ast.parse
 
     def counted(text, *args, **kwargs):
-        whole.append(text.count("\n") > 100)
+        whole.append(text.strip().count("\n") > 100)  # empty lines in front of a function make its positions right
         return parse(text, *args, **kwargs)
 
     funcs = "\n".join(f"@dk.func\ndef f{k}(v: float):\n    return {k} * tools.sqrt(v)\n" for k in range(40))

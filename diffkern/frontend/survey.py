@@ -1,0 +1,107 @@
+"""What a function's text mentions: the kinds of its nodes, and the names that it calls.
+
+In: a ``def`` as Python has parsed it. Out: a :class:`Survey`, from one pass over the tree; and the pass itself, which
+takes a third of the time of ``ast.walk``.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+__all__ = ["Path", "Survey", "captured_names", "chain_of", "nodes", "survey_of"]
+
+Path = tuple[str, ...]
+"""A name and the attributes behind it."""
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What the body of a function mentions.
+
+    Attributes
+    ----------
+    kinds : frozenset of type
+        The types of its nodes.
+    called : tuple of Path
+        The names and chains of attributes that it calls, in the order in which they are met first.
+    """
+
+    kinds: frozenset[type[ast.AST]]
+    called: tuple[Path, ...]
+
+
+def nodes(*roots: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes of trees, each before those inside of it, without what says whether a name is read or written."""
+    pending: list[object] = list(reversed(roots))
+    while pending:
+        node = pending.pop()
+        if not isinstance(node, ast.AST):  # an identifier in a list of them
+            continue
+        yield node
+        inside: list[object] = []
+        for name in node._fields:
+            value = None if name == "ctx" else getattr(node, name, None)
+            if isinstance(value, list):
+                inside += value
+            elif isinstance(value, ast.AST):
+                inside.append(value)
+        pending += reversed(inside)
+
+
+def survey_of(definition: ast.FunctionDef) -> Survey:
+    """Return what the body of a function mentions."""
+    kinds: set[type[ast.AST]] = set()
+    called: dict[Path, None] = {}
+    for node in nodes(*definition.body):
+        kinds.add(type(node))
+        if isinstance(node, ast.Call) and (path := chain_of(node.func)):
+            called[path] = None
+    return Survey(frozenset(kinds), tuple(called))
+
+
+def chain_of(node: ast.AST) -> Path:
+    """Return a name with the attributes behind it; nothing of another expression."""
+    attributes: list[str] = []
+    while isinstance(node, ast.Attribute):
+        attributes.append(node.attr)
+        node = node.value
+    return (node.id, *reversed(attributes)) if isinstance(node, ast.Name) else ()
+
+
+def captured_names(definition: ast.FunctionDef) -> list[Path]:
+    """The names and attribute chains that the body reads from outside, in the order of the source."""
+    arguments = definition.args
+    local = {a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
+    found: dict[Path, None] = {}
+    for stmt in definition.body:
+        _names(stmt, local, found)
+    return [path for path in found if path[0] not in local]
+
+
+def _names(node: ast.AST, stored: set[str], loaded: dict[Path, None]) -> None:
+    """Add the names a node assigns and the chains it reads, in the order of the source."""
+    # One pass without generators: this is half of the time of finding a compiled kernel.
+    pending = [node]
+    while pending:
+        node = inner = pending.pop()
+        attributes: list[str] = []
+        while isinstance(inner, ast.Attribute):
+            attributes.append(inner.attr)
+            inner = inner.value
+        if isinstance(inner, ast.Name):
+            if isinstance(inner.ctx, ast.Load):
+                loaded[(inner.id, *reversed(attributes))] = None
+            elif isinstance(inner.ctx, ast.Store):
+                stored.add(inner.id)
+            continue
+        found: list[ast.AST] = []
+        for name in node._fields:
+            value = getattr(node, name, None)
+            if isinstance(value, ast.AST):
+                found.append(value)
+            elif isinstance(value, list):
+                found += [item for item in value if isinstance(item, ast.AST)]
+        found.reverse()
+        pending += found
