@@ -54,12 +54,29 @@ def _jumps(op: Op) -> bool:
 
 def _made_from(found: set[Value], ops: Sequence[Op]) -> set[Value]:
     """Add to values what they are computed from, by way of memory too."""
-    count = -1
-    while len(found) > count:
-        count = len(found)
-        for op in reversed(ops):
-            found.update(_sources(op, found))
+    makers: dict[Value, list[Op]] = {}
+    for op in ops:
+        for value in _made(op):
+            makers.setdefault(value, []).append(op)
+    left = list(found)
+    while left:
+        for op in makers.get(left.pop(), ()):
+            new = [v for v in _sources(op, found) if v not in found]
+            found.update(new)
+            left += new
     return found
+
+
+def _made(op: Op) -> set[Value]:
+    """The values that an op has a say in: each of its sources is one because of one of these."""
+    made = set(op.results)
+    if op.name in WRITES:
+        made.add(Access(op).array)
+    elif op.name in ("for", "while"):
+        made.update(v for chain in loop(op).chains for v in chain)
+    elif op.name == "stack_set":
+        made.add(Slot(op).stack)
+    return made
 
 
 def _decides(op: Op) -> Iterable[Value]:
@@ -82,7 +99,7 @@ def _decides(op: Op) -> Iterable[Value]:
 
 def _sources(op: Op, found: set[Value]) -> Iterable[Value]:
     """What the values that steer are computed from."""
-    is_found = any(r in found for r in op.results)
+    is_found = not found.isdisjoint(op.results)
     if op.name in LOADS:
         return (Access(op).array,) if is_found else ()
     if op.name in WRITES:

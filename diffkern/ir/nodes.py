@@ -151,10 +151,19 @@ class Function:
 
 def walk(region: Region) -> Iterator[Op]:
     """All ops of a region and of the regions nested in it, in program order (an op before its regions)."""
-    for op in region.ops:
-        yield op
-        for sub in op.regions:
-            yield from walk(sub)
+    # Not by a recursion: an op would be handed up through all the regions around it.
+    pending: list[Iterator[Op] | Region] = [region]
+    while pending:
+        top = pending[-1]
+        if isinstance(top, Region):
+            top = pending[-1] = iter(top.ops)
+        for op in top:
+            yield op
+            if op.regions:
+                pending += op.regions[::-1]
+                break
+        else:
+            pending.pop()
 
 
 def count_ops(region: Region) -> int:

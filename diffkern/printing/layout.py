@@ -32,15 +32,26 @@ class Plan:
         ``(value, region)`` → the last position of the region that needs the value.
     home
         The region and position at which a value is defined.
+    writing
+        Whether ops, or some in them, write something, as far as that was asked.
     """
 
     folded: set[Value] = field(default_factory=set)
     last_use: dict[tuple[Value, int], int] = field(default_factory=dict)
     home: dict[Value, tuple[Region, int]] = field(default_factory=dict)
+    writing: dict[Op, bool] = field(default_factory=dict)
 
     def needed_until(self, value: Value, region: Region) -> int:
         """The last position of ``region`` that needs the value; -1 if none does."""
         return self.last_use.get((value, id(region)), -1)
+
+    def writes(self, op: Op) -> bool:
+        """Whether an op, or one in it, writes something."""
+        known = self.writing.get(op)
+        if known is None:
+            inside = any(self.writes(inner) for sub in op.regions for inner in sub.ops)
+            known = self.writing[op] = inside or (not op.regions and lookup(op.name).effect in _WRITES)
+        return known
 
 
 def plan(fn: Function) -> Plan:
@@ -85,7 +96,7 @@ def _region(region: Region, outer: list[tuple[Region, int]], uses: dict[Value, i
             key = (v, id(r))
             out.last_use[key] = max(out.last_use.get(key, -1), k)
 
-    writes = [k for k, op in enumerate(region.ops) if _writes(op)]
+    writes = [k for k, op in enumerate(region.ops) if out.writes(op)]
     for v in region.yields:
         use(v, end)
     for k in range(end - 1, -1, -1):
@@ -112,9 +123,3 @@ def _may_fold(op: Op) -> bool:
         return False
     effect = lookup(op.name).effect
     return len(op.results) == 1 and not op.regions and (effect is Effect.PURE or effect in _READS)
-
-
-def _writes(op: Op) -> bool:
-    if op.regions:
-        return any(lookup(inner.name).effect in _WRITES for region in op.regions for inner in walk(region))
-    return lookup(op.name).effect in _WRITES

@@ -103,7 +103,10 @@ def _waits_for_others(fn: Function) -> str | None:
     exchanged = [op for op in walk(fn.body) if op.name == "atomic" and op.result in used]
     if not exchanged:
         return None
-    inside = {op for loop in walk(fn.body) if is_loop(loop) for region in loop.regions for op in walk(region)}
+    inside: set[Op] = set()
+    for loop in walk(fn.body):
+        if is_loop(loop) and loop not in inside:  # what is in a loop that is in another one has been met
+            inside.update(op for region in loop.regions for op in walk(region))
     arrays = [Access(op).array for op in walk(fn.body) if op.name in ACCESSES]
     for op in exchanged:
         if op in inside:
