@@ -5,7 +5,8 @@ They run as those of :mod:`mutation.elsewhere` do.
 
 from __future__ import annotations
 
-from diffkern.cache import entries, manifest, place, store
+from diffkern.cache import entries, manifest, notes, place, store
+from diffkern.frontend import contents, outline, plain
 from diffkern.runtime.cuda import stream
 from diffkern.runtime.native import perf_map
 from diffkern.spatial import hash_grid
@@ -15,6 +16,7 @@ from .edits import Fault, constant, edit
 _FOREIGN = "tests/unit/cache/test_foreign_files.py"
 _CLEARED = f"{_FOREIGN}::test_nothing_foreign_is_touched_and_all_else_is_cleared"
 _GRIDS = "tests/e2e/test_hash_grid_table.py"
+_OUTLINE = "tests/unit/frontend/test_outline.py"
 _REFUSED = f"{_FOREIGN}::test_directories_that_launches_refuse_are_refused"
 
 CACHES = [
@@ -61,4 +63,20 @@ CACHES = [
     Fault("a grid is built where a tape keeps what it was",
           edit(hash_grid, "HashGrid._allocate", "now.kept or ", ""),
           ("tests/e2e/test_hash_grid.py::test_each_step_on_a_tape_has_the_grid_of_its_time",)),
+    # what is remembered of texts
+    Fault("a note that is damaged is one",
+          edit(notes, "_notes", "rest and digest(rest).encode() == own", "rest"),
+          ("tests/unit/cache/test_notes.py::test_what_is_cut_off_or_changed_is_none",)),
+    Fault("what is remembered of a text is right whatever its names mean",
+          edit(outline, "_remembered", "if names_of_static(outline.called, scope) != frozenset(outline.of_static):",
+               "if False:"),
+          (f"{_OUTLINE}::test_what_stands_for_static_counts",)),
+    Fault("positions of a part of a text are those of the part",
+          edit(outline, "_call_at", "node.lineno += line - 1", "pass"),
+          (f"{_OUTLINE}::test_errors_say_the_same_place",)),
+    Fault("members of any enum are data", edit(plain, "snapshot", "and _is_plain_enum(type(obj))", ""),
+          (f"{_OUTLINE}::test_members_whose_class_has_operators_are_not",)),
+    Fault("what kind of enum a member is of does not count",
+          edit(contents, "_of", "if isinstance(obj, enum.Enum)", "if False"),
+          (f"{_OUTLINE}::test_the_kind_of_a_member_counts",)),
 ]  # fmt: skip
