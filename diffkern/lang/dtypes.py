@@ -208,6 +208,12 @@ class CompositeType(Alternative, type):
             raise TypeError(f"{cls.__name__}.from_buffer takes a writable buffer; take from_buffer_copy")
         return cls._over(held.reshape(cls.shape))
 
+    def from_ptr(cls, ptr: int) -> Any:
+        """Return a copy of the value that lies at an address of the host."""
+        if not ptr:
+            raise RuntimeError(f"{cls.__name__}.from_ptr of the null address: NULL pointer exception")
+        return cls.from_buffer_copy(ctypes.string_at(ptr, cls.numpy.itemsize * cls.size))
+
     def __mul__(cls, count: Any) -> Any:
         return Repeated(cls, operator.index(count))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+from diffkern.indexed import indexedarray
 from diffkern.lang.intrinsics import in_kernels
 from diffkern.runtime import array_copy, create
 from diffkern.runtime.array import array
@@ -258,6 +259,8 @@ def clone(
     src, device, requires_grad, pinned, retain_grad : optional
         As in :func:`zeros_like`.
     """
+    if isinstance(src, indexedarray):
+        src = src.contiguous()
     return in_dialect(array_copy.clone(src, requires_grad, device, _pinned(src, pinned)), retain_grad)
 
 

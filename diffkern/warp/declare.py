@@ -21,7 +21,7 @@ from diffkern.lang.func import Func, check_function
 from diffkern.lang.structs import public_type
 from diffkern.options import KernelOptions, names
 from diffkern.runtime.structs import declared
-from diffkern.warp.modules import Module, as_native, get_module, module_of, note_options
+from diffkern.warp.modules import Module, as_native, check_option, get_module, module_of, note_options
 
 __all__ = ["Kernel", "func", "kernel", "overload", "struct"]
 
@@ -152,13 +152,18 @@ def kernel(
     module : Module or str, optional
         Whose options count for it; "unique" for a module of its own. That of the function by default.
     module_options : mapping, optional
-        Options of the kernel, where it does not have them itself.
+        Options of the module of its own, where the kernel does not have them itself.
     enable_cuda_smem_spilling, cluster_dim, entry_point_abi, grid_stride : optional
         Accepted; they have no effect.
 
     Returns
     -------
     Kernel
+
+    Raises
+    ------
+    ValueError
+        If ``module_options`` are given for a module of other kernels, or have an option that no module has.
     """
     if name is not None and not isinstance(name, str):
         raise MisuseError(f"the name of a kernel is text, not {name!r}", remedy="leave it out for the function's")
@@ -167,6 +172,8 @@ def kernel(
             f"module_options has the values of options by their names, not {module_options!r}",
             remedy='write module_options={"enable_backward": False}',
         )
+    if module_options is not None:
+        _check_module_options(module_options, module)
     own = {
         "enable_backward": enable_backward,
         "launch_bounds": launch_bounds,
@@ -180,6 +187,17 @@ def kernel(
 
     with Entrance("@wp.kernel", f):
         return made if f is None else made(f)
+
+
+def _check_module_options(options: Mapping[str, Any], module: Any) -> None:
+    """Refuse options of a module that other kernels have as well, and options that no module has."""
+    if module != "unique":
+        raise ValueError(
+            'module_options are for a kernel with a module of its own: write module="unique", or set the options of '
+            "all kernels of the module with wp.set_module_options"
+        )
+    for name, value in options.items():
+        check_option(name, value)
 
 
 def overload(kernel: Any, arg_types: Mapping[str, Any] | Sequence[Any] | None = None) -> Any:
