@@ -123,6 +123,7 @@ class indexedarray(SeenThrough):
     def contiguous(self) -> array:
         """Return the elements as an array of their own, with a gradient if the array has one."""
         made = new(self.shape, self.data._element, False, self.data._memory.device)
+        made._memory.warp_dialect = self.data._memory.warp_dialect
         made.requires_grad = self.data.requires_grad
         if (places := self._places(made)) is not None:
             made._overwrite(self.data._data[places])

@@ -9,12 +9,13 @@ from diffkern.errors import described
 from diffkern.ir.structs import IndexedArray
 from diffkern.ir.types import Array
 from diffkern.runtime.array import array
+from diffkern.runtime.componentwise import Componentwise
 from diffkern.runtime.type_keys import is_long, key_of_long, register_type
 
 __all__ = ["SeenThrough"]
 
 
-class SeenThrough:
+class SeenThrough(Componentwise):
     """An array and its index arrays.
 
     Attributes
@@ -27,6 +28,11 @@ class SeenThrough:
 
     data: array
     indices: tuple[array | None, ...]
+
+    @property
+    def in_warps_dialect(self) -> bool:
+        """Whether the array was made by names of :mod:`diffkern.warp`."""
+        return self.data.in_warps_dialect
 
     @property
     def passed(self) -> tuple[str, list[array]]:

@@ -36,7 +36,7 @@ __all__ = [
 
 def in_dialect(made: NativeArray, retain_grad: bool = False) -> NativeArray:
     """Return an array as one in Warp's dialect, whose integers wrap around, for example."""
-    made._memory.warp_dialect = True
+    made._speak(True)
     if retain_grad:
         made.retain_grad = True
     return made
