@@ -167,7 +167,9 @@ def copy(
     count: int = 0,
     stream: Stream | None = None,
 ) -> None:
-    """Copy elements as :func:`diffkern.copy` does, between contiguous arrays of any shapes in row-major order.
+    """Copy elements as :func:`diffkern.copy` does, also between arrays of different sizes.
+
+    They are counted in row-major order, where both arrays are contiguous or have one axis.
 
     Outside of tapes the gradient is copied as well where both arrays have one.
 
@@ -188,7 +190,8 @@ def copy(
         return
     if isinstance(src, indexedarray):
         src = src.contiguous()
-    if dest.shape != src.shape and dest.is_contiguous and src.is_contiguous:
+    in_rows = (dest.is_contiguous and src.is_contiguous) or dest.ndim == src.ndim == 1
+    if dest.shape != src.shape and in_rows:
         count = count or src.size - src_offset
     native_copy(dest, src, dest_offset, src_offset, count, stream)
     if current.tape is None and dest.grad is not None and src.grad is not None:

@@ -239,3 +239,168 @@ def test_indexed_arrays_are_copied_and_filled_as_arrays() -> None:
     structs = wp.array([Number(1.0, 2.0), Number(3.0, 4.0)], dtype=Number)
     structs[wp.array([1], dtype=int)].zero_()
     assert [(s.re, s.im) for s in structs.list()] == [(1, 2), (0, 0)]
+
+
+# -- operators of arrays, and maps -------------------------------------------------------------------------------------
+
+
+def test_operators_of_arrays_follow_the_dialect_of_their_arrays() -> None:
+    a, b = [7, -7], [2, 2]
+    mine, warps = (of.array(a, dtype=int) / of.array(b, dtype=int) for of in (dk, wp))
+    assert (mine.dtype, mine.numpy().tolist()) == (dk.float32, [3.5, -3.5])
+    assert (warps.dtype, warps.numpy().tolist()) == (wp.int32, [3, -3])
+    assert (wp.array(a, dtype=int) % 4).numpy().tolist() == [3, -3]
+    assert (dk.array(a, dtype=int) % 4).numpy().tolist() == [3, 1]
+
+
+def test_results_of_maps_operators_and_gradients_are_in_the_dialect() -> None:
+    x = wp.array([1.0, 2.0], dtype=float, requires_grad=True)
+    (made,) = {type(item) for of in (wp.map(lambda a: wp.vec3(a, a, a), x), -wp.ones(2, dtype=wp.vec3)) for item in of.list()}
+    assert made is wp.vec3
+    assert type(wp.ones(1, dtype=wp.vec3, requires_grad=True).grad.list()[0]) is wp.vec3
+
+
+def test_maps_and_operators_of_indexed_arrays() -> None:
+    a = wp.array(np.arange(6), dtype=float)
+    seen = a[wp.array([1, 4], dtype=int)]
+    assert wp.map(lambda x: 10.0 * x, seen).numpy().tolist() == [10, 40]
+    assert wp.map(lambda x: x + 1.0, seen, out=seen) is seen
+    seen *= 2.0
+    assert (10.0 * seen).numpy().tolist() == [40, 100]
+    assert a.numpy().tolist() == [0, 4, 2, 3, 10, 5]
+
+
+def test_the_kernel_of_a_map_is_one_of_the_module() -> None:
+    x, y = wp.array([1.0, 2.0, 3.0], dtype=float), wp.zeros(3, dtype=float)
+    kernels = {wp.map(wp.sqrt, x, return_kernel=True) for _ in range(2)}
+    (kernel,) = kernels
+    assert isinstance(kernel, wp.Kernel)
+    wp.launch(kernel, 3, inputs=[x], outputs=[y])
+    np.testing.assert_allclose(y.numpy(), np.sqrt(x.numpy()))
+
+
+# -- overloads of kernels ----------------------------------------------------------------------------------------------
+
+
+def test_overloads_of_a_kernel() -> None:
+    @wp.kernel(name="doubling")
+    def double(x: wp.array[Any]):
+        i = wp.tid()
+        x[i] = x[i] + x[i]
+
+    generic = double
+
+    @wp.overload
+    def double(x: wp.array[float]): ...
+
+    assert double is generic
+    whole = generic.add_overload([wp.array[int]])
+    assert (whole is generic.add_overload({"x": wp.array[int]}), len(generic.overloads)) == (True, 2)
+    x = wp.array([1, 2], dtype=int)
+    wp.launch(whole, 2, inputs=[x])
+    assert x.numpy().tolist() == [2, 4]
+    with pytest.raises(TypeError, match="Return annotations are not allowed"):
+
+        @wp.overload
+        def double(x: wp.array[float]) -> float: ...
+
+    other = wp.kernel(name="other", module=generic.module)(generic.func)
+    with pytest.raises(dk.MisuseError, match="Ambiguous kernel lookup"):
+
+        @wp.overload
+        def double(x: wp.array[wp.vec2]): ...
+
+    assert other.key == "other"
+
+
+# -- return annotations ------------------------------------------------------------------------------------------------
+
+
+@wp.func
+def narrowed(x: int) -> wp.int16:
+    return wp.int8(x)
+
+
+@wp.func
+def pair(x: int) -> int:
+    return x, x * x
+
+
+@wp.func
+def mixed(x: int) -> tuple[int, int]:
+    return x, 1.23
+
+
+@wp.func
+def short(x: int) -> tuple[int, int, int]:
+    return x, x
+
+
+@wp.func
+def right(x: int, n: Number) -> tuple[float, wp.vec2, Number]:
+    return float(x), wp.vec2(n.re, n.im), n
+
+
+@pytest.mark.parametrize(
+    ("called", "said"),
+    [
+        ("narrowed(1)", "annotated as `wp.int16` but the code returns a value of type `int8`"),
+        ("pair(1)", "annotated as `int` but the code returns 2 values"),
+        ("mixed(1)", r"annotated as `tuple\[int, int\]` but the code returns a tuple with types `\(int32, float32\)`"),
+        ("short(1)", "annotated as a tuple of 3 elements but the code returns 2 values"),
+    ],
+)
+def test_funcs_return_what_they_are_annotated_with(called: str, said: str) -> None:
+    kernel = wp.kernel(executed(f"def calls(n: int):\n    x = {called}\n", "calls", globals() | {"__name__": "calls"}))
+    with pytest.raises(KernelTypeError, match=said):
+        wp.launch(kernel, 1, inputs=[1])
+
+
+@wp.kernel
+def calls_right(n: Number, out: wp.array[float]):
+    x, v, m = right(2, n)
+    out[0] = x + v[0] + m.im
+
+
+def test_right_annotations_are_taken() -> None:
+    out = wp.zeros(1, dtype=float)
+    wp.launch(calls_right, 1, inputs=[Number(10.0, 100.0), out])
+    assert out.numpy()[0] == 112
+
+
+# -- memory ------------------------------------------------------------------------------------------------------------
+
+
+def test_copies_of_parts_of_arrays_with_one_axis() -> None:
+    a, b = wp.array(np.arange(4), dtype=float)[::2], wp.array(np.arange(8), dtype=float)[::2]
+    wp.copy(b, a)
+    assert b.numpy().tolist() == [0, 2, 4, 6]
+    wp.copy(b[1:], a)
+    assert b.numpy().tolist() == [0, 0, 2, 6]
+
+
+def test_arrays_full_of_lists_and_arrays_of_components() -> None:
+    for value, dtype in (([1, 2], wp.vec2i), ((1.0, 2.0, 3.0), wp.vec3), (np.eye(2), wp.mat22d)):
+        a = wp.full(2, value)
+        assert a.dtype == dtype
+        np.testing.assert_array_equal(a.numpy()[1], value)
+    assert (wp.vec3._wp_generic_type_str_, wp.mat22._wp_type_params_[:2]) == ("vec_t", [2, 2])
+    assert (wp.quat._wp_generic_type_str_, wp.transform._wp_generic_type_str_) == ("quat_t", "transform_t")
+
+
+def test_dlpack_takes_integers_of_one_width_for_each_other() -> None:
+    flags = wp.array([True, False], dtype=wp.bool)
+    seen = wp.from_dlpack(wp.to_dlpack(flags), dtype=wp.uint8)
+    assert (seen.ptr, seen.numpy().tolist()) == (flags.ptr, [1, 0])
+    assert wp.from_dlpack(wp.array([-1], dtype=wp.int32), dtype=wp.uint32).numpy().tolist() == [2**32 - 1]
+    for wrong in (wp.int16, wp.uint64):
+        with pytest.raises(TypeError, match="of type int32"):
+            wp.from_dlpack(wp.array([-1], dtype=wp.int32), dtype=wrong)
+
+
+@pytest.mark.parametrize("ranges", [(0, -1, 2), (0, 2, 5), (2, 1, 4)])
+def test_segments_outside_of_what_is_sorted(ranges: tuple[int, ...]) -> None:
+    keys, values = wp.array([4, 3, 2, 1] + [0] * 4, dtype=int), wp.array(np.arange(8), dtype=int)
+    with pytest.raises(ValueError, match="Invalid segment range at index"):
+        wp.utils.segmented_sort_pairs(keys, values, 4, wp.array(ranges, dtype=int))
+    assert keys.numpy().tolist() == [4, 3, 2, 1, 0, 0, 0, 0]
