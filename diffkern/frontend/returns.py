@@ -73,7 +73,5 @@ def _type_of(term: Term) -> str:
 
 
 def _shown(annotation: object) -> str:
-    if isinstance(annotation, str):
-        return annotation
     is_plain = isinstance(annotation, type) and not hasattr(annotation, "__origin__")
-    return annotation.__name__ if is_plain else str(annotation)
+    return str(getattr(annotation, "__name__", annotation) if is_plain else annotation)

@@ -5,6 +5,8 @@ In: an array, and for each axis an array of int32 or None. Out: the base of :cla
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from diffkern.errors import described
 from diffkern.ir.structs import IndexedArray
 from diffkern.ir.types import Array
@@ -28,6 +30,11 @@ class SeenThrough(Componentwise):
 
     data: array
     indices: tuple[array | None, ...]
+
+    if TYPE_CHECKING:
+
+        def contiguous(self) -> array: ...
+        def assign(self, src: Any) -> None: ...
 
     @property
     def in_warps_dialect(self) -> bool:

@@ -263,7 +263,7 @@ def full_like(
 
 
 def clone(
-    src: array,
+    src: array | indexedarray,
     device: Any = None,
     requires_grad: bool | None = None,
     pinned: bool | None = None,

@@ -10,7 +10,8 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, ParamSpec, TypeVar
+from typing import overload as form
 
 from diffkern.callers import Entrance, brief
 from diffkern.errors import MisuseError
@@ -24,6 +25,9 @@ from diffkern.runtime.structs import declared
 from diffkern.warp.modules import Module, as_native, check_option, get_module, module_of, note_options
 
 __all__ = ["Kernel", "func", "kernel", "overload", "struct"]
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 _OF_WARP: Final = {"cuda_max_registers": "max_registers"}
 """Options that have another name here."""
@@ -319,6 +323,18 @@ def _instance(generic: Kernel, types: Mapping[str, Any]) -> Kernel:
     options = {name: value for name in names("kernel") if (value := getattr(generic.options, name)) is not None}
     instance = generic.overloads[key] = Kernel(made, generic.key, Module(generic.module.name), options)
     return instance
+
+
+@form
+def func(
+    f: Callable[_P, _R], *, name: str | None = None, module: Any = None, inline: bool | None = None
+) -> Callable[_P, _R]: ...
+
+
+@form
+def func(
+    f: None = None, *, name: str | None = None, module: Any = None, inline: bool | None = None
+) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]: ...
 
 
 def func(

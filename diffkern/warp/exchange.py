@@ -88,9 +88,9 @@ def from_dlpack(source: Any, dtype: Any = None) -> array:
         return in_dialect(public.from_dlpack(source, dtype))
     made: array = public.from_dlpack(source)
     if made.dtype != dtype:
-        whole = isinstance(made.dtype, DType) and not made.dtype.ir.is_float
-        if not whole or made.dtype.numpy.itemsize != dtype.numpy.itemsize:
-            raise TypeError(f"the elements are of type {made.dtype}, not {dtype}; take .astype() of the other library")
+        found = made.dtype
+        if not isinstance(found, DType) or found.ir.is_float or found.numpy.itemsize != dtype.numpy.itemsize:
+            raise TypeError(f"the elements are of type {found}, not {dtype}; take .astype() of the other library")
         made = made.view(dtype)
     return in_dialect(made)
 

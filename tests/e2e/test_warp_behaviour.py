@@ -255,7 +255,9 @@ def test_operators_of_arrays_follow_the_dialect_of_their_arrays() -> None:
 
 def test_results_of_maps_operators_and_gradients_are_in_the_dialect() -> None:
     x = wp.array([1.0, 2.0], dtype=float, requires_grad=True)
-    (made,) = {type(item) for of in (wp.map(lambda a: wp.vec3(a, a, a), x), -wp.ones(2, dtype=wp.vec3)) for item in of.list()}
+    (made,) = {
+        type(item) for of in (wp.map(lambda a: wp.vec3(a, a, a), x), -wp.ones(2, dtype=wp.vec3)) for item in of.list()
+    }
     assert made is wp.vec3
     assert type(wp.ones(1, dtype=wp.vec3, requires_grad=True).grad.list()[0]) is wp.vec3
 
@@ -404,3 +406,27 @@ def test_segments_outside_of_what_is_sorted(ranges: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="Invalid segment range at index"):
         wp.utils.segmented_sort_pairs(keys, values, 4, wp.array(ranges, dtype=int))
     assert keys.numpy().tolist() == [4, 3, 2, 1, 0, 0, 0, 0]
+
+
+def test_blocks_of_several_threads_on_the_cpu_are_warned_of() -> None:
+    with pytest.warns(UserWarning, match="blocks on the CPU have one thread"):
+        wp.config.enable_cpu_blocks = True
+    wp.config.enable_cpu_blocks = False
+
+
+# -- narrow floats -----------------------------------------------------------------------------------------------------
+
+
+@wp.kernel
+def squares_of_eigenvalues(m: wp.array[wp.mat33h], out: wp.array[wp.float16]):
+    _q, d = wp.eig3(m[0])
+    out[0] = wp.dot(d, d)
+
+
+def test_the_gradient_of_eigenvalues_closer_than_one_over_the_greatest_number() -> None:
+    m = wp.array([np.diag([0.0, 1e-5, 1.0])], dtype=wp.mat33h, requires_grad=True)
+    out = wp.zeros(1, dtype=wp.float16, requires_grad=True)
+    with wp.Tape() as tape:
+        wp.launch(squares_of_eigenvalues, 1, inputs=[m], outputs=[out])
+    tape.backward(grads={out: wp.ones(1, dtype=wp.float16)})
+    np.testing.assert_allclose(m.grad.numpy()[0], np.diag([0.0, 2e-5, 2.0]), atol=1e-4)
