@@ -127,6 +127,22 @@ def test_a_product_with_beta_zero_reads_nothing_that_is_not_finite(beta: float, 
     np.testing.assert_array_equal(factor.grad.numpy(), [np.float32(16 * held if is_read else 0)])
 
 
+@wp.kernel
+def there_and_back(m: wp.array[wp.mat22], out: wp.array[wp.mat22]):
+    i = wp.tid()
+    out[i] = 2.0 * wp.untile(wp.tile(m[i]))
+
+
+def test_tiles_of_matrices_are_taken_apart() -> None:
+    m = wp.array(np.arange(8).reshape(2, 2, 2), dtype=wp.mat22, requires_grad=True)
+    out = wp.zeros(2, dtype=wp.mat22, requires_grad=True)
+    with wp.Tape() as tape:
+        wp.launch(there_and_back, 2, inputs=[m], outputs=[out], block_dim=2)
+    tape.backward(grads={out: m})
+    np.testing.assert_array_equal(out.numpy(), 2 * m.numpy())
+    np.testing.assert_array_equal(m.grad.numpy(), 2 * m.numpy())
+
+
 # -- values on the host ------------------------------------------------------------------------------------------------
 
 
