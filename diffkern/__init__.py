@@ -47,10 +47,9 @@ _set_forward_mode(_in_forward_mode)
 
 def _mapped(name: str, *operands: Any, out: Any = None) -> Any:
     """Apply a built-in to the elements of arrays, for their operators."""
-    from diffkern.lang.intrinsics import INTRINSICS
-    from diffkern.mapping import map_arrays
+    from diffkern.mapping import operated
 
-    return map_arrays(INTRINSICS[name], *operands, out=out)
+    return operated(name, operands, out)
 
 
 _set_mapper(_mapped)

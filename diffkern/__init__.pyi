@@ -438,6 +438,36 @@ def svd3(A: Any) -> Any:
         w[i] = s
     """
 
+def closest_point_edge_edge(p1: Any, q1: Any, p2: Any, q2: Any, epsilon: Any) -> Any:
+    """closest_point_edge_edge(p1, q1, p2, q2, epsilon)
+
+    Where the edges from p1 to q1 and from p2 to q2 are closest: (s, t, distance). The points are p1 + s * (q1 - p1) and p2 + t * (q2 - p2). An edge whose squared length is at most epsilon is a point, and its weight 0.
+
+    Parameters
+    ----------
+    p1 : vec3
+    q1 : vec3
+    p2 : vec3
+    q2 : vec3
+    epsilon : float
+
+    Returns
+    -------
+    vec3
+
+    Notes
+    -----
+    Derivative: that of the formula.
+
+    At kinks: between parallel and other edges, and where a closest point reaches the end of its edge.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        w[i] = dk.closest_point_edge_edge(u, v, 2.0 * u, w[i], 1e-6)
+    """
+
 def hash_grid_point_id(id: Any, index: Any) -> Any:
     """hash_grid_point_id(id, index)
 
@@ -6790,6 +6820,7 @@ __all__ = [
     "clear_kernel_cache",
     "clear_lto_cache",
     "clone",
+    "closest_point_edge_edge",
     "complex",
     "complex128",
     "complex64",

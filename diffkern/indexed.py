@@ -21,6 +21,7 @@ from diffkern.mapping import executed
 from diffkern.runtime.array import array, new
 from diffkern.runtime.indexed import SeenThrough
 from diffkern.runtime.launch import launch
+from diffkern.runtime.state import attention
 
 __all__ = ["indexedarray", "indexedarray1d", "indexedarray2d", "indexedarray3d", "indexedarray4d"]
 
@@ -122,8 +123,11 @@ class indexedarray(SeenThrough):
     def contiguous(self) -> array:
         """Return the elements as an array of their own, with a gradient if the array has one."""
         made = new(self.shape, self.data._element, False, self.data._memory.device)
+        made._memory.warp_dialect = self.data._memory.warp_dialect
         made.requires_grad = self.data.requires_grad
-        if made.size:
+        if (places := self._places(made)) is not None:
+            made._overwrite(self.data._data[places])
+        elif made.size:
             launch(_copier(self._pattern, False), self.shape, [self.data, *self._given, made])
         return made
 
@@ -152,18 +156,35 @@ class indexedarray(SeenThrough):
             source = array(source, dtype=self.dtype, device=self.device)
         if source.shape != self.shape or source._element != self.data._element:
             raise ValueError(f"{described(src)} does not fit {described(self)}")
-        if source.size:
+        if (places := self._places(source)) is not None:
+            self.data._check_writable()
+            self.data._data[places] = source._data
+            self.data._memory.version += 1
+        elif source.size:
             launch(_copier(self._pattern, True), self.shape, [source, *self._given, self.data])
 
     def fill_(self, value: Any) -> None:
         """Set every element to one value."""
         filled = new(self.shape, self.data._element, False, self.data._memory.device)
+        filled._memory.warp_dialect = self.data._memory.warp_dialect
         filled.fill_(value)
         self.assign(filled)
 
     def zero_(self) -> None:
         """Set every element to zero."""
-        self.fill_(0)
+        zeros = new(self.shape, self.data._element, False, self.data._memory.device)
+        zeros.zero_()
+        self.assign(zeros)
+
+    def _places(self, other: array) -> tuple[np.ndarray[Any, Any], ...] | None:
+        """Where the elements are, for NumPy: if a copy from or to another array on the host is noticed by nobody."""
+        held = (self.data, other, *self._given)
+        if attention.word[0] or not all(one._memory.is_host for one in held):
+            return None
+        if np.may_share_memory(self.data._data, other._data):
+            return None
+        along = (np.arange(n) if k is None else k._data for n, k in zip(self.shape, self.indices, strict=True))
+        return np.ix_(*along)
 
     @property
     def _pattern(self) -> tuple[bool, ...]:

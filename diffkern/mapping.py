@@ -25,7 +25,7 @@ from diffkern.ir import types as T
 from diffkern.ir.structs import Struct
 from diffkern.kernel import Kernel
 from diffkern.lang.called import Form
-from diffkern.lang.dialects import NATIVE, Dialect
+from diffkern.lang.dialects import NATIVE, WARP, Dialect
 from diffkern.lang.dtypes import SCALARS, composite_type, element_of_value
 from diffkern.lang.func import Func
 from diffkern.lang.intrinsics import INTRINSICS, Intrinsic
@@ -33,9 +33,10 @@ from diffkern.lang.library import Composed
 from diffkern.runtime.array import array
 from diffkern.runtime.create import empty
 from diffkern.runtime.foreign import adopt
+from diffkern.runtime.indexed import SeenThrough
 from diffkern.runtime.launch import launch
 
-__all__ = ["executed", "map_arrays", "mapped"]
+__all__ = ["executed", "map_arrays", "mapped", "operated"]
 
 _kernels: dict[Any, tuple[Kernel, tuple[T.Element, ...]]] = {}
 _lock = free_in_child(threading.RLock())
@@ -90,6 +91,12 @@ def map_arrays(
     return mapped(func, inputs, out, return_kernel, block_dim, device, NATIVE)
 
 
+def operated(name: str, operands: Sequence[Any], out: Any) -> Any:
+    """Apply a built-in to the elements of arrays, for an operator of arrays: in Warp's dialect where one is in it."""
+    dialect = WARP if any(getattr(one, "in_warps_dialect", False) for one in operands) else NATIVE
+    return mapped(INTRINSICS[name], operands, out, False, None, None, dialect)
+
+
 def mapped(
     func: Callable[..., Any],
     inputs: Sequence[Any],
@@ -108,7 +115,8 @@ def mapped(
         raise MisuseError("dk.map applies a function to arrays, and none are given", remedy="call the function itself")
     shape = np.broadcast_shapes(*(a.shape for a in arrays))
     given = _typed(given, arrays)
-    destinations = None if out is None else [out] if isinstance(out, array) else list(out)
+    wanted = None if out is None else [out] if isinstance(out, (array, SeenThrough)) else list(out)
+    destinations = None if wanted is None else [_whole(one) for one in wanted]
     kernel, results = _kernel(func, given, destinations, shape, dialect)
     if return_kernel:
         return kernel
@@ -119,16 +127,29 @@ def mapped(
         destinations = [
             empty(shape, t, smooth and T.is_differentiable(r), place) for t, r in zip(made, results, strict=True)
         ]
+        for result in destinations:
+            result._speak(dialect is WARP)
     for destination in destinations:
         if destination.shape != shape:
             raise ValueError(f"the results have shape {shape}, and {described(destination)} does not")
     others = [destination for destination in destinations if _place_of(destination, given) is None]
     launch(kernel, shape, given, others, block_dim=block_dim, device=device)
+    if wanted is not None:
+        for one, destination in zip(wanted, destinations, strict=True):
+            if isinstance(one, SeenThrough):
+                one.assign(destination)
+        destinations = wanted
     return destinations[0] if len(destinations) == 1 else destinations
+
+
+def _whole(value: Any) -> Any:
+    """An array seen through index arrays as one of its own; anything else as it is."""
+    return value.contiguous() if isinstance(value, SeenThrough) else value
 
 
 def _as_array(value: Any) -> Any:
     """What another library has as an array over the same memory; anything else as it is."""
+    value = _whole(value)
     if isinstance(value, array) or element_of_value(value) is not None:
         return value
     return (adopt(value, None) or value) if hasattr(value, "shape") and hasattr(value, "dtype") else value

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 from builtin_rows import inside, normal, rotation, row, spread, symmetric, unit
 
 Q, V, T, M = "quat", "vec3", "transform", "mat44"
@@ -56,6 +59,20 @@ TRANSFORMS = (
 )
 
 S = "spatial_vector"
+
+
+def closest(p1: Any, q1: Any, p2: Any, q2: Any) -> Any:
+    """The closest points of two edges: of the lines, if they are on the edges, or one is an end of its edge."""
+    d1, d2 = q1 - p1, q2 - p2
+    s, t = np.linalg.lstsq(np.stack([d1, -d2], 1), p2 - p1, rcond=None)[0]
+    pairs = [(s, t)] if 0 <= s <= 1 and 0 <= t <= 1 else []
+    pairs += [(end, np.clip((p1 + end * d1 - p2) @ d2 / (d2 @ d2), 0, 1)) for end in (0.0, 1.0)]
+    pairs += [(np.clip((p2 + end * d2 - p1) @ d1 / (d1 @ d1), 0, 1), end) for end in (0.0, 1.0)]
+    found = [(np.linalg.norm(p1 + s * d1 - p2 - t * d2), s, t) for s, t in pairs]
+    distance, s, t = min(found)
+    return np.array([s, t, distance])
+
+
 SPATIAL = (
     row("dk.spatial_dot(a, b)", f"{S} {S}", "number"),
     row("dk.spatial_cross(a, b)", f"{S} {S}", S),
@@ -74,6 +91,8 @@ VECTORS = (
     row("dk.norm_pseudo_huber(a, b)", f"{V} number", "number", normal, inside(0.5, 2.0), narrow=True),
     row("dk.smooth_normalize(a, b)", f"{V} number", V, normal, inside(0.5, 2.0), narrow=True),
 )
+
+EDGES = (row("dk.closest_point_edge_edge(a, b, c, d, 1.0e-6)", f"{V} {V} {V} {V}", V, oracle=closest, loose=20.0),)
 
 DECOMPOSITIONS = (
     row("dk.svd2(a)", "mat22", "mat22 vec2 mat22", spread, own=True, loose=20.0),

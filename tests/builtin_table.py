@@ -26,6 +26,7 @@ GROUPS = {
     "spatial": library.SPATIAL,
     "transforms": library.TRANSFORMS,
     "vectors": (*library.VECTORS, *NORMS),
+    "edges": library.EDGES,
     "bools": BOOLS,
     "numeric": NUMERIC,
     "rigid": RIGID,

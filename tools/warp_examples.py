@@ -86,6 +86,12 @@ with wp.ScopedDevice("cpu"):
     example = Example(1)
     example.train_warp()
 """
+TRANSFORMS = """
+rng = np.random.default_rng(42)
+given = [wp.array2d(rng.standard_normal((TILE_M, TILE_N, 2)), dtype=wp.vec2d, device="cpu") for _ in range(%d)]
+result = wp.zeros((TILE_M, TILE_N), dtype=wp.vec2d, device="cpu")
+wp.launch_tiled(%s, dim=[1, 1], inputs=given, outputs=[result], block_dim=BLOCK_DIM, device="cpu")
+"""
 EXAMPLES = (
     Example("core.example_fluid", f"{ON_CPU} --num-frames 5"),
     Example("core.example_wave", "--device cpu --stage-path None --num-frames 10"),
@@ -134,6 +140,20 @@ EXAMPLES = (
         loose=0.0002,
         note="Adam divides gradients that are rounding by their size",
     ),
+    Example(
+        "optim.example_fluid_checkpoint_custom_backward",
+        f"{ON_CPU} --num-frames 6 --train-iters 2 --pressure-iterations 4 --segment-size 3",
+        loose=0.0002,
+        note="Adam divides gradients that are rounding by their size",
+    ),
+    Example(
+        "optim.example_navier_stokes_perturbation",
+        f"{ON_CPU} --spin-up-steps 4 --lead-steps 3 --train-iters 2",
+    ),
+    Example("core.example_fft_poisson_navier_stokes_2d", f"{ON_CPU} --num-steps 4 --sim-substeps 2"),
+    Example("tile.example_tile_fft", call=TRANSFORMS % (1, "fft_tiled")),
+    Example("tile.example_tile_convolution", call=TRANSFORMS % (1, "conv_tiled")),
+    Example("tile.example_tile_filtering", call=TRANSFORMS % (2, "conv_tiled")),
     Example("interop.example_jax_kernel", functions=" ".join(f"example{k}" for k in range(1, 9))),
     Example("interop.example_jax_callable", functions="example1 example2 example3"),
 )

@@ -9,7 +9,7 @@ import ast
 import enum
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from diffkern.errors import KernelError
 from diffkern.frontend import (
@@ -47,6 +47,7 @@ from diffkern.frontend.terms import (
     Once,
     Rec,
     RecView,
+    Shape,
     Static,
     Term,
     TileStruct,
@@ -56,8 +57,10 @@ from diffkern.frontend.terms import (
     describe,
 )
 from diffkern.frontend.tile_terms import is_tile
+from diffkern.frontend.user_operators import user_operator
 from diffkern.ir import types as T
 from diffkern.lang import DType
+from diffkern.lang.annotations import MAX_NDIM
 from diffkern.lang.static import kept_results
 from diffkern.lang.structs import class_of
 
@@ -236,7 +239,9 @@ def _binop(cx: Context, node: ast.BinOp) -> Term:
 
 
 def binary(cx: Context, op: str, left: Term, right: Term, node: ast.AST) -> Term:
-    """An operator on numbers, vectors, matrices or tiles."""
+    """An operator on numbers, vectors, matrices or tiles, or that of the program for the types of the operands."""
+    if (own := user_operator(cx, op, left, right, node)) is not None:
+        return inline.inline(cx, own, cast(ast.expr, node), (left, right))
     if is_tile(left) or is_tile(right):
         return tile_math.binary(cx, op, left, right, node)
     if tile_fields.is_one(left) or tile_fields.is_one(right):
@@ -378,6 +383,8 @@ def _tuple_item(cx: Context, owner: Tup, node: ast.Subscript) -> Term:
     """The item of an index; one known only at run time chooses among numbers."""
     index, n = components.settled_index(cx, cx.expr(node.slice)), len(owner.items)
     if isinstance(index, Const) and isinstance(index.value, int):
+        if isinstance(owner, Shape) and cx.dialect.long_shapes and n <= index.value < MAX_NDIM:
+            return Const(0)
         if not -n <= index.value < n:
             cx.type_error(node, f"index {index.value} of a tuple of {n}", f"its items are 0 to {n - 1}")
         return owner.items[index.value]

@@ -23,6 +23,7 @@ from diffkern.frontend.local_functions import captured, set_apart
 from diffkern.frontend.loop_tests import without_changing_tests
 from diffkern.frontend.numba_loops import without_waiting_tests
 from diffkern.frontend.prune import pruned
+from diffkern.frontend.returns import check_returned
 from diffkern.frontend.scope import MISSING, Scope
 from diffkern.frontend.signature import Annotation, parameter_type, references, references_of
 from diffkern.frontend.source import Source, get_source
@@ -126,7 +127,9 @@ def inline(
     given = _bound(cx, func, node, positional, keywords)
     if places:
         return _with_changes(cx, func, source, given, places, node)
-    return with_rules(cx, func, given, node, lambda: activate(cx, _frame(cx, func, source, given), node))
+    result = with_rules(cx, func, given, node, lambda: activate(cx, _frame(cx, func, source, given), node))
+    check_returned(cx, func, result, node)
+    return result
 
 
 def _with_places(

@@ -21,7 +21,7 @@ from diffkern.lang import ArrayAnnotation, Func
 from diffkern.lang.annotations import TileAnnotation
 from diffkern.lang.patterns import Pattern, TupleOf
 
-__all__ = ["Given", "Variables", "chosen", "fits", "unify"]
+__all__ = ["Given", "Variables", "chosen", "fits", "fitting", "unify"]
 
 Given: TypeAlias = tuple[Term, ast.AST]
 Variables: TypeAlias = dict[object, Stored]
@@ -43,6 +43,13 @@ def chosen(cx: Context, func: Func, positional: Sequence[Given], keywords: Mappi
         forms = " or ".join(f"{func.name}{_form(candidate)}" for candidate in func.overloads)
         cx.type_error(node, f"no overload of {func.name} takes {given}", f"call it as {forms}")
     return best[1]
+
+
+def fitting(func: Func, positional: Sequence[Given]) -> Func | None:
+    """The overload of a func whose parameters are of the arguments' types, None if there is none."""
+    scores = [(_score(candidate, positional, {}), candidate) for candidate in func.overloads]
+    found = [(score, candidate) for score, candidate in scores if score is not None]
+    return max(found, key=lambda pair: pair[0])[1] if found else None
 
 
 def _form(func: Func) -> str:

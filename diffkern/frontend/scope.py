@@ -57,6 +57,10 @@ class Scope:
             known = found if lowering_key(found) is not None or isinstance(found, (CompositeType, DType)) else MISSING
         return known
 
+    def of_program(self, name: str) -> Any:
+        """The object that the program itself has under a name, or ``MISSING``."""
+        return self.found(name) if name in self._cells or name in self._globals else MISSING
+
     def cell(self, name: str) -> CellType | None:
         """The closure variable of that name, or None."""
         return self._cells.get(name)

@@ -33,6 +33,7 @@ from diffkern.frontend.scope import evaluate_annotation
 from diffkern.frontend.terms import Binding, Const, Poison, Rec, RecView, Static, Term, Val, View
 from diffkern.frontend.tile_terms import holds_tiles
 from diffkern.frontend.unrolled import TakeItem
+from diffkern.frontend.user_operators import user_operator
 from diffkern.ir.nodes import Region
 from diffkern.lang import resolve_type
 
@@ -255,6 +256,7 @@ def _augmented(cx: Context, stmt: ast.AugAssign) -> None:
     current = assign.read(cx, where, stmt.target)
     operand = cx.expr(stmt.value)
     kind = arith.BINARY[type(stmt.op)]
+    is_own = user_operator(cx, kind, current, operand, stmt) is not None
     if isinstance(where, assign.TilePart) and isinstance(current, Rec):
         result = tile_records.combined(cx, kind, current, operand, stmt)
     else:
@@ -264,7 +266,8 @@ def _augmented(cx: Context, stmt: ast.AugAssign) -> None:
         tile_records.replace(cx, stmt.target.id, current, made, stmt.target)
         return
     assign.write(cx, where, result, stmt.target)
-    assign.note_update(cx, where, kind, operand, stmt.target)
+    if not is_own:
+        assign.note_update(cx, where, kind, operand, stmt.target)
 
 
 def _take_item(cx: Context, stmt: TakeItem) -> None:

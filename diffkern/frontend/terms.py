@@ -35,6 +35,7 @@ __all__ = [
     "Poison",
     "Rec",
     "RecView",
+    "Shape",
     "Span",
     "Spread",
     "Static",
@@ -136,6 +137,11 @@ class Tup:
     """A tuple of terms."""
 
     items: tuple[Term, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape(Tup):
+    """The lengths of the axes of an array."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -297,7 +297,7 @@ def _matmul(cx: Context, name: str, node: ast.Call) -> Term:
         zero = cx.b.one("tile_fill", cx.b.zero(T.value_type(t.dtype)), type=t)
         result = _scaled(cx, alpha, Val(product(cx, a, b, zero, node, precision)), node)
         if not (isinstance(beta, Const) and beta.value == 0):
-            result = binary(cx, "add", result, _scaled(cx, beta, Val(out), node), node)
+            result = binary(cx, "add", result, _kept(cx, beta, Val(out), node), node)
         new = result.value
         if new.type != t:
             cx.type_error(
@@ -313,6 +313,22 @@ def _scaled(cx: Context, factor: Term, tile: Val, node: ast.AST) -> Val:
     if isinstance(factor, Const) and factor.value == 1:
         return tile
     return binary(cx, "mul", factor, tile, node)
+
+
+def _kept(cx: Context, beta: Term, out: Val, node: ast.AST) -> Val:
+    """What a product leaves of its tile: ``beta * out``, and nothing where beta is 0, of NaN and infinity neither."""
+    if isinstance(beta, Const):
+        return _scaled(cx, beta, out, node)
+
+    def element(terms: list[Term]) -> Term:
+        factor, held = terms
+        assert isinstance(factor, Val)
+        assert isinstance(held, Val)
+        b, value = cx.b, held.value
+        dropped = b.one("and", b.one("eq", factor.value, b.zero(factor.type)), b.one("not", b.one("isfinite", value)))
+        return arith.binary(cx, "mul", factor, Val(b.select(dropped, b.zero(value.type), value)), node)
+
+    return map_terms(cx, (beta, out), element, node, "*")
 
 
 def _square(cx: Context, node: ast.expr, what: str) -> Value:

@@ -7,6 +7,7 @@ so what depends on the number of threads, such as a sum over them, is another nu
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -80,24 +81,27 @@ def _untile(cx: Context, name: str, node: ast.Call) -> Term:
     given = arguments(cx, name, node, ("a",))
     v = tile_argument(cx, given["a"], f"the argument of {name}")
     t = tile_type(v)
-    if t.shape[-1] != cx.block_dim or t.ndim > 2:
+    if t.shape[-1] != cx.block_dim or t.ndim > 3:
         where = "which are 1 on the CPU" if cx.block_dim == 1 else f"which are {cx.block_dim}"
         cx.type_error(
             node,
             f"{name}: {origin(cx, v)}, and the last axis must be the threads of the block, {where}",
             "use it on a tile made by dk.tile(x)",
         )
-    zero = cx.b.i32(0)
     if t.ndim == 1:
         return Val(_of_thread(cx, v))
     assert isinstance(t.dtype, T.Scalar)
+    extents = t.shape[:-1]
+    one = (*(1 for _ in extents), cx.block_dim)
     parts = []
-    for k in range(t.shape[0]):
-        row = cx.b.one("tile_view", v, cx.b.i32(k), zero, shape=(1, cx.block_dim), steps=(1, 1))
+    for place in itertools.product(*map(range, extents)):
+        first = (*(cx.b.i32(k) for k in place), cx.b.i32(0))
+        row = cx.b.one("tile_view", v, *first, shape=one, steps=(1,) * t.ndim)
         parts.append(_of_thread(cx, cx.b.one("tile_reshape", row, shape=(cx.block_dim,))))
     held = parts[0].type
     assert isinstance(held, T.Scalar)
-    return Val(cx.b.construct(T.Vec(held, t.shape[0]), parts))
+    made = T.Vec(held, *extents) if len(extents) == 1 else T.Mat(held, *extents)
+    return Val(cx.b.construct(made, parts))
 
 
 def _from_thread(cx: Context, name: str, node: ast.Call) -> Term:

@@ -26,6 +26,7 @@ from diffkern.frontend import (
 )
 from diffkern.frontend.context import Context
 from diffkern.frontend.terms import Const, Static, Term, Tup, Val, describe
+from diffkern.frontend.tile_range import tile_arange
 from diffkern.frontend.tile_terms import (
     Call,
     StructMet,
@@ -90,56 +91,6 @@ def _full(cx: Context, name: str, node: ast.Call) -> Term:
         cx.type_error(node, f"{name} with {describe(term)}", "fill a tile with a number or a vector")
     t = checked_size(cx, T.Tile(dtype, shape_argument(cx, given["shape"], "a tile")), node)
     return Val(cx.b.one("tile_fill", value, type=t))
-
-
-def _arange(cx: Context, name: str, node: ast.Call) -> Term:
-    options = {k.arg: k.value for k in node.keywords if k.arg is not None}
-    unknown = [k for k in options if k not in ("dtype", "storage")]
-    if unknown or not 1 <= len(node.args) <= 3:
-        cx.type_error(
-            node,
-            f"{name} takes stop, or start and stop, or start, stop and step, and dtype",
-            "write dk.tile_arange(stop)",
-        )
-    storage(cx, options)
-    numbers: list[float] = []
-    for arg in node.args:
-        term = cx.expr(arg)
-        if not isinstance(term, Const) or isinstance(term.value, bool):
-            cx.type_error(
-                arg,
-                f"the bounds of {name} are numbers known when the kernel is compiled",
-                "write numbers, or names of constants outside of the kernel",
-            )
-        numbers.append(term.value)
-    start, stop, step = (0, numbers[0], 1) if len(numbers) == 1 else (*numbers, 1)[:3]
-    dtype: T.Element = T.FLOAT32 if any(isinstance(x, float) for x in numbers) else T.INT32
-    if "dtype" in options:
-        dtype = dtype_argument(cx, options["dtype"])
-    if not isinstance(dtype, T.Scalar) or dtype == T.BOOL:
-        cx.type_error(node, f"{name} of {dtype}", "take a type of numbers")
-    count = _count(start, stop, step) if step != 0 else 0
-    if count < 1:
-        cx.type_error(node, f"{name} from {start} to {stop} by {step} is empty", "write a stop behind the start")
-    shape = (count,)
-    wide = T.value_type(dtype)
-    assert isinstance(wide, T.Scalar)
-    index = Value(T.INT32)
-    body = Region((index,))
-    with cx.b.into(body):
-        terms = [coerce.explicit_cast(cx, Const(x), wide, node) for x in (start, step)]
-        first, stride = (coerce.value(cx, term, node) for term in terms)
-        body.yields = (cx.b.add(first, cx.b.mul(cx.b.cast(index, wide), stride)),)
-    checked_size(cx, T.Tile(dtype, shape), node)
-    (out,) = cx.b.op("tile_map", shape=shape, dtypes=(dtype,), body=body, indexed=True)
-    return Val(out)
-
-
-def _count(start: float, stop: float, step: float) -> int:
-    """How many steps there are from one number to another; integers are counted exactly."""
-    if all(isinstance(x, int) for x in (start, stop, step)):
-        return int(-((start - stop) // step))
-    return math.ceil((stop - start) / step)
 
 
 # -- shapes ------------------------------------------------------------------------------------------------------------
@@ -466,7 +417,7 @@ _CALLS: Final[Mapping[str, Call]] = {
     "tile_empty": _filled(0.0),
     "tile_ones": _filled(1.0),
     "tile_full": _full,
-    "tile_arange": _arange,
+    "tile_arange": tile_arange,
     "tile_view": _view,
     "tile_assign": _assign,
     "tile_extract": _extract,

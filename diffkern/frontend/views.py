@@ -14,7 +14,7 @@ from dataclasses import replace
 from diffkern.errors import KernelTypeError
 from diffkern.frontend import coerce, local, narrow
 from diffkern.frontend.context import Context
-from diffkern.frontend.terms import Const, Fixed, Span, Term, Tup, Val, View, describe
+from diffkern.frontend.terms import Const, Fixed, Shape, Span, Term, Tup, Val, View, describe
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Region, Value
 from diffkern.lang.dialects import Nan
@@ -63,9 +63,9 @@ def _axis_length(cx: Context, base: Value, axis: int) -> Callable[[], Value]:
     return emit
 
 
-def shape(cx: Context, view: View) -> Tup:
+def shape(cx: Context, view: View) -> Shape:
     """The lengths of the axes of a view."""
-    return Tup(tuple(map(Val, _lengths(cx, view))))
+    return Shape(tuple(map(Val, _lengths(cx, view))))
 
 
 def _lengths(cx: Context, view: View) -> list[Value]:

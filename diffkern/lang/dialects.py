@@ -96,6 +96,12 @@ class Dialect:
     integers_wrap
         Whether integers that a type does not hold are wrapped around where they are converted to it or passed to a
         kernel; else they are errors.
+    long_shapes
+        Whether the shape of an array has zeros behind its last axis, up to four extents; else these are errors.
+    named_operators
+        Whether funcs called ``add``, ``mul`` and so on are the operators of the types that they take.
+    returns_as_annotated
+        Whether it is an error that a func returns other types than its annotation says.
     cotangents_stay
         Whether an adjoint that is launched by hand leaves the gradients that it is given for outputs as they are, where
         the kernel does not read these; else they are set to zero where it overwrites.
@@ -115,6 +121,9 @@ class Dialect:
     floored_quotients: bool = False
     unset_is_zero: bool = False
     integers_wrap: bool = False
+    long_shapes: bool = False
+    named_operators: bool = False
+    returns_as_annotated: bool = False
     cotangents_stay: bool = False
 
 
@@ -136,6 +145,9 @@ WARP: Final = Dialect(
     floored_quotients=True,
     unset_is_zero=True,
     integers_wrap=True,
+    long_shapes=True,
+    named_operators=True,
+    returns_as_annotated=True,
     cotangents_stay=True,
 )
 """That of ``import diffkern.warp as wp``."""

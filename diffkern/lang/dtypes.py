@@ -138,6 +138,7 @@ class CompositeType(Alternative, type):
         if isinstance(ir, tuple):  # the bases of a class statement, and its body
             return _derived(name, ir, scalar, keywords)
         known: dict[str, Any] = {"ir": ir, "_shape_": ir.shape, "_length_": ir.size, "_wp_scalar_type_": scalar}
+        known |= _described_as_warp(ir, scalar)
         known["__doc__"] = f"{ir} with {ir.size} components: {name}() is zero, {name}(…) has the components given."
         return mcs._made(name, ir, namespace(ir) | known)
 
@@ -208,6 +209,12 @@ class CompositeType(Alternative, type):
             raise TypeError(f"{cls.__name__}.from_buffer takes a writable buffer; take from_buffer_copy")
         return cls._over(held.reshape(cls.shape))
 
+    def from_ptr(cls, ptr: int) -> Any:
+        """Return a copy of the value that lies at an address of the host."""
+        if not ptr:
+            raise RuntimeError(f"{cls.__name__}.from_ptr of the null address: NULL pointer exception")
+        return cls.from_buffer_copy(ctypes.string_at(ptr, cls.numpy.itemsize * cls.size))
+
     def __mul__(cls, count: Any) -> Any:
         return Repeated(cls, operator.index(count))
 
@@ -222,6 +229,14 @@ class CompositeType(Alternative, type):
 
     def __call__(cls, *components: Any, **named: Any) -> CompositeValue:
         return make_value(cls, *components, **named)
+
+
+def _described_as_warp(ir: T.Composite, scalar: Any) -> dict[str, Any]:
+    """What programs for Warp ask of a type: its family and the numbers that choose a type of it."""
+    role = ir.role if isinstance(ir, T.Vec) else None
+    one = {T.Role.QUATERNION: "quat_t", T.Role.TRANSFORM: "transform_t"}.get(role) if role else "mat_t"
+    extents = () if one in ("quat_t", "transform_t") else ir.shape
+    return {"_wp_generic_type_str_": one or "vec_t", "_wp_type_params_": [*extents, scalar]}
 
 
 _ArrayType: Final = type(ctypes.Array)

@@ -188,6 +188,7 @@ def _named(name: str) -> Composed:
 _MODULES: Final[Mapping[str, str]] = {
     "complexes": "angle conj",
     "decompositions": "eig3 qr3 svd2 svd3",
+    "edges": "closest_point_edge_edge",
     "hash_grids": "hash_grid_point_id hash_grid_query hash_grid_query_next",
     "noise": "curlnoise noise pnoise",
     "numbers": "bit_count div_approx erfcinv erfinv inverse_approx",
@@ -217,6 +218,7 @@ _MODULES: Final[Mapping[str, str]] = {
 _FAMILIES: Final[Mapping[str, Family]] = {
     "complexes": Family.COMPLEX,
     "decompositions": Family.COMPOSITES,
+    "edges": Family.COMPOSITES,
     "hash_grids": Family.QUERIES,
     "noise": Family.RANDOM,
     "numbers": Family.SCALARS,

@@ -35,6 +35,10 @@ _PLAIN: Final = np.ndarray
 _LETTERS: Final = frozenset("xyzwrgbapq")
 
 
+class KeyOfComponentsError(KeyError, IndexError):
+    """What is in brackets behind a value is no index of components."""
+
+
 class ComponentsError(TypeError, ValueError):
     """A type does not have as many components as are given."""
 
@@ -90,6 +94,7 @@ class CompositeValue(_Components):
 
     def __getitem__(self, index: Any) -> Any:
         """A component, or a copy of a row, a column, or those of slices."""
+        _check_key(self.ir, index)
         found = self.view(_PLAIN)[index]
         known = index if isinstance(index, tuple) else (index,)
         if all(isinstance(k, (int, np.integer, slice)) for k in known):
@@ -98,6 +103,7 @@ class CompositeValue(_Components):
 
     def __setitem__(self, index: Any, value: Any) -> None:
         """Assign a component or several."""
+        _check_key(self.ir, index)
         self.view(_PLAIN)[index] = _converted(self.composite, value)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -329,6 +335,35 @@ class QuaternionValue(CompositeValue):
     __imul__ = __mul__
 
 
+class MatrixValue(CompositeValue):
+    """A matrix on the host."""
+
+    __slots__ = ()
+
+    def get_row(self, r: int) -> Any:
+        """Return a row of its own."""
+        return self[self._checked(0, r)]
+
+    def get_col(self, c: int) -> Any:
+        """Return a column of its own."""
+        return self[:, self._checked(1, c)]
+
+    def set_row(self, r: int, v: Any) -> None:
+        """Assign a row."""
+        self[self._checked(0, r)] = v
+
+    def set_col(self, c: int, v: Any) -> None:
+        """Assign a column."""
+        self[:, self._checked(1, c)] = v
+
+    def _checked(self, axis: int, index: int) -> int:
+        extent = self.ir.shape[axis]
+        if not -extent <= index < extent:
+            name = ("row", "column")[axis]
+            raise IndexError(f"{self.composite.name} has {extent} {name}s: Invalid {name} index")
+        return index
+
+
 class TransformValue(CompositeValue):
     """A transform on the host: a translation p and a rotation q."""
 
@@ -360,6 +395,17 @@ class TransformValue(CompositeValue):
         return self.composite.wrap(made.astype(a.dtype))
 
     __imul__ = __mul__
+
+
+def _check_key(t: Composite, index: Any) -> None:
+    """Refuse what would make an axis of NumPy, and more indices than there are axes."""
+    if index is None:
+        raise KeyOfComponentsError(
+            f"Invalid key None, expected int or {'slice' if len(t.shape) == 1 else 'pair of ints'}"
+        )
+    if isinstance(index, tuple) and len(index) > len(t.shape) and Ellipsis not in index:
+        most = "one index" if len(t.shape) == 1 else "one or two indices"
+        raise KeyOfComponentsError(f"Invalid key, expected {most}, got {len(index)}")
 
 
 def _hamilton(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
@@ -395,7 +441,9 @@ def _stripped(value: Any) -> Any:
 
 def class_for(t: Composite) -> type[CompositeValue]:
     """The class that values of a type are derived from."""
-    role = t.role if isinstance(t, Vec) else Role.VECTOR
+    if isinstance(t, Mat):
+        return MatrixValue
+    role = t.role
     return {Role.QUATERNION: QuaternionValue, Role.TRANSFORM: TransformValue}.get(role, CompositeValue)
 
 

@@ -30,12 +30,12 @@ __all__: list[str] = []
 
 
 @func
-def _inverse_gap(x: Any, scale: Any) -> Any:
-    """1 / x; 0 where x is no more than rounding of numbers as large as the scale."""
-    inverse = Float(0.0)
-    if scale + 0.125 * abs(x) != scale:
-        inverse = 1.0 / x
-    return inverse
+def _over_gap(part: Any, gap: Any, scale: Any) -> Any:
+    """part / gap; 0 where the gap is no more than rounding of numbers as large as the scale."""
+    quotient = Float(0.0)
+    if scale + 0.125 * abs(gap) != scale:
+        quotient = part / gap
+    return quotient
 
 
 @func
@@ -128,8 +128,8 @@ def _svd2_adjoint(A: Any, ct_U: Any, ct_s: Any, ct_V: Any) -> None:
 @func
 def _coupled(x: Any, y: Any, s: Any, t: Any, scale: Any) -> Any:
     """Two opposite components of a cotangent between the factors, for two singular values."""
-    difference = 0.5 * (x + y) * _inverse_gap(t - s, scale)
-    total = 0.5 * (x - y) * _inverse_gap(t + s, scale)
+    difference = _over_gap(0.5 * (x + y), t - s, scale)
+    total = _over_gap(0.5 * (x - y), t + s, scale)
     return difference + total, difference - total
 
 
@@ -311,9 +311,9 @@ def _eig3_adjoint(A: Any, ct_Q: Any, ct_d: Any) -> None:
     x = transpose(Q) @ ct_Q
     scale = max(abs(d[0]), abs(d[2]))
     m = mat33(ct_d.x, 0.0, 0.0, 0.0, ct_d.y, 0.0, 0.0, 0.0, ct_d.z)
-    m[0, 1] = 0.5 * (x[0, 1] - x[1, 0]) * _inverse_gap(d[1] - d[0], scale)
-    m[0, 2] = 0.5 * (x[0, 2] - x[2, 0]) * _inverse_gap(d[2] - d[0], scale)
-    m[1, 2] = 0.5 * (x[1, 2] - x[2, 1]) * _inverse_gap(d[2] - d[1], scale)
+    m[0, 1] = _over_gap(0.5 * (x[0, 1] - x[1, 0]), d[1] - d[0], scale)
+    m[0, 2] = _over_gap(0.5 * (x[0, 2] - x[2, 0]), d[2] - d[0], scale)
+    m[1, 2] = _over_gap(0.5 * (x[1, 2] - x[2, 1]), d[2] - d[1], scale)
     m[1, 0], m[2, 0], m[2, 1] = m[0, 1], m[0, 2], m[1, 2]
     adjoint[A] += Q @ m @ transpose(Q)
 

@@ -306,6 +306,7 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
                 )
                 return
             self._grad = new(self.shape, self._element, True, self._memory.device)
+            self._grad._memory.warp_dialect = self._memory.warp_dialect
 
     @property
     def retain_grad(self) -> bool:
@@ -321,6 +322,17 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
         if value and self.grad is None:
             raise ValueError(f"{described(self)} has no gradient to retain: set requires_grad=True first")
         self._memory.retains = bool(value)
+
+    @property
+    def in_warps_dialect(self) -> bool:
+        """Whether it was made by names of :mod:`diffkern.warp`, whose rules its operators follow."""
+        return self._memory.warp_dialect
+
+    def _speak(self, warp: bool) -> None:
+        """Put an array and its gradient in Warp's dialect, or in the native one."""
+        for held in (self, self._grad):
+            if held is not None:
+                held._memory.warp_dialect = warp
 
     def _stored(self, values: Any) -> np.ndarray[Any, Any]:
         """Return values as they are stored in this array."""

@@ -166,7 +166,7 @@ def _at(
     """Return an array over memory that is given by its address; `has_own` says that it has a gradient of its own."""
     inner, stored = component_shape(element), stored_type(element)
     item = stored.itemsize * math.prod(inner)
-    steps = _row_major(shape, item) if strides is None else tuple(strides)
+    steps = _row_major(shape, item) if strides is None else tuple(map(int, strides))
     if len(steps) != len(shape):
         raise ValueError(f"there are {len(steps)} strides for {len(shape)} axes")
     ends = [(n - 1) * step for n, step in zip(shape, steps, strict=True)]

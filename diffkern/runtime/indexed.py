@@ -5,16 +5,19 @@ In: an array, and for each axis an array of int32 or None. Out: the base of :cla
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from diffkern.errors import described
 from diffkern.ir.structs import IndexedArray
 from diffkern.ir.types import Array
 from diffkern.runtime.array import array
+from diffkern.runtime.componentwise import Componentwise
 from diffkern.runtime.type_keys import is_long, key_of_long, register_type
 
 __all__ = ["SeenThrough"]
 
 
-class SeenThrough:
+class SeenThrough(Componentwise):
     """An array and its index arrays.
 
     Attributes
@@ -27,6 +30,16 @@ class SeenThrough:
 
     data: array
     indices: tuple[array | None, ...]
+
+    if TYPE_CHECKING:
+
+        def contiguous(self) -> array: ...
+        def assign(self, src: Any) -> None: ...
+
+    @property
+    def in_warps_dialect(self) -> bool:
+        """Whether the array was made by names of :mod:`diffkern.warp`."""
+        return self.data.in_warps_dialect
 
     @property
     def passed(self) -> tuple[str, list[array]]:

@@ -57,16 +57,18 @@ class Viewable:
     def __getitem__(self, index: Any) -> Any:
         """Return a view for integers, slices and an ellipsis; a value where no axis is left.
 
-        Arrays of integers, one for each axis or with full slices between them, give an indexed array.
+        Arrays of integers, with slices and integers for other axes, give an indexed array.
         """
         parts: tuple[Any, ...] = index if isinstance(index, tuple) else (index,)
         if any(isinstance(part, Viewable) for part in parts):
-            full_axes = [None if part == slice(None) else part for part in parts if not isinstance(part, Viewable)]
-            if any(part is not None for part in full_axes):
+            if any(part is Ellipsis for part in parts):
                 raise TypeError(
-                    f"an array is indexed by index arrays and full slices together, not by {described(parts)}"
+                    f"an array is indexed by index arrays, slices and integers together, not by {described(parts)}"
                 )
-            return self._through(self, [part if isinstance(part, Viewable) else None for part in parts])
+            cut = tuple(slice(None) if isinstance(part, Viewable) else part for part in parts)
+            view = self if all(part == slice(None) for part in cut) else self[cut]
+            along = [part for part in parts if not isinstance(part, (int, np.integer))]
+            return self._through(view, [part if isinstance(part, Viewable) else None for part in along])
         for part in parts:
             if isinstance(part, bool) or not (isinstance(part, (int, np.integer, slice)) or part is Ellipsis):
                 raise TypeError(

@@ -11,6 +11,7 @@ from diffkern.ir.types import INT32, UINT32, UINT64, Kind, Scalar
 from diffkern.runtime.array import _make, array, new
 from diffkern.runtime.create import full
 from diffkern.runtime.launch import launch
+from diffkern.runtime.state import attention
 from diffkern.utils import kernels
 
 __all__ = ["radix_sort_pairs", "runlength_encode", "segmented_sort_pairs"]
@@ -68,7 +69,7 @@ def segmented_sort_pairs(
     Raises
     ------
     LaunchError
-        If the arrays do not fit together.
+        If the arrays do not fit together, or a segment on the CPU is not within what is sorted.
     """
     bits = _check(keys, values, count)
     starts, ends = segment_start_indices, segment_end_indices
@@ -82,8 +83,23 @@ def segmented_sort_pairs(
         starts, ends = starts[: max(starts.size - 1, 0)], starts[1:]
     if starts.size != ends.size:
         raise LaunchError(f"{starts.size} segments begin and {ends.size} end", remedy="pass as many starts as ends")
+    _check_ranges(starts, ends, count)
     if count and starts.size:
         _sort(keys, values, count, starts, ends, 0, bits)
+
+
+def _check_ranges(starts: array, ends: array, count: int) -> None:
+    """Refuse segments that are not within what is sorted, where they can be read without waiting for a GPU."""
+    if attention.word[0] or not (starts._memory.is_host and ends._memory.is_host):
+        return
+    begins, stops = starts.numpy(), ends.numpy()
+    wrong = np.flatnonzero((begins < 0) | (stops > count) | (stops < begins))
+    if wrong.size:
+        k = int(wrong[0])
+        raise LaunchError(
+            f"Invalid segment range at index {k}: from {begins[k]} to {stops[k]}, and {count} elements are sorted",
+            remedy="give 0 <= start <= end <= count for each segment",
+        )
 
 
 def runlength_encode(

@@ -27,8 +27,7 @@ _BY_REASON: Final[Mapping[str, str]] = {
         "mesh_query_point_no_sign mesh_query_point_sign_normal mesh_query_point_sign_parity "
         "mesh_query_point_sign_winding_number mesh_query_ray mesh_query_ray_anyhit "
         "mesh_query_ray_count_intersections mesh_query_sphere tile_bvh_query_aabb tile_bvh_query_next "
-        "tile_bvh_query_ray tile_mesh_query_aabb tile_mesh_query_aabb_next tile_query_valid closest_point_edge_edge "
-        "intersect_tri_tri"
+        "tile_bvh_query_ray tile_mesh_query_aabb tile_mesh_query_aabb_next tile_query_valid intersect_tri_tri"
     ),
     "interpolate between elements of an array, as in a[i] * (1.0 - t) + a[i + 1] * t": ("texture_sample"),
     "pass the values as a dense array, or the voxels that there are as arrays of coordinates and values": (

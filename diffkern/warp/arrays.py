@@ -36,19 +36,43 @@ __all__ = [
 
 def in_dialect(made: NativeArray, retain_grad: bool = False) -> NativeArray:
     """Return an array as one in Warp's dialect, whose integers wrap around, for example."""
-    made._memory.warp_dialect = True
+    made._speak(True)
     if retain_grad:
         made.retain_grad = True
     return made
 
 
 def wrapped(data: Any, dtype: Any) -> Any:
-    """Return NumPy's integers as an integer type has them: what does not fit is wrapped around, as in Warp."""
-    if not isinstance(data, (np.ndarray, np.integer)) or data.dtype.kind not in "iu":
+    """Return NumPy's numbers as an integer type has them, as in Warp.
+
+    Integers that do not fit are wrapped around, and floats without a fraction are integers.
+    """
+    if not isinstance(data, (np.ndarray, np.generic)) or data.dtype.kind not in "iuf":
         return data
     element = None if dtype is ANY or dtype is Any or dtype is None else resolve_type(dtype)
     element = getattr(element, "dtype", element)
-    return to_type(data, element) if isinstance(element, Scalar) and element.is_integer else data
+    if not (isinstance(element, Scalar) and element.is_integer):
+        return data
+    return to_type(data, element) if data.dtype.kind in "iu" else _whole(data, np.iinfo(element.name))
+
+
+def _whole(numbers: Any, limits: Any) -> Any:
+    """Return floats as integers of a type that has room for them, and as they are if they have fractions."""
+    # The bounds as floats: the greater one is a power of two, as the greatest integer of 64 bits is rounded up.
+    if not (
+        (numbers >= limits.min) & (numbers < 2.0 ** limits.max.bit_length()) & (numbers == np.trunc(numbers))
+    ).all():
+        return numbers
+    return numbers.astype(limits.dtype)
+
+
+def _listed(data: Any, dtype: Any) -> Any:
+    """Return nested lists with floats as an array of integers, if they are whole and the elements are integers."""
+    numbers = np.asarray(data) if isinstance(data, (list, tuple)) else None
+    if numbers is None or numbers.dtype.kind != "f":
+        return data
+    made = wrapped(numbers, dtype)
+    return data if made is numbers else made
 
 
 class _Family(abc.ABCMeta):
@@ -59,6 +83,12 @@ class _Family(abc.ABCMeta):
 
     def __subclasscheck__(cls, other: type) -> bool:
         return issubclass(other, NativeArray) if cls is array else super().__subclasscheck__(other)
+
+    def __eq__(cls, other: object) -> bool:
+        return other is cls or (cls is array and other is NativeArray)
+
+    def __hash__(cls) -> int:
+        return hash(NativeArray) if cls is array else super().__hash__()
 
 
 class array(NativeArray, metaclass=_Family):
@@ -96,7 +126,12 @@ class array(NativeArray, metaclass=_Family):
             ndim = None
         options |= {"strides": strides, "ptr": ptr, "capacity": capacity, "deleter": deleter}
         options |= {"grad": grad, "requires_grad": bool(requires_grad), "device": device, "pinned": bool(pinned)}
-        made = NativeArray(data, dtype, shape, ndim, copy=bool(copy), **options)
+        try:
+            made = NativeArray(data, dtype, shape, ndim, copy=bool(copy), **options)
+        except TypeError:  # which tells of floats in a list for integers
+            if (whole := _listed(data, dtype)) is data:
+                raise
+            made = NativeArray(whole, dtype, shape, ndim, copy=bool(copy), **options)
         return made if isinstance(made, Placeholder) else in_dialect(made)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -132,7 +167,9 @@ def copy(
     count: int = 0,
     stream: Stream | None = None,
 ) -> None:
-    """Copy elements as :func:`diffkern.copy` does, between contiguous arrays of any shapes in row-major order.
+    """Copy elements as :func:`diffkern.copy` does, also between arrays of different sizes.
+
+    They are counted in row-major order, where both arrays are contiguous or have one axis.
 
     Outside of tapes the gradient is copied as well where both arrays have one.
 
@@ -153,7 +190,8 @@ def copy(
         return
     if isinstance(src, indexedarray):
         src = src.contiguous()
-    if dest.shape != src.shape and dest.is_contiguous and src.is_contiguous:
+    in_rows = (dest.is_contiguous and src.is_contiguous) or dest.ndim == src.ndim == 1
+    if dest.shape != src.shape and in_rows:
         count = count or src.size - src_offset
     native_copy(dest, src, dest_offset, src_offset, count, stream)
     if current.tape is None and dest.grad is not None and src.grad is not None:

@@ -13,6 +13,7 @@ import difflib
 import enum
 import os
 import sys
+import warnings
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, Final
@@ -103,6 +104,12 @@ class _Settings(ModuleType):
         elif name == "kernel_cache_dir":
             config.cache_dir = value
         elif name in _KEPT or name.startswith("__"):
+            if name == "enable_cpu_blocks" and value:
+                warnings.warn(
+                    "wp.config.enable_cpu_blocks has no effect: blocks on the CPU have one thread, so that "
+                    "wp.block_dim() is 1 there and tiles of values of threads have one element",
+                    stacklevel=2,
+                )
             super().__setattr__(name, value)
         else:
             raise AttributeError(_unknown(name))

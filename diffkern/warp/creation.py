@@ -8,10 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
+
+from diffkern.indexed import indexedarray
 from diffkern.lang.intrinsics import in_kernels
 from diffkern.runtime import array_copy, create
 from diffkern.runtime.array import array
 from diffkern.runtime.convert import as_numpy, as_shape
+from diffkern.types import matrix, vector
 from diffkern.warp.arrays import in_dialect, wrapped
 from diffkern.warp.types import type_size_in_bytes
 
@@ -159,14 +163,28 @@ def full(
     value
         The value.
     shape, dtype, device, requires_grad, pinned, retain_grad, n, ndim : optional
-        As in :func:`zeros`; the element type is that of the value by default.
+        As in :func:`zeros`; the element type is that of the value by default, of a list or an array of NumPy the vector
+        or matrix that has these components.
     """
+    if dtype is None and isinstance(value, (np.ndarray, list, tuple)):
+        dtype = _of_components(value)
     if dtype is None and type(value) is not int:
         made = create.full(_checked(shape, n, ndim), value, None, bool(requires_grad), device, bool(pinned))
         return in_dialect(made, retain_grad)
     made = empty(shape, int if dtype is None else dtype, device, requires_grad, pinned, retain_grad, n=n, ndim=ndim)
     made.fill_(value)
     return made
+
+
+def _of_components(value: Any) -> Any:
+    """The type of a vector or matrix that is given by its components: Python's numbers have 32 bits. None of others."""
+    numbers = np.asarray(value)
+    scalar: Any = numbers.dtype
+    if not isinstance(value, np.ndarray):
+        scalar = {"f": float, "i": int, "b": bool}.get(scalar.kind)
+    if scalar is None or numbers.ndim not in (1, 2):
+        return None
+    return vector(numbers.size, scalar) if numbers.ndim == 1 else matrix(numbers.shape, scalar)
 
 
 def zeros_like(
@@ -245,7 +263,7 @@ def full_like(
 
 
 def clone(
-    src: array,
+    src: array | indexedarray,
     device: Any = None,
     requires_grad: bool | None = None,
     pinned: bool | None = None,
@@ -258,6 +276,8 @@ def clone(
     src, device, requires_grad, pinned, retain_grad : optional
         As in :func:`zeros_like`.
     """
+    if isinstance(src, indexedarray):
+        src = src.contiguous()
     return in_dialect(array_copy.clone(src, requires_grad, device, _pinned(src, pinned)), retain_grad)
 
 

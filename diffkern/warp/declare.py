@@ -10,7 +10,8 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, ParamSpec, TypeVar
+from typing import overload as form
 
 from diffkern.callers import Entrance, brief
 from diffkern.errors import MisuseError
@@ -21,9 +22,12 @@ from diffkern.lang.func import Func, check_function
 from diffkern.lang.structs import public_type
 from diffkern.options import KernelOptions, names
 from diffkern.runtime.structs import declared
-from diffkern.warp.modules import Module, as_native, get_module, module_of, note_options
+from diffkern.warp.modules import Module, as_native, check_option, get_module, module_of, note_options
 
 __all__ = ["Kernel", "func", "kernel", "overload", "struct"]
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 _OF_WARP: Final = {"cuda_max_registers": "max_registers"}
 """Options that have another name here."""
@@ -72,6 +76,8 @@ class Kernel(NativeKernel):
     ----------
     module : Module
         Whose options count for it.
+    overloads : dict
+        The kernels for given types that were made of it, by these types.
     """
 
     dialect = WARP
@@ -99,12 +105,28 @@ class Kernel(NativeKernel):
             own["launch_bounds"] = bounds[0]
         self._begin(func, KernelOptions(**own), key)
         self.module.kernels[self.key] = self
+        self.overloads: dict[tuple[Any, ...], Kernel] = {}
 
     @property
     def adj(self) -> Declaration:
         """Its parameters, as ``kernel.adj.args``."""
         types = ((p.name, p.annotation) for p in self.parameters)
         return Declaration(tuple(Argument(name, _public(annotation)) for name, annotation in types))
+
+    def add_overload(self, arg_types: Mapping[str, Any] | Sequence[Any]) -> Kernel:
+        """Return the kernel of the same code for parameters of given types, which is made once.
+
+        Parameters
+        ----------
+        arg_types : sequence or mapping
+            The types, in order or by name.
+
+        Raises
+        ------
+        MisuseError
+            If there is no such parameter, or the types are not as many.
+        """
+        return _instance(self, _by_name(self, arg_types))
 
     @property
     def is_generic(self) -> bool:
@@ -152,13 +174,18 @@ def kernel(
     module : Module or str, optional
         Whose options count for it; "unique" for a module of its own. That of the function by default.
     module_options : mapping, optional
-        Options of the kernel, where it does not have them itself.
+        Options of the module of its own, where the kernel does not have them itself.
     enable_cuda_smem_spilling, cluster_dim, entry_point_abi, grid_stride : optional
         Accepted; they have no effect.
 
     Returns
     -------
     Kernel
+
+    Raises
+    ------
+    ValueError
+        If ``module_options`` are given for a module of other kernels, or have an option that no module has.
     """
     if name is not None and not isinstance(name, str):
         raise MisuseError(f"the name of a kernel is text, not {name!r}", remedy="leave it out for the function's")
@@ -167,6 +194,8 @@ def kernel(
             f"module_options has the values of options by their names, not {module_options!r}",
             remedy='write module_options={"enable_backward": False}',
         )
+    if module_options is not None:
+        _check_module_options(module_options, module)
     own = {
         "enable_backward": enable_backward,
         "launch_bounds": launch_bounds,
@@ -180,6 +209,17 @@ def kernel(
 
     with Entrance("@wp.kernel", f):
         return made if f is None else made(f)
+
+
+def _check_module_options(options: Mapping[str, Any], module: Any) -> None:
+    """Refuse options of a module that other kernels have as well, and options that no module has."""
+    if module != "unique":
+        raise ValueError(
+            'module_options are for a kernel with a module of its own: write module="unique", or set the options of '
+            "all kernels of the module with wp.set_module_options"
+        )
+    for name, value in options.items():
+        check_option(name, value)
 
 
 def overload(kernel: Any, arg_types: Mapping[str, Any] | Sequence[Any] | None = None) -> Any:
@@ -217,25 +257,52 @@ def _overload(kernel: Any, arg_types: Any, scope: Mapping[str, Any]) -> Any:
             raise MisuseError(
                 f"wp.overload takes a kernel and types, not {kernel!r}", remedy="write wp.overload(kernel, [types])"
             )
-        generic = get_module(kernel.__module__).kernels.get(kernel.__name__)
-        if not isinstance(generic, Kernel):
-            raise MisuseError(
-                f"there is no kernel {kernel.__name__!r} in {kernel.__module__}",
-                remedy="decorate the generic kernel of this name with @wp.kernel before",
-            )
-        _instance(generic, inspect.get_annotations(kernel, eval_str=True, locals=scope))
+        types = _annotated(kernel, scope)
+        generic = _generic_of(kernel)
+        _instance(generic, types)
         return generic
     if arg_types is None:
-        return lambda stub: overload(kernel, inspect.get_annotations(stub, eval_str=True))
-    if isinstance(arg_types, Mapping):
-        return _instance(kernel, arg_types)
-    parameters = list(inspect.signature(kernel.func).parameters)
-    if len(arg_types) != len(parameters):
+        return lambda stub: _instance(kernel, _annotated(stub, scope))
+    return kernel.add_overload(arg_types)
+
+
+def _annotated(stub: Any, scope: Mapping[str, Any]) -> dict[str, Any]:
+    """The types that a function without a body says of its parameters."""
+    types = inspect.get_annotations(stub, eval_str=True, locals=scope)
+    if types.pop("return", None) not in (None, type(None)):
+        raise TypeError(f"{stub.__name__}: Return annotations are not allowed on @wp.overload stubs; leave it out")
+    return types
+
+
+def _generic_of(stub: Any) -> Kernel:
+    """The kernel of a function that is called as a function without a body."""
+    module = get_module(stub.__module__)
+    same = [k for k in list(module.kernels.values()) if k.func.__qualname__ == stub.__qualname__]
+    found = {id(k): k for k in (*same, module.kernels.get(stub.__name__)) if isinstance(k, Kernel)}
+    if not found:
         raise MisuseError(
-            f"kernel {kernel.name!r} has {len(parameters)} parameters, not {len(arg_types)}",
+            f"there is no kernel {stub.__name__!r} in {stub.__module__}",
+            remedy="decorate the generic kernel of this name with @wp.kernel before",
+        )
+    if len(found) > 1:
+        keys = ", ".join(sorted(k.key for k in found.values()))
+        raise MisuseError(
+            f"Ambiguous kernel lookup: {stub.__name__} is the function of the kernels {keys}",
+            remedy="write wp.overload(kernel, [types])",
+        )
+    return next(iter(found.values()))
+
+
+def _by_name(kernel: Kernel, types: Mapping[str, Any] | Sequence[Any]) -> Mapping[str, Any]:
+    if isinstance(types, Mapping):
+        return types
+    parameters = list(inspect.signature(kernel.func).parameters)
+    if len(types) != len(parameters):
+        raise MisuseError(
+            f"kernel {kernel.name!r} has {len(parameters)} parameters, not {len(types)}",
             remedy="give a type for each parameter, or {name: type} for some",
         )
-    return _instance(kernel, dict(zip(parameters, arg_types, strict=True)))
+    return dict(zip(parameters, types, strict=True))
 
 
 def _instance(generic: Kernel, types: Mapping[str, Any]) -> Kernel:
@@ -247,11 +314,27 @@ def _instance(generic: Kernel, types: Mapping[str, Any]) -> Kernel:
                 f"kernel {generic.name!r} has no parameter {name!r}; it has {', '.join(parameters)}",
                 remedy="take one of these names",
             )
+    key = tuple((name, types[name]) for name in parameters if name in types)
+    if key in generic.overloads:
+        return generic.overloads[key]
     function: Any = generic.func
     made = copied(function, function.__globals__, function.__closure__)
     made.__annotations__ |= types
     options = {name: value for name in names("kernel") if (value := getattr(generic.options, name)) is not None}
-    return Kernel(made, generic.key, Module(generic.module.name), options)
+    instance = generic.overloads[key] = Kernel(made, generic.key, Module(generic.module.name), options)
+    return instance
+
+
+@form
+def func(
+    f: Callable[_P, _R], *, name: str | None = None, module: Any = None, inline: bool | None = None
+) -> Callable[_P, _R]: ...
+
+
+@form
+def func(
+    f: None = None, *, name: str | None = None, module: Any = None, inline: bool | None = None
+) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]: ...
 
 
 def func(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from diffkern.callers import brief
 from diffkern.interop import jax, public
 from diffkern.kernel import Kernel
+from diffkern.lang.dtypes import DType
 from diffkern.runtime.array import array
 from diffkern.warp.arrays import in_dialect
 from diffkern.warp.enumerations import JaxCallableGraphMode, JaxModulePreloadMode
@@ -76,14 +77,22 @@ def from_dlpack(source: Any, dtype: Any = None) -> array:
     Parameters
     ----------
     source, dtype : optional
-        As in :func:`diffkern.from_dlpack`.
+        As in :func:`diffkern.from_dlpack`; bools and integers may be taken as integers of the same width.
 
     Returns
     -------
     array
         It keeps the memory alive.
     """
-    return in_dialect(public.from_dlpack(source, dtype))
+    if not (isinstance(dtype, DType) and dtype.ir.is_integer):
+        return in_dialect(public.from_dlpack(source, dtype))
+    made: array = public.from_dlpack(source)
+    if made.dtype != dtype:
+        found = made.dtype
+        if not isinstance(found, DType) or found.ir.is_float or found.numpy.itemsize != dtype.numpy.itemsize:
+            raise TypeError(f"the elements are of type {found}, not {dtype}; take .astype() of the other library")
+        made = made.view(dtype)
+    return in_dialect(made)
 
 
 @brief

@@ -5,13 +5,19 @@ In: a function and arrays. Out: arrays of what it returns.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
+from diffkern.kernel import Kernel as NativeKernel
 from diffkern.lang.dialects import WARP
 from diffkern.mapping import mapped
+from diffkern.warp.declare import Kernel
 
 __all__ = ["map_arrays"]
+
+_given: Final[weakref.WeakKeyDictionary[NativeKernel, Kernel]] = weakref.WeakKeyDictionary()
+"""The kernels that programs have asked for, by those that are launched."""
 
 
 def map_arrays(
@@ -36,4 +42,9 @@ def map_arrays(
     array, list of array, or Kernel
         The results: one array, or a list of several.
     """
-    return mapped(func, inputs, out, return_kernel, block_dim, device, WARP)
+    found = mapped(func, inputs, out, return_kernel, block_dim, device, WARP)
+    if not return_kernel:
+        return found
+    if found not in _given:
+        _given[found] = Kernel(found.func)
+    return _given[found]

@@ -25,7 +25,7 @@ from diffkern.runtime.module_options import module_option, set_options
 from diffkern.warp.config import DeterministicMode
 
 __all__ = [
-    "Module", "as_native", "force_load", "get_module", "get_module_options", "load_module", "module_of",
+    "Module", "as_native", "check_option", "force_load", "get_module", "get_module_options", "load_module", "module_of",
     "note_options", "registered", "set_module_options",
 ]  # fmt: skip
 
@@ -66,6 +66,25 @@ def as_native(name: str, value: Any) -> Any:
     return bool(value) if name in _BOOLEANS and isinstance(value, (int, np.bool_)) else value
 
 
+def check_option(name: str, value: Any) -> None:
+    """Raise unless a module has an option of this name, which can have this value.
+
+    Raises
+    ------
+    ValueError
+        If there is no such option, or the value is out of range.
+    TypeError
+        If the value is of another type.
+    """
+    if name not in _DEFAULTS:
+        raise ValueError(f"a module has no option {name!r}. Valid options: {', '.join(_DEFAULTS)}")
+    if name == "deterministic_max_records":
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+            raise TypeError(f"{name} is a number of records, not {value!r}")
+        if value < 0:
+            raise ValueError(f"{name} is a number of records, 0 for as many as there are, not {value!r}")
+
+
 class _Options(MutableMapping[str, Any]):
     """The options of a module by name. What has no meaning here is kept."""
 
@@ -88,8 +107,7 @@ class _Options(MutableMapping[str, Any]):
         )
 
     def __setitem__(self, name: str, value: Any) -> None:
-        if name not in _DEFAULTS:
-            raise ValueError(f"a module has no option {name!r}; it has {', '.join(_DEFAULTS)}")
+        check_option(name, value)
         if name in names("module"):
             set_options(self._module, {name: as_native(name, value)})
         if name not in names("module") or isinstance(value, enum.Enum):
@@ -306,9 +324,8 @@ def set_module_options(options: Mapping[str, Any], module: Any = None) -> None:
     """
     name = str(sys._getframe(1).f_globals["__name__"]) if module is None else _name_of(module)
     chosen = module if isinstance(module, Module) else get_module(name)
-    for key in options:
-        if key not in _DEFAULTS:
-            raise ValueError(f"a module has no option {key!r}; it has {', '.join(_DEFAULTS)}")
+    for key, value in options.items():
+        check_option(key, value)
     chosen.options.update(options)
 
 

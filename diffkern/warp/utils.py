@@ -72,4 +72,5 @@ def create_warp_function(f: Callable[..., Any]) -> tuple[Func, Any]:
     Func, None
         The function; there is no module beside it, as the unit of compilation is the kernel.
     """
-    return func(f), None
+    made: Any = func(f)
+    return made, None

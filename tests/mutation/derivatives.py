@@ -82,7 +82,7 @@ DERIVATIVES = [
                     "difference - total, difference + total"),
           (_FACTORS,)),
     Fault("the sum of singular values is taken for their difference",
-          func_edit(decompositions, "_coupled", "_inverse_gap(t + s, scale)", "_inverse_gap(t - s, scale)"),
+          func_edit(decompositions, "_coupled", "0.5 * (x - y), t + s, scale", "0.5 * (x - y), t - s, scale"),
           (_FACTORS,)),
     Fault("columns that change places turn the determinant",
           func_edit(decompositions, "_longer_first", "a, b = b, -a", "a, b = b, a"), (_EXACT,)),
@@ -93,6 +93,6 @@ DERIVATIVES = [
     Fault("two sweeps make columns orthogonal",
           func_edit(decompositions, "_svd3", "for _ in range(8):", "for _ in range(2):"), (_EXACT,)),
     Fault("columns are divided by numbers that round to nothing",
-          func_edit(decompositions, "_inverse_gap", "if scale + 0.125 * abs(x) != scale:", "if True:"),
+          func_edit(decompositions, "_over_gap", "if scale + 0.125 * abs(gap) != scale:", "if True:"),
           (_COINCIDE,)),
 ]  # fmt: skip

@@ -1,0 +1,77 @@
+"""Whether a func returns what its annotation says, which programs for Warp are held to.
+
+In: a func and the term that a call of it gives back. Out: an error where the annotation names other types.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from diffkern.frontend import coerce, matching
+from diffkern.frontend.context import Context
+from diffkern.frontend.scope import Scope
+from diffkern.frontend.signature import parameter_type
+from diffkern.frontend.terms import Const, Rec, RecView, Term, Tup, Val, describe
+from diffkern.ir import types as T
+from diffkern.ir.structs import Struct
+from diffkern.lang import Func
+from diffkern.lang.dialects import dialect_of
+from diffkern.lang.patterns import TupleOf
+
+__all__ = ["check_returned"]
+
+_KNOWN = (T.Scalar, T.Vec, T.Mat, Struct, TupleOf)
+
+
+def check_returned(cx: Context, func: Func, term: Term, node: ast.AST) -> None:
+    """Raise unless numbers, vectors, matrices, structs and tuples of them are of the types that the annotation says."""
+    annotation = func.pyfunc.__annotations__.get("return")
+    if annotation is None or not dialect_of(func.pyfunc).returns_as_annotated:
+        return
+    try:
+        want = parameter_type(annotation, Scope(func.pyfunc), "return", func.name)
+    except TypeError:
+        return
+    if not isinstance(want, _KNOWN) or not isinstance(term, (Const, Val, Rec, RecView, Tup)):
+        return
+    said = f"The function `{func.name}` has its return type annotated as"
+    remedy = "correct the annotation, or convert what is returned"
+    if isinstance(term, Tup):
+        count = len(term.items)
+        if not isinstance(want, TupleOf):
+            cx.type_error(node, f"{said} `{_shown(annotation)}` but the code returns {count} values.", remedy)
+        if count != len(want.items) and not want.variadic:
+            wanted = len(want.items)
+            cx.type_error(node, f"{said} a tuple of {wanted} elements but the code returns {count} values.", remedy)
+        if not all(map(_is_known, term.items)) or matching.fits(want, term):
+            return
+        types = ", ".join(map(_type_of, term.items))
+        text = f"{said} `{_shown(annotation)}` but the code returns a tuple with types `({types})`."
+        cx.type_error(node, text, remedy)
+    elif isinstance(want, TupleOf) or not _fits(want, term):
+        text = f"{said} `{_shown(annotation)}` but the code returns a value of type `{_type_of(term)}`."
+        cx.type_error(node, text, remedy)
+
+
+def _is_known(term: Term) -> bool:
+    return isinstance(term, (Const, Rec)) or (isinstance(term, Val) and isinstance(term.value.type, _KNOWN))
+
+
+def _fits(want: T.Element | Struct, term: Term) -> bool:
+    if isinstance(term, RecView):
+        return term.struct == want
+    if isinstance(term, Val) and not isinstance(term.value.type, _KNOWN):
+        return True
+    return matching.fits(want, term)
+
+
+def _type_of(term: Term) -> str:
+    if isinstance(term, (Rec, RecView)):
+        return term.struct.name
+    t = coerce.default_type(term) if isinstance(term, Const) else term.value.type if isinstance(term, Val) else None
+    return describe(term) if t is None else str(t)
+
+
+def _shown(annotation: object) -> str:
+    is_plain = isinstance(annotation, type) and not hasattr(annotation, "__origin__")
+    return str(getattr(annotation, "__name__", annotation) if is_plain else annotation)
