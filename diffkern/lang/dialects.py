@@ -96,6 +96,8 @@ class Dialect:
     integers_wrap
         Whether integers that a type does not hold are wrapped around where they are converted to it or passed to a
         kernel; else they are errors.
+    struct_defaults
+        Whether the value that a class gives a field of a struct is the field's default; else the field begins as zero.
     cotangents_stay
         Whether an adjoint that is launched by hand leaves the gradients that it is given for outputs as they are, where
         the kernel does not read these; else they are set to zero where it overwrites.
@@ -115,6 +117,7 @@ class Dialect:
     floored_quotients: bool = False
     unset_is_zero: bool = False
     integers_wrap: bool = False
+    struct_defaults: bool = True
     cotangents_stay: bool = False
 
 
@@ -136,6 +139,7 @@ WARP: Final = Dialect(
     floored_quotients=True,
     unset_is_zero=True,
     integers_wrap=True,
+    struct_defaults=False,
     cotangents_stay=True,
 )
 """That of ``import diffkern.warp as wp``."""
