@@ -9,8 +9,9 @@
 
 A module finder gives ``diffkern.warp`` to whoever imports ``warp``; the packages themselves stay as they are published.
 The pieces are imports of all modules, programs of ``programs/`` under both, kernels that these launch, and kernels at
-the top of modules. A package of one's own is given by its names, ``DISTRIBUTION=MODULE``, and programs for it by their
-folder; they look like those of ``programs/``. What a piece found stays in the folder of results; the next call goes on with those that are left.
+the top of modules. Other packages are given by their names, ``DISTRIBUTION=MODULE``, and their programs by the folder;
+they are written like those of ``programs/``. What a piece found stays in the folder of results; the next call goes on
+with those that are left.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ def _parser() -> argparse.ArgumentParser:
                        help="where the packages are installed, made if need be")  # fmt: skip
     where.add_argument("--python", type=Path, help="the Python of an environment that has them")
     parser.add_argument("--package", action="append", default=[], metavar="DISTRIBUTION=MODULE",
-                        help="another package that the Python has, instead of the usual ones; may be repeated")  # fmt: skip
+                        help="a package to take instead of the usual ones; may be repeated")  # fmt: skip
     parser.add_argument("--programs", type=Path, metavar="FOLDER", help="programs for these packages")
     parser.add_argument("--results", type=Path, default=Path(".neighbours/results"), metavar="FOLDER")
     parser.add_argument("--only", default="", metavar="PREFIX", help="pieces whose names begin so, as program-mujoco")
