@@ -357,13 +357,14 @@ def thread_index(cx: Context, count: int, node: ast.Call) -> Term:
         cx.type_error(node, "tid takes no arguments", "write i = dk.tid(), or i, j = dk.tid()")
     if count > 4:
         cx.type_error(node, f"tid has at most 4 components, not {count}", "compute further indices with // and %")
-    if cx.tid is not None and cx.tid[0] != count:
+    if cx.tid is not None and cx.tid[0] != count and not cx.dialect.first_axes:
         cx.type_error(
             node,
             f"tid() gives {count} here and {cx.tid[0]} in line {cx.tid[1].line}",
             "a launch has one number of dimensions: unpack the same number everywhere",
         )
-    cx.tid = (count, cx.loc(node))
+    if cx.tid is None or cx.tid[0] < count:
+        cx.tid = (count, cx.loc(node))
     results = [cx.b.one("tid", axis=axis) for axis in range(count)]
     cx.nonneg.update(results)
     return Val(results[0]) if count == 1 else Tup(tuple(Val(v) for v in results))

@@ -96,6 +96,9 @@ class Dialect:
     integers_wrap
         Whether integers that a type does not hold are wrapped around where they are converted to it or passed to a
         kernel; else they are errors.
+    first_axes
+        Whether ``tid()`` as fewer values than elsewhere in a kernel is the index along the first axes; else it is an
+        error.
     struct_defaults
         Whether the value that a class gives a field of a struct is the field's default; else the field begins as zero.
     cotangents_stay
@@ -117,6 +120,7 @@ class Dialect:
     floored_quotients: bool = False
     unset_is_zero: bool = False
     integers_wrap: bool = False
+    first_axes: bool = False
     struct_defaults: bool = True
     cotangents_stay: bool = False
 
@@ -139,6 +143,7 @@ WARP: Final = Dialect(
     floored_quotients=True,
     unset_is_zero=True,
     integers_wrap=True,
+    first_axes=True,
     struct_defaults=False,
     cotangents_stay=True,
 )

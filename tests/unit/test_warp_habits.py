@@ -1,0 +1,120 @@
+"""Habits of published programs for Warp, each as small as it can be, with the values that Warp gives."""
+
+from dataclasses import field
+
+import numpy as np
+import pytest
+from conftest import require
+
+import diffkern as dk
+import diffkern.warp as wp
+
+
+@wp.struct
+class Inner:
+    k: float = 4.0
+
+
+@wp.struct
+class Material:
+    stiffness: float = field(default=1.5)
+    kind: wp.int32 = 7
+    direction: wp.vec3 = wp.vec3(1.0, 2.0, 3.0)
+    inner: Inner
+    points: wp.array[float] = None
+
+
+@wp.kernel
+def made_in_a_kernel(given: Material, out: wp.array[float]):
+    m = Material()
+    out[0] = m.stiffness + float(m.kind) + m.direction[1] + m.inner.k
+    out[1] = given.stiffness + float(given.kind) + given.direction[1] + given.inner.k
+
+
+def test_a_value_in_the_class_of_a_struct_is_no_default() -> None:
+    m = Material()
+    assert (m.stiffness, m.kind, list(m.direction), m.inner.k, m.points) == (0.0, 0, [0.0, 0.0, 0.0], 0.0, None)
+    assert Material.kind == 7  # the class keeps what it was given
+    out = wp.full(2, -1.0, dtype=float)
+    wp.launch(made_in_a_kernel, 1, inputs=[m], outputs=[out])
+    assert out.numpy().tolist() == [0.0, 0.0]
+
+
+def test_a_value_in_the_class_of_a_native_struct_is_its_default() -> None:
+    @dk.struct
+    class Native:
+        k: float = 4.0
+
+    assert Native().k == 4.0
+    assert not hasattr(Native, "k")
+
+
+@wp.kernel
+def first_axes(out: wp.array3d[int]):
+    t = wp.tid()
+    i, j, k = wp.tid()
+    a, b = wp.tid()
+    out[i, j, k] = 100 * t + 10 * a + b
+
+
+@wp.kernel
+def scaled_rows(x: wp.array2d[float], y: wp.array2d[float]):
+    i, j = wp.tid()
+    y[i, j] = x[wp.tid(), j] * float(wp.tid() + 1)
+
+
+def test_tid_as_fewer_values_is_the_index_along_the_first_axes() -> None:
+    out = wp.zeros((2, 3, 4), dtype=int)
+    wp.launch(first_axes, out.shape, outputs=[out])
+    i, j, _ = np.indices(out.shape)
+    assert np.array_equal(out.numpy(), 110 * i + j)
+    x = wp.ones((3, 2), dtype=float, requires_grad=True)
+    y = wp.zeros((3, 2), dtype=float, requires_grad=True)
+    with wp.Tape() as tape:
+        wp.launch(scaled_rows, x.shape, inputs=[x], outputs=[y])
+    tape.backward(grads={y: wp.ones((3, 2), dtype=float)})
+    assert x.grad.numpy().tolist() == [[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]]
+
+
+@dk.kernel
+def native_axes(out: dk.array2d[int]):
+    i, j = dk.tid()
+    out[i, j] = dk.tid()
+
+
+def test_the_native_dialect_wants_one_number_of_axes() -> None:
+    with pytest.raises(dk.KernelTypeError, match=r"tid\(\) gives 1 here and 2 in line"):
+        dk.launch(native_axes, (2, 2), outputs=[dk.zeros((2, 2), dtype=int)])
+
+
+@wp.kernel
+def moved(
+    points: wp.array[wp.vec3], names: wp.array[wp.uint64], unused: wp.array3d[wp.vec3], out: wp.array[float],
+    all_: bool,
+):  # fmt: skip
+    i = wp.tid()
+    out[i] = points[i][1] + float(names[i])
+    points[i] = 2.0 * points[i]
+    if all_:
+        unused[i, 0, 0] = points[i]
+
+
+def test_what_is_passed_for_its_memory_alone_takes_the_elements_of_the_parameter() -> None:
+    torch = require("torch")
+    points, names = torch.arange(6.0).reshape(2, 3), torch.tensor([5, 6])
+    out, unused = torch.zeros(2), torch.empty(0)
+
+    def bare(t):
+        return wp.from_torch(t, return_ctype=True)
+
+    for factor in (1.0, 2.0):
+        wp.launch(moved, 2, inputs=[bare(points), bare(names), bare(unused), bare(out), False])
+        assert out.tolist() == [factor + 5.0, 4.0 * factor + 6.0]
+        assert points[:, 1].tolist() == [2.0 * factor, 8.0 * factor]
+    assert isinstance(bare(points), wp.array)
+    with pytest.raises(dk.LaunchError, match="points"):  # rows of two numbers are no vec3
+        wp.launch(moved, 2, inputs=[bare(torch.zeros(3, 2)), bare(names), bare(unused), bare(out), False])
+    with pytest.raises(dk.LaunchError, match="names"):  # neither are half as many bytes an integer
+        wp.launch(moved, 2, inputs=[bare(points), bare(names.int()), bare(unused), bare(out), False])
+    with pytest.raises(dk.LaunchError, match="points"):  # whoever asks for no more than an array gets one
+        wp.launch(moved, 2, inputs=[wp.from_torch(points), bare(names), bare(unused), bare(out), False])
