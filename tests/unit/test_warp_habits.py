@@ -1,6 +1,7 @@
 """Habits of published programs for Warp, each as small as it can be, with the values that Warp gives."""
 
 from dataclasses import field
+from typing import Any
 
 import numpy as np
 import pytest
@@ -118,3 +119,122 @@ def test_what_is_passed_for_its_memory_alone_takes_the_elements_of_the_parameter
         wp.launch(moved, 2, inputs=[bare(points), bare(names.int()), bare(unused), bare(out), False])
     with pytest.raises(dk.LaunchError, match="points"):  # whoever asks for no more than an array gets one
         wp.launch(moved, 2, inputs=[wp.from_torch(points), bare(names), bare(unused), bare(out), False])
+
+
+@wp.struct
+class Lists:
+    near: wp.array[float]
+    sorted: wp.array[float]
+
+
+@wp.func
+def squares(x: wp.array(dtype=Any), count: int):
+    total = x.dtype(0.0)
+    for k in range(count):
+        total += x[k] * x[k]
+    return total
+
+
+@wp.func
+def picked(flag: bool, lists: Lists):
+    if flag:
+        return lists.near
+    return lists.sorted
+
+
+@wp.kernel
+def of_either(
+    lists: Lists, c: wp.array2d[float], d: wp.array2d[float], flags: wp.array[int], out: wp.array[float]
+):  # fmt: skip
+    i = wp.tid()
+    flag = flags[i]
+    x = lists.near if flag > 0 else lists.sorted
+    y = c
+    if flag == 1:
+        y = d
+    row = y[i]
+    z = wp.where(flag == 2, x, lists.near)
+    out[i] = squares(x, len(x)) + 3.0 * row[1] + y[i, -1] + float(y.shape[1] * z.shape[0])
+    out[i] += squares(picked(flag == 2, lists), 2) * z[0]
+
+
+def of_either_by_numpy(near, sorted_, c, d, flags):
+    rows = []
+    for i, flag in enumerate(flags):
+        x, y, z = near if flag > 0 else sorted_, d if flag == 1 else c, near
+        chosen = near if flag == 2 else sorted_
+        rows.append(
+            x @ x + 3.0 * y[i, 1] + y[i, -1] + y.shape[1] * len(z) + chosen[:2] @ chosen[:2] * z[0]
+        )  # fmt: skip
+    return np.array(rows)
+
+
+def test_one_array_or_another_is_read_and_differentiated() -> None:
+    random = np.random.default_rng(3)
+    shapes = (3,), (5,), (4, 2), (4, 3)
+    given = [random.normal(size=shape).astype(np.float32).astype(float) for shape in shapes]
+    flags, weights = np.array([0, 1, 2, 0]), np.array([1.0, -2.0, 3.0, 0.5])
+    near, sorted_, c, d = (wp.array(x, dtype=float, requires_grad=True) for x in given)
+    out = wp.zeros(4, dtype=float, requires_grad=True)
+    lists = Lists()
+    lists.near, lists.sorted = near, sorted_
+    with wp.Tape() as tape:
+        wp.launch(of_either, 4, inputs=[lists, c, d, wp.array(flags, dtype=int)], outputs=[out])
+    assert np.allclose(out.numpy(), of_either_by_numpy(*given, flags), rtol=1e-5)
+    tape.backward(grads={out: wp.array(weights, dtype=float)})
+    for k, (x, held) in enumerate(zip(given, (near, sorted_, c, d), strict=True)):
+        for place in np.ndindex(x.shape):
+            ends = []
+            for step in (1e-5, -1e-5):
+                moved_ = [y.copy() for y in given]
+                moved_[k][place] += step
+                ends.append(weights @ of_either_by_numpy(*moved_, flags))
+            assert held.grad.numpy()[place] == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-3, abs=1e-3)
+
+
+@wp.kernel
+def written(a: wp.array[float], b: wp.array[float], flag: bool):
+    x = a if flag else b
+    x[wp.tid()] = 1.0
+
+
+@wp.kernel
+def exchanged(a: wp.array[float], b: wp.array[float], out: wp.array[float]):
+    x, y = a, b
+    for _ in range(out.shape[0]):
+        x, y = y, x
+    out[0] = x[0]
+
+
+@wp.kernel
+def chosen_in_a_loop(a: wp.array[float], b: wp.array[float], out: wp.array[float]):
+    x = a
+    for k in range(out.shape[0]):
+        if k % 2 == 1:
+            x = b
+        out[k] = x[k]
+
+
+@wp.kernel
+def of_other_elements(a: wp.array[float], b: wp.array[int], flag: bool, out: wp.array[float]):
+    out[0] = float((a if flag else b)[0])
+
+
+@pytest.mark.parametrize("kernel", [written, exchanged, chosen_in_a_loop, of_other_elements])
+def test_what_cannot_be_told_of_one_array_or_another_is_an_error(kernel: wp.Kernel) -> None:
+    a, out = wp.ones(2, dtype=float), wp.zeros(2, dtype=float)
+    b = wp.ones(2, dtype=int if kernel is of_other_elements else float)
+    arguments = {"written": [a, b, True], "of_other_elements": [a, b, True, out]}
+    with pytest.raises(dk.KernelTypeError, match=r"another|different arrays|on one side"):
+        wp.launch(kernel, 1, inputs=arguments.get(kernel.name, [a, b, out]))
+
+
+@dk.kernel
+def native_choice(a: dk.array[float], b: dk.array[float], flag: bool, out: dk.array[float]):
+    out[0] = (a if flag else b)[0]
+
+
+def test_the_native_dialect_chooses_elements() -> None:
+    a = dk.ones(2)
+    with pytest.raises(dk.KernelTypeError, match="on one side"):
+        dk.launch(native_choice, 1, inputs=[a, dk.ones(2), True], outputs=[dk.zeros(1)])
