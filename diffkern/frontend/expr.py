@@ -39,7 +39,7 @@ from diffkern.frontend.context import Context, Frame
 from diffkern.frontend.fence import refuse_expression
 from diffkern.frontend.local_functions import LocalFunction
 from diffkern.frontend.plain import enum_value
-from diffkern.frontend.scope import MISSING, attribute_names, static_attribute, suggest
+from diffkern.frontend.scope import MISSING, attribute_names, suggest
 from diffkern.frontend.static import Given, Later, Sized, failure
 from diffkern.frontend.taken import note
 from diffkern.frontend.terms import (
@@ -150,7 +150,7 @@ def _attribute(cx: Context, node: ast.Attribute) -> Term:
         return _value_of_member(cx, member, node)
     owner = cx.expr(node.value)
     if isinstance(owner, Static):
-        obj = static_attribute(owner.obj, node.attr)
+        obj = cx.frame.scope.attribute(owner.obj, node.attr)
         if obj is MISSING:
             known = attribute_names(owner.obj)
             if not known:

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from diffkern.errors import KernelTypeError, Loc
 from diffkern.frontend.plain import settled, snapshot
-from diffkern.frontend.scope import MISSING, Scope, static_attribute
+from diffkern.frontend.scope import MISSING, Scope
 from diffkern.lang.static import keep_results, kept_results, static
 
 __all__ = ["Given", "Later", "Sized", "failure", "replace_statics", "variables_of_statics"]
@@ -138,7 +138,7 @@ def _is_static(node: ast.AST, scope: Scope) -> bool:
         return False
     obj = scope.lookup(inner.id)
     for name in reversed(names):
-        obj = static_attribute(obj, name)
+        obj = scope.attribute(obj, name)
     return obj is static
 
 

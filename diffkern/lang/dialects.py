@@ -96,6 +96,8 @@ class Dialect:
     integers_wrap
         Whether integers that a type does not hold are wrapped around where they are converted to it or passed to a
         kernel; else they are errors.
+    object_attributes
+        Whether attributes of objects of a program's own are constants, as those of modules and classes are.
     first_axes
         Whether ``tid()`` as fewer values than elsewhere in a kernel is the index along the first axes; else it is an
         error.
@@ -120,6 +122,7 @@ class Dialect:
     floored_quotients: bool = False
     unset_is_zero: bool = False
     integers_wrap: bool = False
+    object_attributes: bool = False
     first_axes: bool = False
     struct_defaults: bool = True
     cotangents_stay: bool = False
@@ -143,6 +146,7 @@ WARP: Final = Dialect(
     floored_quotients=True,
     unset_is_zero=True,
     integers_wrap=True,
+    object_attributes=True,
     first_axes=True,
     struct_defaults=False,
     cotangents_stay=True,

@@ -238,3 +238,64 @@ def test_the_native_dialect_chooses_elements() -> None:
     a = dk.ones(2)
     with pytest.raises(dk.KernelTypeError, match="on one side"):
         dk.launch(native_choice, 1, inputs=[a, dk.ones(2), True], outputs=[dk.zeros(1)])
+
+
+class Lattice:
+    def __init__(self, axes: int, scale: float) -> None:
+        self.axes, self.weights = axes, wp.types.vector(length=3, dtype=float)(1.0, 2.0, 3.0)
+        self.scale = scale
+
+
+class Operator:
+    """Makes a kernel and a func, which take their numbers from what it holds, as programs for lattices do."""
+
+    def __init__(self, lattice: Lattice, doubled: bool) -> None:
+        self.lattice, self.doubled = lattice, doubled
+
+        @wp.func
+        def scaled(x: float):
+            return x * self.lattice.scale
+
+        self.scaled = scaled
+
+        @wp.kernel
+        def kernel(out: wp.array[float]):
+            for d in range(self.lattice.axes):
+                out[d] = self.scaled(self.precision(self.lattice.weights[d]))
+                if self.doubled:
+                    out[d] *= 2.0
+
+        self.kernel = kernel
+
+    @property
+    def precision(self) -> Any:
+        return wp.float32
+
+
+def launched(operator: Operator) -> list[float]:
+    out = wp.zeros(3, dtype=float)
+    wp.launch(operator.kernel, 1, outputs=[out])
+    return out.numpy().tolist()
+
+
+def test_attributes_of_objects_are_constants() -> None:
+    first, second = Operator(Lattice(3, 2.0), False), Operator(Lattice(2, 5.0), True)
+    assert launched(first) == [2.0, 4.0, 6.0]
+    assert launched(second) == [10.0, 20.0, 0.0]
+    first.lattice.scale = 7.0  # a launch goes by what they are now
+    assert launched(first) == [7.0, 14.0, 21.0]
+    first.lattice = Lattice(1, 3.0)
+    assert launched(first) == [3.0, 0.0, 0.0]
+    first.doubled = True
+    assert launched(first) == [6.0, 0.0, 0.0]
+
+
+def test_an_attribute_that_an_object_lacks_is_named() -> None:
+    owner = Lattice(1, 1.0)
+
+    @wp.kernel
+    def kernel(out: wp.array[float]):
+        out[0] = owner.no_such_attribute
+
+    with pytest.raises(dk.KernelTypeError, match="owner has no attribute 'no_such_attribute'"):
+        wp.launch(kernel, 1, outputs=[wp.zeros(1, dtype=float)])
