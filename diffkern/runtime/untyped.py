@@ -44,5 +44,5 @@ def untyped(made: array, source: Any) -> array:
     whole = isinstance(made._element, Scalar) and made._element.is_integer
     if type(made) is array and (made.ndim > 1 or not made.size or whole):
         made.__class__ = Untyped
-        made.source = source
+        made.__dict__["source"] = source
     return made
