@@ -23,7 +23,7 @@ import numpy as np
 from diffkern.frontend.contents import OPAQUE, contents
 from diffkern.frontend.encoding import encode_object
 from diffkern.frontend.outline import outline_of
-from diffkern.frontend.scope import MISSING, Scope, static_attribute
+from diffkern.frontend.scope import MISSING, Scope
 from diffkern.frontend.signature import parameter_type
 from diffkern.frontend.source import get_source
 from diffkern.frontend.survey import Path
@@ -56,10 +56,10 @@ ENCODING_VERSION: Final = 3
 
 
 def _resolve(scope: Scope, path: Path) -> tuple[Any, int]:
-    """The object at the end of a chain, as far as it leads through modules and classes, and how far that is."""
+    """The object at the end of a chain, as far as it leads through known attributes, and how far that is."""
     obj = scope.lookup(path[0])
     for depth, name in enumerate(path[1:], 1):
-        following = static_attribute(obj, name)
+        following = scope.attribute(obj, name)
         if following is MISSING:
             return (obj if not inspect.ismodule(obj) and not inspect.isclass(obj) else MISSING), depth
         obj = following
@@ -296,13 +296,16 @@ def captures(meaning: Meaning) -> list[Capture]:
                     note(variables, name, (variables.get, name, found_there))
             elif inspect.ismodule(obj):
                 library = obj.__name__.partition(".")[0] in _LIBRARIES
-                variables, obj = vars(obj), static_attribute(obj, name)
+                variables, obj = vars(obj), guard.scope.attribute(obj, name)
                 if library and (inspect.ismodule(obj) or lowering_key(obj) is not None or _is_type(obj)):
                     continue
                 note(variables, name, (variables.get, name, obj))
             elif inspect.isclass(obj):
-                cls, obj = obj, static_attribute(obj, name)
+                cls, obj = obj, guard.scope.attribute(obj, name)
                 note(cls, name, (partial(getattr, cls), name, obj))
+            elif (found_there := guard.scope.attribute(obj, name)) is not MISSING:
+                owner, obj = obj, found_there
+                note(owner, name, (partial(getattr, owner), name, obj))
             else:
                 break
     of_funcs = (vars(function) for function in meaning.reached)

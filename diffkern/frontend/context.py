@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from diffkern.errors import KernelError, KernelSyntaxError, KernelTypeError, Loc
 from diffkern.frontend.flow import Liveness, Names
-from diffkern.frontend.scope import MISSING, Scope, static_attribute
+from diffkern.frontend.scope import MISSING, Scope
 from diffkern.frontend.signature import references_of
 from diffkern.frontend.source import Source
 from diffkern.frontend.terms import NARROW, Binding, Const, Poison, Rec, Term, Val, View, mark
@@ -261,7 +261,7 @@ class Context:
         """The object that an expression names outside of the function, known without lowering it; else ``MISSING``."""
         if isinstance(node, ast.Attribute):
             owner = self.outside(node.value)
-            return MISSING if owner is MISSING else static_attribute(owner, node.attr)
+            return MISSING if owner is MISSING else self.frame.scope.attribute(owner, node.attr)
         if isinstance(node, ast.Name) and self.frame.holder(node.id) is None:
             return self.frame.scope.lookup(node.id)
         return MISSING

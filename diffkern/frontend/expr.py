@@ -22,6 +22,7 @@ from diffkern.frontend import (
     comparisons,
     complexes,
     components,
+    either,
     inline,
     narrow,
     nested,
@@ -38,11 +39,12 @@ from diffkern.frontend.context import Context, Frame
 from diffkern.frontend.fence import refuse_expression
 from diffkern.frontend.local_functions import LocalFunction
 from diffkern.frontend.plain import enum_value
-from diffkern.frontend.scope import MISSING, attribute_names, static_attribute, suggest
+from diffkern.frontend.scope import MISSING, attribute_names, suggest
 from diffkern.frontend.static import Given, Later, Sized, failure
 from diffkern.frontend.taken import note
 from diffkern.frontend.terms import (
     Const,
+    Either,
     Field,
     Once,
     Rec,
@@ -151,7 +153,7 @@ def _attribute(cx: Context, node: ast.Attribute) -> Term:
         return _value_of_member(cx, member, node)
     owner = cx.expr(node.value)
     if isinstance(owner, Static):
-        obj = static_attribute(owner.obj, node.attr)
+        obj = cx.frame.scope.attribute(owner.obj, node.attr)
         if obj is MISSING:
             known = attribute_names(owner.obj)
             if not known:
@@ -174,6 +176,8 @@ def _attribute(cx: Context, node: ast.Attribute) -> Term:
         return records.member(cx, owner, node)
     if isinstance(owner, (View, RecView)):
         return _array_attribute(cx, owner, node)
+    if isinstance(owner, Either):
+        return either.attribute(cx, owner, node, lambda view: _array_attribute(cx, view, node))
     if isinstance(owner, Val) and (fact := _of_type(owner.value.type, node)) is not None:
         return fact
     if isinstance(owner, Val) and isinstance(owner.value.type, T.Tile):
@@ -358,6 +362,8 @@ def subscript_term(cx: Context, owner: Term, node: ast.Subscript) -> Term:
     if isinstance(owner, View):
         view = views.subscript(cx, owner, views.index_terms(cx, node.slice), node)
         return view if view.spans else views.load(cx, view)
+    if isinstance(owner, Either):
+        return either.subscript(cx, owner, node)
     if isinstance(owner, RecView):
         part = records.subscript(cx, owner, node)
         return part if part.ndim else records.load(cx, part)

@@ -22,6 +22,7 @@ from diffkern.frontend import (
     complex_functions,
     composed,
     construct,
+    either,
     exponents,
     local,
     numba_cuda,
@@ -32,7 +33,7 @@ from diffkern.frontend import (
 from diffkern.frontend import library_vector as vector
 from diffkern.frontend.context import Context
 from diffkern.frontend.literals import fold
-from diffkern.frontend.terms import WEAK_FLOAT, Const, RecView, Static, Term, Tup, Val, View, describe
+from diffkern.frontend.terms import WEAK_FLOAT, Const, Either, RecView, Static, Term, Tup, Val, View, describe
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
 from diffkern.lang.intrinsics import INTERNAL
@@ -257,6 +258,8 @@ def _len(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
     arg = args[0]
     if isinstance(arg, View) and arg.spans:
         return views.length(cx, arg, node)
+    if isinstance(arg, Either) and arg.first.spans:
+        return either.length(cx, arg, node)
     if isinstance(arg, RecView) and arg.ndim:
         return views.length(cx, arg.first, node)
     if isinstance(arg, Tup):
@@ -357,13 +360,14 @@ def thread_index(cx: Context, count: int, node: ast.Call) -> Term:
         cx.type_error(node, "tid takes no arguments", "write i = dk.tid(), or i, j = dk.tid()")
     if count > 4:
         cx.type_error(node, f"tid has at most 4 components, not {count}", "compute further indices with // and %")
-    if cx.tid is not None and cx.tid[0] != count:
+    if cx.tid is not None and cx.tid[0] != count and not cx.dialect.first_axes:
         cx.type_error(
             node,
             f"tid() gives {count} here and {cx.tid[0]} in line {cx.tid[1].line}",
             "a launch has one number of dimensions: unpack the same number everywhere",
         )
-    cx.tid = (count, cx.loc(node))
+    if cx.tid is None or cx.tid[0] < count:
+        cx.tid = (count, cx.loc(node))
     results = [cx.b.one("tid", axis=axis) for axis in range(count)]
     cx.nonneg.update(results)
     return Val(results[0]) if count == 1 else Tup(tuple(Val(v) for v in results))

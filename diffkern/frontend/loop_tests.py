@@ -11,7 +11,7 @@ import copy
 from collections.abc import Callable, Sequence
 
 from diffkern.frontend.flow import assigned
-from diffkern.frontend.scope import MISSING, Scope, static_attribute
+from diffkern.frontend.scope import MISSING, Scope
 from diffkern.frontend.signature import references_of
 from diffkern.lang import Func
 from diffkern.lang.intrinsics import lowering_key
@@ -25,7 +25,7 @@ def without_changing_tests(body: Sequence[ast.stmt], scope: Scope, variables: fr
     def outside(node: ast.expr) -> object:
         if isinstance(node, ast.Attribute):
             owner = outside(node.value)
-            return MISSING if owner is MISSING else static_attribute(owner, node.attr)
+            return MISSING if owner is MISSING else scope.attribute(owner, node.attr)
         return scope.lookup(node.id) if isinstance(node, ast.Name) and node.id not in variables else MISSING
 
     def changing(node: ast.expr) -> str | dict[str, int] | None:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from diffkern.frontend.flow import chain_of
 from diffkern.frontend.plain import enum_value, exact
-from diffkern.frontend.scope import MISSING, Scope, static_attribute
+from diffkern.frontend.scope import MISSING, Scope
 from diffkern.frontend.static import Given, Later
 from diffkern.frontend.taken import note
 
@@ -109,7 +109,7 @@ class _Pruner:
     def _attribute(self, node: ast.Attribute) -> Any:
         """An attribute of a module or class; of what is no captured name it is noted."""
         owner = self._value(node.value)
-        found = MISSING if owner is MISSING else static_attribute(owner, node.attr)
+        found = MISSING if owner is MISSING else self.scope.attribute(owner, node.attr)
         inner: ast.expr = node
         while isinstance(inner, ast.Attribute):
             inner = inner.value

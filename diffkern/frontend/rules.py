@@ -18,7 +18,7 @@ from diffkern.errors import KernelSyntaxError, Loc
 from diffkern.frontend import coerce, matching
 from diffkern.frontend.context import Cascade, Context
 from diffkern.frontend.flow import falls_off
-from diffkern.frontend.scope import MISSING, Scope, static_attribute
+from diffkern.frontend.scope import MISSING, Scope
 from diffkern.frontend.signature import parameter_type
 from diffkern.frontend.source import Source, get_source
 from diffkern.frontend.terms import WEAK, Const, Poison, Rec, RecView, Term, Tup, Val, View, describe
@@ -380,7 +380,7 @@ class _Variables(ast.NodeTransformer):
         """The object from outside that an expression names."""
         if isinstance(node, ast.Attribute):
             owner = self.found(node.value)
-            return MISSING if owner is MISSING else static_attribute(owner, node.attr)
+            return MISSING if owner is MISSING else self.scope.attribute(owner, node.attr)
         return self.scope.lookup(node.id) if isinstance(node, ast.Name) else MISSING
 
     def visit_Return(self, node: ast.Return) -> ast.Return:

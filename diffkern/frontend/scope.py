@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import difflib
+import enum
 import inspect
 import sys
 from collections.abc import Callable, Iterable
@@ -19,7 +20,14 @@ from diffkern.lang.dtypes import CompositeType, DType
 from diffkern.lang.intrinsics import lowering_key
 from diffkern.lang.numba_cuda import member, ours
 
-__all__ = ["MISSING", "Scope", "attribute_names", "evaluate_annotation", "static_attribute", "suggest"]
+__all__ = [
+    "MISSING",
+    "Scope",
+    "attribute_names",
+    "evaluate_annotation",
+    "static_attribute",
+    "suggest",
+]
 
 
 class _Missing:
@@ -28,6 +36,10 @@ class _Missing:
 
 
 MISSING: Final = _Missing()
+_KNOWN: Final = frozenset(
+    {"builtins", "diffkern", "numba", "numpy", "torch", "jax", "jaxlib", "cupy", "types", "typing"}
+)
+"""Libraries whose objects have attributes of their own in kernels, or none."""
 
 
 class Scope:
@@ -36,7 +48,8 @@ class Scope:
     def __init__(self, pyfunc: Callable[..., Any]) -> None:
         self._cells = dict(zip(pyfunc.__code__.co_freevars, pyfunc.__closure__ or (), strict=False))
         self._globals: dict[str, Any] = pyfunc.__globals__
-        self._namespace = dialect_of(pyfunc).namespace
+        dialect = dialect_of(pyfunc)
+        self._namespace, self._of_objects = dialect.namespace, dialect.object_attributes
 
     def lookup(self, name: str) -> Any:
         """The object a name refers to, or ``MISSING``; of an object of numba what it stands for."""
@@ -61,6 +74,10 @@ class Scope:
         """The object that the program itself has under a name, or ``MISSING``."""
         return self.found(name) if name in self._cells or name in self._globals else MISSING
 
+    def attribute(self, obj: Any, name: str) -> Any:
+        """What an attribute of an object that a name refers to is, or ``MISSING`` if that is no fact for a kernel."""
+        return static_attribute(obj, name, self._of_objects)
+
     def cell(self, name: str) -> CellType | None:
         """The closure variable of that name, or None."""
         return self._cells.get(name)
@@ -79,12 +96,21 @@ class Scope:
         return self._globals
 
 
-def static_attribute(obj: Any, name: str) -> Any:
-    """An attribute of a module or a class, or ``MISSING``; attributes of other objects are not compile-time facts."""
+def static_attribute(obj: Any, name: str, of_objects: bool = False) -> Any:
+    """An attribute of a module or a class, in some dialects of an object of a program's own; else ``MISSING``."""
+    if of_objects and _is_programs_own(obj):
+        return ours(getattr(obj, name, MISSING))
     if inspect.ismodule(obj) or inspect.isclass(obj):
         known = member(obj, name)
         return ours(getattr(obj, name, MISSING)) if known is None else known
     return MISSING
+
+
+def _is_programs_own(obj: Any) -> bool:
+    """Whether an object is of a class that is neither Python's nor that of a library whose objects kernels know."""
+    if isinstance(obj, (type, enum.Enum)) or inspect.ismodule(obj):
+        return False
+    return type(obj).__module__.partition(".")[0] not in _KNOWN
 
 
 def attribute_names(obj: Any) -> list[str]:

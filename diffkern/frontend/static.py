@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from diffkern.errors import KernelTypeError, Loc
 from diffkern.frontend.plain import settled, snapshot
-from diffkern.frontend.scope import MISSING, Scope, static_attribute
+from diffkern.frontend.scope import MISSING, Scope
 from diffkern.frontend.survey import Path, Survey, chain_of
 from diffkern.lang.static import keep_results, kept_results, static
 
@@ -168,7 +168,7 @@ def names_of_static(called: Iterable[Path], scope: Scope) -> frozenset[Path]:
 def _stands_for_static(path: Path, scope: Scope) -> bool:
     obj = scope.lookup(path[0])
     for name in path[1:]:
-        obj = static_attribute(obj, name)
+        obj = scope.attribute(obj, name)
     return obj is static
 
 

@@ -45,7 +45,7 @@ class Read:
         """Whether the attribute still is the same; results are kept with their expressions."""
         if self.owner is None:
             return True
-        now = static_attribute(self.owner, self.name)
+        now = static_attribute(self.owner, self.name, of_objects=True)
         if now is self.obj:
             return True
         before, after = (contents(obj, lambda obj: encode_object(obj, id)) for obj in (self.obj, now))
@@ -57,7 +57,7 @@ class Read:
 
     def capture(self) -> tuple[Callable[[str], Any], str, Any]:
         """How the attribute is looked up, its name, and what it was."""
-        return partial(static_attribute, self.owner), self.name, self.obj
+        return partial(static_attribute, self.owner, of_objects=True), self.name, self.obj
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,6 +102,13 @@ class Dialect:
         Whether funcs called ``add``, ``mul`` and so on are the operators of the types that they take.
     returns_as_annotated
         Whether it is an error that a func returns other types than its annotation says.
+    object_attributes
+        Whether attributes of objects of a program's own are constants, as those of modules and classes are.
+    first_axes
+        Whether ``tid()`` as fewer values than elsewhere in a kernel is the index along the first axes; else it is an
+        error.
+    struct_defaults
+        Whether the value that a class gives a field of a struct is the field's default; else the field begins as zero.
     cotangents_stay
         Whether an adjoint that is launched by hand leaves the gradients that it is given for outputs as they are, where
         the kernel does not read these; else they are set to zero where it overwrites.
@@ -124,6 +131,9 @@ class Dialect:
     long_shapes: bool = False
     named_operators: bool = False
     returns_as_annotated: bool = False
+    object_attributes: bool = False
+    first_axes: bool = False
+    struct_defaults: bool = True
     cotangents_stay: bool = False
 
 
@@ -148,6 +158,9 @@ WARP: Final = Dialect(
     long_shapes=True,
     named_operators=True,
     returns_as_annotated=True,
+    object_attributes=True,
+    first_axes=True,
+    struct_defaults=False,
     cotangents_stay=True,
 )
 """That of ``import diffkern.warp as wp``."""

@@ -54,6 +54,7 @@ from diffkern.runtime.indexed import SeenThrough
 from diffkern.runtime.placeholder import Placeholder
 from diffkern.runtime.structured import StructuredArray
 from diffkern.runtime.type_keys import array_type, is_long, key_of_long, register_type, type_of_key
+from diffkern.runtime.untyped import Untyped
 
 __all__ = [
     "FORMATS", "NO_DEFAULT", "Bound", "Parameter", "bind", "device_of_keys", "leaves_of", "pack_value", "unpacked",
@@ -127,6 +128,9 @@ class Parameter:
 
     def convert_leaves(self, value: Any) -> tuple[str, list[bytes], list[array | None]]:
         """Return an argument's type key, and the bytes and arrays of its leaves."""
+        if type(value) is Untyped and isinstance(self.annotation, ArrayAnnotation):
+            made = value.taken_by(self.annotation)
+            return made._key, [made._packed], [made]
         if isinstance(value, Placeholder):
             self._check_placeholder(value)
             value = None
@@ -145,13 +149,13 @@ class Parameter:
                 raise self.error(str(error), "pass a copy of it, as contiguous() makes one") from None
             self.check_type(type_of_key(key))
             return key, [held._packed for held in arrays], list(arrays)
-        key, packed, made = self.convert(value)
+        key, packed, held = self.convert(value)
         if value is None:
             return _repeated(key)
-        if isinstance(made, StructuredArray):
-            fields = made._leaves()
+        if isinstance(held, StructuredArray):
+            fields = held._leaves()
             return key, [field._packed for field in fields], list(fields)
-        return key, [packed], [made]
+        return key, [packed], [held]
 
     def _check_placeholder(self, value: Placeholder) -> None:
         """Raise unless the parameter takes arrays of this type, of which none is passed."""

@@ -84,6 +84,8 @@ def declared(cls: _Class, frame: FrameType, dialect: Dialect = NATIVE) -> _Class
         meant = _annotation(cls, name, annotation, frame)
         fields.append((name, _field_type(cls, name, meant)))
         nested = definition_of(meant)
+        if not dialect.struct_defaults:
+            continue  # a value in the class remains an attribute of it, which an instance's field hides
         if name in vars(cls):
             defaults[name] = _default(cls, name, fields[-1][1], vars(cls)[name])
             delattr(cls, name)

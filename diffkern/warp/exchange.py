@@ -15,6 +15,7 @@ from diffkern.interop import jax, public
 from diffkern.kernel import Kernel
 from diffkern.lang.dtypes import DType
 from diffkern.runtime.array import array
+from diffkern.runtime.untyped import untyped
 from diffkern.warp.arrays import in_dialect
 from diffkern.warp.enumerations import JaxCallableGraphMode, JaxModulePreloadMode
 
@@ -41,7 +42,8 @@ def from_torch(
     t, dtype, requires_grad, grad : optional
         As in :func:`diffkern.from_torch`.
     return_ctype : bool, optional
-        Accepted; an array is returned, which launches take.
+        Whether launches take the array for any parameter that its memory fits, as one of ``vec3`` for a tensor of
+        shape (n, 3), or one of ``uint64`` for a tensor of ``int64``.
     retain_grad : bool, optional
         As in :func:`zeros`.
 
@@ -50,7 +52,8 @@ def from_torch(
     array
         It keeps the tensor alive.
     """
-    return in_dialect(public.from_torch(t, dtype, requires_grad, grad), retain_grad)
+    made = in_dialect(public.from_torch(t, dtype, requires_grad, grad), retain_grad)
+    return untyped(made, t) if return_ctype else made
 
 
 @brief

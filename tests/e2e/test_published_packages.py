@@ -143,7 +143,7 @@ def test_a_program_is_run_step_by_step(tool: Any, tmp_path: Path) -> None:
     with tool.conversation.Conversation(
         Path(sys.executable), "diffkern", "program", tmp_path / "cache", 60.0
     ) as process:
-        first = process.tell({"do": "first", "with": {"name": str(program.with_suffix(""))}})
+        first = process.tell({"do": "first", "with": {"path": str(program)}})
         assert first["seconds"] > 0.0
         process.tell({"do": "steps", "with": {"count": 5}})
         process.tell({"do": "outputs", "with": {"to": str(tmp_path / "diffkern.npz")}})
@@ -161,8 +161,7 @@ def test_a_launched_kernel_is_tried_with_the_types_of_its_launch(tool: Any, tmp_
             "import numpy", "from typing import Any\nimport numpy", 1
         )
     )
-    name = str(program.with_suffix(""))
-    wish = {"program": name, "prefix": name, "targets": ["cpu"]}
+    wish = {"program": str(program), "prefix": "halving", "targets": ["cpu"]}
     (found,) = about(tool, tmp_path, "launched", ["halving"], **wish)
     assert found["forward"] == found["adjoint"] == {"cpu": None}
 
@@ -172,7 +171,7 @@ def test_what_says_nothing_for_too_long_is_ended(tool: Any, tmp_path: Path) -> N
     program.write_text("import time\ndef begin():\n    time.sleep(600)\n")
     with tool.conversation.Conversation(Path(sys.executable), "diffkern", "program", tmp_path, 0.2) as process:
         with pytest.raises(tool.conversation.Ended, match="Timeout"):
-            process.tell({"do": "first", "with": {"name": str(program.with_suffix(""))}})
+            process.tell({"do": "first", "with": {"path": str(program)}})
 
 
 @pytest.mark.parametrize(
@@ -291,8 +290,33 @@ def test_pieces_are_resumed(tool: Any, tmp_path: Path, monkeypatch: pytest.Monke
     assert done == [1, 0, 2, 0]
 
 
+def test_a_package_of_ones_own_is_given_by_its_names(
+    tool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    main = runpy.run_path(str(TOOL / "__main__.py"))["main"]
+    (tmp_path / "warp_thing").mkdir()
+    (tmp_path / "warp_thing" / "kernels.py").write_text("@wp.kernel\ndef k(): pass")
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name, package in {"ours": "warp-thing", "other": "warp-nn"}.items():
+        (programs / f"{name}.py").write_text(PROGRAM.replace("warp-nn", package))
+    seen: list[str] = []
+    settings = {
+        "pieces": lambda setting: seen.extend(p.name for p in tool.pieces.pieces(setting)) or [],
+        "site_of": lambda python: tmp_path, "versions": lambda *_: {},
+    }  # fmt: skip
+    for name, value in settings.items():
+        monkeypatch.setitem(main.__globals__, name, value)
+    given = ["60", "--python", sys.executable, "--results", str(tmp_path / "results")]
+    main([*given, "--package", "warp-thing=warp_thing", "--programs", str(programs)])
+    assert seen == [
+        "imports-warp-thing-warp", "imports-warp-thing-diffkern", "program-ours", "launched-ours",
+        "kernels-warp-thing-000",
+    ]  # fmt: skip
+
+
 def test_every_program_says_what_it_is(tool: Any) -> None:
-    programs = sorted(tool.pieces.PROGRAMS.glob("[!_]*.py"))
+    programs = sorted((TOOL / "programs").glob("[!_]*.py"))
     assert len(programs) >= 12
     for program in programs:
         wish = tool.pieces.constants(program)
@@ -308,7 +332,7 @@ def test_a_program_under_both(tool: Any, tmp_path: Path) -> None:
     wish = tool.pieces.constants(program)
     folder = tmp_path / "work"
     folder.mkdir()
-    found = tool.comparison.compare(Path(sys.executable), str(program.with_suffix("")), wish, folder, 120.0)
+    found = tool.comparison.compare(Path(sys.executable), program, wish, folder, 120.0)
     assert found["differences"] == {"x": 0.0}
     for under in ("warp", "diffkern"):
         assert {"cold", "warm", "step", "from reference"} == set(found[under])

@@ -5,10 +5,13 @@
     python tools/neighbours 600 --only program-mujoco          # pieces whose names begin so
     python tools/neighbours 0 --rst docs/generated/neighbours.inc   # the table of what is known
     python tools/neighbours 0 --json neighbours.json           # the data
+    python tools/neighbours 600 --python .../bin/python --package xlb=xlb --programs FOLDER   # another package
 
 A module finder gives ``diffkern.warp`` to whoever imports ``warp``; the packages themselves stay as they are published.
 The pieces are imports of all modules, programs of ``programs/`` under both, kernels that these launch, and kernels at
-the top of modules. What a piece found stays in the folder of results; the next call goes on with those that are left.
+the top of modules. Other packages are given by their names, ``DISTRIBUTION=MODULE``, and their programs by the folder;
+they are written like those of ``programs/``. What a piece found stays in the folder of results; the next call goes on
+with those that are left.
 """
 
 from __future__ import annotations
@@ -23,11 +26,11 @@ from pathlib import Path
 from typing import Any
 
 from environment import make, site_of, versions
-from packages import PACKAGES
+from packages import PACKAGES, TESTS, Package
 from pieces import Setting, pieces
 from tables import printed, rst
 
-_DISTRIBUTIONS = ["warp-lang", *(package.distribution for package in PACKAGES), "mujoco", "torch", "numpy"]
+_PROGRAMS = Path(__file__).parent / "programs"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -37,11 +40,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.seconds > 0:
         _run(given)
     data = collected(given.results)
-    print(printed(data))
+    print(printed(_packages(given), data))
     if given.json:
         given.json.write_text(json.dumps(data, indent=1), encoding="utf-8")
     if given.rst:
-        given.rst.write_text(rst(data), encoding="utf-8")
+        given.rst.write_text(rst(_packages(given), data), encoding="utf-8")
     return 0 if data["pieces"] else 1
 
 
@@ -49,7 +52,10 @@ def _run(given: argparse.Namespace) -> None:
     end = time.monotonic() + given.seconds
     python = (given.python or make(given.environment)).absolute()
     cache = (given.results / "cache").absolute()
-    setting = Setting(python, site_of(python), cache, tuple(given.targets.split(",")), given.limit)
+    packages = _packages(given)
+    programs = given.programs or _PROGRAMS
+    targets = tuple(given.targets.split(","))
+    setting = Setting(packages, programs.absolute(), python, site_of(python), cache, targets, given.limit)
     left = 0
     for piece in pieces(setting):
         place = given.results / f"{piece.name}.json"
@@ -62,9 +68,15 @@ def _run(given: argparse.Namespace) -> None:
         found = {"date": dt.date.today().isoformat(), "found": piece.do()}
         place.write_text(json.dumps(found, indent=1), encoding="utf-8")
         print(f"{piece.name}: {time.monotonic() - begin:.0f} s", flush=True)
-    told = versions(python, _DISTRIBUTIONS)
+    told = versions(python, ["warp-lang", *(package.distribution for package in packages), "mujoco", "torch", "numpy"])
     (given.results / "versions.json").write_text(json.dumps(told), encoding="utf-8")
     print(f"{left} pieces left")
+
+
+def _packages(given: argparse.Namespace) -> Sequence[Package]:
+    """Return the packages that are given, the usual ones if none is."""
+    pairs = (text.partition("=") for text in given.package)
+    return [Package(distribution, module or distribution, TESTS) for distribution, _, module in pairs] or PACKAGES
 
 
 def collected(folder: Path) -> dict[str, Any]:
@@ -86,6 +98,9 @@ def _parser() -> argparse.ArgumentParser:
     where.add_argument("--environment", type=Path, default=Path(".neighbours/environment"), metavar="FOLDER",
                        help="where the packages are installed, made if need be")  # fmt: skip
     where.add_argument("--python", type=Path, help="the Python of an environment that has them")
+    parser.add_argument("--package", action="append", default=[], metavar="DISTRIBUTION=MODULE",
+                        help="a package to take instead of the usual ones; may be repeated")  # fmt: skip
+    parser.add_argument("--programs", type=Path, metavar="FOLDER", help="programs for these packages")
     parser.add_argument("--results", type=Path, default=Path(".neighbours/results"), metavar="FOLDER")
     parser.add_argument("--only", default="", metavar="PREFIX", help="pieces whose names begin so, as program-mujoco")
     parser.add_argument("--again", action="store_true", help="run pieces again whose results there are")

@@ -11,10 +11,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
-
-HERE = Path(__file__).parent
 
 
 def main(under: str, work: str) -> None:
@@ -23,9 +20,7 @@ def main(under: str, work: str) -> None:
     os.dup2(2, 1)
     from works import WORKS, first_line
 
-    # The packages are to find no module of this folder, programs what they have in common.
-    sys.path[0:1] = []
-    sys.path.append(str(HERE / "programs"))
+    sys.path[0:1] = []  # the packages are to find no module of this folder
     if under == "diffkern":
         from diffkern.warp import finder
 

@@ -15,15 +15,15 @@ UNDER = ("warp", "diffkern")
 _TURNS = 5
 
 
-def compare(python: Path, name: str, wish: dict[str, Any], folder: Path, limit: float) -> dict[str, Any]:
+def compare(python: Path, program: Path, wish: dict[str, Any], folder: Path, limit: float) -> dict[str, Any]:
     """Run a program under both and return what came of it.
 
     Parameters
     ----------
     python : Path
         The interpreter of the environment with the packages.
-    name : str
-        The program.
+    program : Path
+        Its file.
     wish : dict
         Its constants: ``STEPS`` are done in all, and its outputs are to agree to ``TOLERANCE``.
     folder : Path
@@ -34,13 +34,13 @@ def compare(python: Path, name: str, wish: dict[str, Any], folder: Path, limit: 
     found: dict[str, Any] = {"package": wish["PACKAGE"], "tolerance": wish["TOLERANCE"], "steps": wish["STEPS"]}
     sides: dict[str, dict[str, Any]] = {under: {} for under in UNDER}
     for under in UNDER:
-        _first(python, name, under, folder, limit, sides[under], "cold")
+        _first(python, program, under, folder, limit, sides[under], "cold")
     with ExitStack() as stack:
         running = {}
         for under in UNDER:
             if "error" not in sides[under]:
                 process = stack.enter_context(Conversation(python, under, "program", folder, limit))
-                if _asked(process, sides[under], "warm", {"do": "first", "with": {"name": name}}):
+                if _asked(process, sides[under], "warm", {"do": "first", "with": {"path": str(program)}}):
                     running[under] = process
         _in_turns(running, sides, wish["STEPS"] - 1)
         for under, process in running.items():
@@ -56,9 +56,11 @@ def compare(python: Path, name: str, wish: dict[str, Any], folder: Path, limit: 
     return found
 
 
-def _first(python: Path, name: str, under: str, folder: Path, limit: float, side: dict[str, Any], what: str) -> None:
+def _first(
+    python: Path, program: Path, under: str, folder: Path, limit: float, side: dict[str, Any], what: str
+) -> None:
     with Conversation(python, under, "program", folder, limit) as process:
-        _asked(process, side, what, {"do": "first", "with": {"name": name}})
+        _asked(process, side, what, {"do": "first", "with": {"path": str(program)}})
 
 
 def _asked(process: Conversation, side: dict[str, Any], what: str, request: dict[str, Any]) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["PACKAGES", "Package", "by_name", "modules_of"]
+__all__ = ["PACKAGES", "TESTS", "Package", "by_name", "modules_of"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,8 @@ class Package:
 
 
 _TESTS = "tests of the package"
+TESTS = {r"(\.|^)(tests?|conftest)\b|\.test_|_test$": _TESTS}
+"""What is left out of any package."""
 _WINDOW = "opens a window, or needs a package for that"
 
 PACKAGES = (

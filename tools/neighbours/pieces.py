@@ -13,21 +13,24 @@ from typing import Any
 
 from comparison import compare
 from conversation import replies_about
-from packages import PACKAGES, Package, modules_of
+from packages import Package, modules_of
 
-__all__ = ["PROGRAMS", "Piece", "Setting", "constants", "pieces"]
+__all__ = ["Piece", "Setting", "constants", "pieces"]
 
-PROGRAMS = Path(__file__).parent / "programs"
 _MODULES_OF_A_PIECE = 4
 _KERNEL = re.compile(r"^\s*@(wp|warp)\.kernel\b", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Where and how long the pieces run.
+    """What is run, where and how long.
 
     Attributes
     ----------
+    packages : sequence of Package
+        The packages.
+    programs : Path
+        The folder of their programs.
     python : Path
         The interpreter of the environment with the packages.
     site : Path
@@ -40,6 +43,8 @@ class Setting:
         Seconds that one module, kernel or request may take.
     """
 
+    packages: Sequence[Package]
+    programs: Path
     python: Path
     site: Path
     cache: Path
@@ -57,15 +62,16 @@ class Piece:
 
 def pieces(setting: Setting) -> Iterator[Piece]:
     """Yield all pieces, those that say most in the shortest time first."""
-    for package in PACKAGES:
+    for package in setting.packages:
         for under in ("warp", "diffkern"):
             yield Piece(f"imports-{package.distribution}-{under}", partial(_imports, setting, package, under))
-    programs = sorted(path for path in PROGRAMS.glob("[!_]*.py"))
+    known = {package.distribution for package in setting.packages}
+    programs = [path for path in sorted(setting.programs.glob("[!_]*.py")) if constants(path)["PACKAGE"] in known]
     for program in programs:
         yield Piece(f"program-{program.stem}", partial(_program, setting, program))
     for program in programs:
         yield Piece(f"launched-{program.stem}", partial(_launched, setting, program))
-    for package in PACKAGES:
+    for package in setting.packages:
         yield from _kernels(setting, package)
 
 
@@ -92,12 +98,12 @@ def _imports(setting: Setting, package: Package, under: str) -> Any:
 def _program(setting: Setting, program: Path) -> Any:
     wish = constants(program)
     with tempfile.TemporaryDirectory(prefix="neighbours-") as folder:
-        return compare(setting.python, program.stem, wish, Path(folder), setting.limit)
+        return compare(setting.python, program, wish, Path(folder), setting.limit)
 
 
 def _launched(setting: Setting, program: Path) -> Any:
-    module = next(p.module for p in PACKAGES if p.distribution == constants(program)["PACKAGE"])
-    request = {"program": program.stem, "prefix": module, "targets": setting.targets, "names": [program.stem]}
+    module = next(p.module for p in setting.packages if p.distribution == constants(program)["PACKAGE"])
+    request = {"program": str(program), "prefix": module, "targets": setting.targets, "names": [program.stem]}
     return {"kernels": replies_about(setting.python, "diffkern", "launched", setting.cache, setting.limit, request)}
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import collections
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from packages import PACKAGES, Package
+from packages import Package
 
 __all__ = ["kernel_counts", "largest", "printed", "program_rows", "reasons", "rst"]
 
@@ -15,10 +15,10 @@ _MANY = 8
 """How many reasons are shown of a package."""
 
 
-def printed(data: dict[str, Any]) -> str:
+def printed(packages: Sequence[Package], data: dict[str, Any]) -> str:
     """Return what is known as text."""
     lines = ["versions: " + ", ".join(f"{name} {version}" for name, version in data["versions"].items())]
-    for package in PACKAGES:
+    for package in packages:
         lines += ["", package.distribution]
         lines += [f"  {line}" for line in _imports(package, data)]
         for where in ("kernels", "launched"):
@@ -30,7 +30,7 @@ def printed(data: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def rst(data: dict[str, Any]) -> str:
+def rst(packages: Sequence[Package], data: dict[str, Any]) -> str:
     """Return the tables of the documentation."""
     versions = data["versions"]
     dates = sorted({piece["date"] for piece in data["pieces"].values()})
@@ -38,15 +38,15 @@ def rst(data: dict[str, Any]) -> str:
     told = ", ".join(f"{name} {version}" for name, version in versions.items())
     lines = [f"Made by ``python tools/neighbours`` {days}, with {told}.", ""]
     heads = ("package", "modules imported", "kernels forward", "adjoints", "programs that agree")
-    lines += _list_table(heads, (_summary(package, data) for package in PACKAGES), (22, 18, 20, 20, 20))
-    programs = [row for package in PACKAGES for row in program_rows(package, data)]
+    lines += _list_table(heads, (_summary(package, data) for package in packages), (22, 18, 20, 20, 20))
+    programs = [row for package in packages for row in program_rows(package, data)]
     columns = ("program", "result", "difference", "from the reference", "first step cold", "warm", "a step")
     lines += ["", "Programs:", "", *_list_table(columns, programs, (18, 22, 12, 12, 14, 11, 11))]
-    refused = [(p.distribution, str(count), f"``{_safe(why)}``") for p in PACKAGES for why, count in reasons(p, data)]
+    refused = [(p.distribution, str(count), f"``{_safe(why)}``") for p in packages for why, count in reasons(p, data)]
     if refused:
         lines += ["", "Modules and kernels that are refused, by reason:", ""]
         lines += _list_table(("package", "how many", "reason"), refused, (20, 10, 70))
-    out = [(p.distribution, _named(pattern), why) for p in PACKAGES for pattern, why in _excluded(p)]
+    out = [(p.distribution, _named(pattern), why) for p in packages for pattern, why in _excluded(p)]
     lines += ["", "Left out:", "", *_list_table(("package", "what", "reason"), out, (20, 45, 35))]
     return "\n".join(lines) + "\n"
 

@@ -19,7 +19,6 @@ from typing import Any
 __all__ = ["WORKS", "first_line"]
 
 Reply = dict[str, Any]
-_PROGRAMS = Path(__file__).parent / "programs"
 _LONGEST = 240
 """Characters of a message."""
 
@@ -61,7 +60,7 @@ class Kernels:
 
 
 class Program:
-    """Runs one of the programs beside this file."""
+    """Runs a program."""
 
     def __init__(self) -> None:
         self.program: Any = None
@@ -69,9 +68,11 @@ class Program:
     def __call__(self, request: Reply) -> Iterator[Reply]:
         yield getattr(self, request["do"])(**request.get("with", {}))
 
-    def first(self, name: str) -> Reply:
+    def first(self, path: str) -> Reply:
         """Import the program, and do its first step; the time is that of the whole process so far."""
-        spec = importlib.util.spec_from_file_location(name, _PROGRAMS / f"{name}.py")
+        name = Path(path).stem
+        sys.path.append(str(Path(path).parent))  # where it finds what it has in common with others
+        spec = importlib.util.spec_from_file_location(name, path)
         assert spec is not None
         assert spec.loader is not None
         module = sys.modules[name] = importlib.util.module_from_spec(spec)

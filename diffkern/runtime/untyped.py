@@ -1,0 +1,48 @@
+"""Arrays of which only the memory is passed: each parameter says what its elements are.
+
+In: an array over another library's memory, as Warp's ``from_torch(return_ctype=True)`` makes it. Out: an array of the
+elements and axes that a parameter takes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from diffkern.ir.types import Scalar
+from diffkern.lang.annotations import ArrayAnnotation
+from diffkern.runtime.array import array
+from diffkern.runtime.create import empty
+from diffkern.runtime.foreign import adopt
+
+__all__ = ["Untyped", "untyped"]
+
+
+class Untyped(array):
+    """An array that parameters with other elements take too, where these are made of the same numbers."""
+
+    __slots__ = ()
+
+    source: Any
+    """What has the memory."""
+
+    def taken_by(self, annotation: ArrayAnnotation) -> array:
+        """Return the array that a parameter takes, this one where there is none."""
+        element = annotation.element
+        if element is None or annotation.indexed or annotation.accepts(self._type):
+            return self
+        if not self.size:
+            return empty((0,) * annotation.ndim, annotation.dtype, device=self.device)
+        try:
+            found = adopt(self.source, element)
+        except (TypeError, ValueError):
+            return self
+        return found if found is not None and annotation.accepts(found._type) else self
+
+
+def untyped(made: array, source: Any) -> array:
+    """Return an array, which nothing else has yet, as one of which only the memory counts where that may matter."""
+    whole = isinstance(made._element, Scalar) and made._element.is_integer
+    if type(made) is array and (made.ndim > 1 or not made.size or whole):
+        made.__class__ = Untyped
+        made.__dict__["source"] = source
+    return made
