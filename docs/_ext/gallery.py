@@ -82,7 +82,7 @@ PROGRAMS = {
         (0.0, 0.0, 0.5, 1.0),
     ),
     "mujoco_humanoid": Program(
-        "Up from a squat",
+        "A humanoid keeps its balance",
         "The humanoid of MuJoCo Warp. The torques of its first second follow the gradient through its contacts.",
         (0.4, 0.0, 0.8, 1.0),
     ),
