@@ -19,7 +19,7 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 # The first is where a wheel keeps the examples, the second where a clone, or an editable install of one, has them.
 _PLACES = (_PACKAGE / "_examples", _PACKAGE.parent / "examples")
 _EXTRAS = {"matplotlib": "plot", "tqdm": "plot", "jax": "jax", "torch": "torch"}
-_DISTRIBUTIONS = {"sklearn": "scikit-learn"}
+_DISTRIBUTIONS = {"sklearn": "scikit-learn", "mujoco_warp": "mujoco-warp"}
 
 
 def main(argv: Sequence[str]) -> int:

@@ -6,9 +6,9 @@ cotangents of what was written are consumed, the others added to; or a :class:`L
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -41,9 +41,13 @@ __all__ = [
     "check_not_lost",
     "cotangent",
     "match_cotangents",
+    "near_pairs",
     "spread",
     "with_own",
 ]
+
+_Held: TypeAlias = "tuple[int, bool, array]"
+"""A leaf of a launch, whether it is its cotangent that is meant, and the array."""
 
 
 class AdjointLaunch(Operation):
@@ -489,26 +493,37 @@ def _explain_overlaps(kernel: Launchable, launch: PackedLaunch, cotangents: Mapp
     held = [(i, False, a) for i, a in enumerate(launch.arrays) if a is not None and i in used]
     every = held + [(i, True, ct) for i, ct in cotangents.items() if i in used]
     shared, merged = False, launch.merged
-    for position, (i, i_is_ct, a) in enumerate(every):
-        for j, j_is_ct, b in every[position + 1 :]:
-            if not (i_is_ct or j_is_ct) and merged.get(i, i) == merged.get(j, j):
-                continue  # one array, which the adjoint takes as such
-            if a._whole is b._whole is not a and a._packed != b._packed:
-                continue  # two fields of one array of structs
-            if not overlaps(a._data, b._data):
-                continue
-            written = i in writes or j in writes
-            if i_is_ct and j_is_ct and not written:
-                shared = True
-            elif i_is_ct or j_is_ct or written:
-                first = f"the gradient of {names[i]!r}" if i_is_ct else repr(names[i])
-                second = f"the gradient of {names[j]!r}" if j_is_ct else repr(names[j])
-                raise LaunchError(
-                    f"kernel {kernel.name!r}: {first} and {second} share memory, and one of them is written; such a "
-                    "launch cannot be differentiated",
-                    remedy="pass arrays that do not overlap, for example dk.clone() of one of them",
-                )
+    for (i, i_is_ct, a), (j, j_is_ct, b) in near_pairs(every):
+        if not (i_is_ct or j_is_ct) and merged.get(i, i) == merged.get(j, j):
+            continue  # one array, which the adjoint takes as such
+        if a._whole is b._whole is not a and a._packed != b._packed:
+            continue  # two fields of one array of structs
+        if not overlaps(a._data, b._data):
+            continue
+        written = i in writes or j in writes
+        if i_is_ct and j_is_ct and not written:
+            shared = True
+        elif i_is_ct or j_is_ct or written:
+            first = f"the gradient of {names[i]!r}" if i_is_ct else repr(names[i])
+            second = f"the gradient of {names[j]!r}" if j_is_ct else repr(names[j])
+            raise LaunchError(
+                f"kernel {kernel.name!r}: {first} and {second} share memory, and one of them is written; such a "
+                "launch cannot be differentiated",
+                remedy="pass arrays that do not overlap, for example dk.clone() of one of them",
+            )
     return shared
+
+
+def near_pairs(every: list[_Held]) -> Iterator[tuple[_Held, _Held]]:
+    """Pairs of arrays whose ranges of addresses overlap, each pair in the order of the parameters."""
+    ordered = sorted(enumerate(every), key=lambda entry: entry[1][2]._range)
+    still: list[tuple[int, _Held]] = []
+    for position, held in ordered:
+        low, _ = held[2]._range
+        still = [entry for entry in still if entry[1][2]._range[1] > low]
+        for other, earlier in still:
+            yield (earlier, held) if other < position else (held, earlier)
+        still.append((position, held))
 
 
 def _padded(kernel: Launchable, label: str, values: Sequence[Any], of: str, count: int) -> Sequence[Any]:

@@ -11,6 +11,7 @@ import math
 import struct
 import sys
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from diffkern.errors import AutodiffError
 from diffkern.ir.types import Kind, Scalar, Type, parse_type
@@ -20,6 +21,7 @@ from diffkern.race_search import Numbers, Threads, needed, racing
 __all__ = ["Races", "check_races", "number_in"]
 
 _CACHED = 256
+_Race: TypeAlias = tuple[RaceCheck, Threads]
 _extent = struct.Struct("q")
 
 
@@ -37,7 +39,7 @@ class Races:
         The integer parameters that they depend on.
     """
 
-    __slots__ = ("_entries", "_names", "_passed", "_places", "_types", "arguments")
+    __slots__ = ("_entries", "_found", "_names", "_places", "_types", "arguments")
 
     def __init__(self, manifest: Manifest) -> None:
         self._entries = manifest.races
@@ -45,7 +47,7 @@ class Races:
         self._places = needed(manifest.races)
         self._types = {k: parse_type(manifest.params[k].type) for k, axis in self._places if axis < 0}
         self.arguments = frozenset(self._types)
-        self._passed: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
+        self._found: dict[tuple[tuple[int, ...], tuple[int, ...]], _Race | None] = {}
 
     def check(self, kernel: str, dims: tuple[int, ...], part: Callable[[int], bytes]) -> None:
         """Check a launch.
@@ -65,12 +67,14 @@ class Races:
             If two threads may race.
         """
         found = tuple(number_in(part(k), self._types.get(k), axis) for k, axis in self._places)
-        if (dims, found) in self._passed:
-            return
-        check_races(kernel, self._entries, self._names, dims, dict(zip(self._places, found, strict=True)))
-        if len(self._passed) >= _CACHED:
-            self._passed.clear()
-        self._passed.add((dims, found))
+        numbers = dict(zip(self._places, found, strict=True))
+        if (dims, found) not in self._found:
+            if len(self._found) >= _CACHED:
+                self._found.clear()
+            self._found[dims, found] = _race(self._entries, dims, numbers)
+        race = self._found[dims, found]
+        if race is not None:
+            raise _refusal(kernel, self._names, numbers, race)
 
 
 def number_in(part: bytes, t: Type | None, axis: int) -> int:
@@ -115,16 +119,21 @@ def check_races(
     AutodiffError
         If two threads may touch one element.
     """
+    race = _race(checks, dims, numbers)
+    if race is not None:
+        raise _refusal(kernel, names, numbers, race)
+
+
+def _race(checks: Sequence[RaceCheck], dims: Sequence[int], numbers: Numbers) -> _Race | None:
+    """Return the first pair of accesses that race, and the threads that make them."""
     if math.prod(dims) == 0:
-        return
-    for check in checks:
-        pair = racing(check, dims, numbers)
-        if pair is not None:
-            raise _refusal(kernel, check, names, numbers, pair)
+        return None
+    return next(((check, pair) for check in checks if (pair := racing(check, dims, numbers)) is not None), None)
 
 
-def _refusal(kernel: str, check: RaceCheck, names: Sequence[str], numbers: Numbers, pair: Threads) -> AutodiffError:
-    name, (reading, writing) = names[check.array], pair
+def _refusal(kernel: str, names: Sequence[str], numbers: Numbers, race: _Race) -> AutodiffError:
+    check, (reading, writing) = race
+    name = names[check.array]
     line = f" (line {check.write.loc.line})" if check.write.loc is not None else ""
     given = [f"{names[k]}={value}" for (k, axis), value in sorted(numbers.items()) if axis < 0]
     where = f" with {', '.join(given)}" if given else ""

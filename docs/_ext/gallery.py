@@ -76,6 +76,16 @@ PROGRAMS = {
         "Chains of seven joints as products of transforms. All angles follow the gradient of the tool's pose.",
         (0.0, 0.0, 0.47, 1.0),
     ),
+    "mujoco_arm": Program(
+        "What is this arm made of?",
+        "An arm in MuJoCo Warp. Masses, damping and friction are found from the motion of its joints.",
+        (0.0, 0.0, 0.5, 1.0),
+    ),
+    "mujoco_humanoid": Program(
+        "A humanoid keeps its balance",
+        "The humanoid of MuJoCo Warp. The torques of its first second follow the gradient through its contacts.",
+        (0.4, 0.0, 0.8, 1.0),
+    ),
     "sdf": Program(
         "What stands in the picture?",
         "Inverse rendering of a scene of signed distances. Shapes, colours and light are found from four pictures.",

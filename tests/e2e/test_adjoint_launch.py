@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
 import diffkern as dk
+from diffkern.runtime.adjoint import near_pairs
 
 
 @dk.kernel
@@ -135,6 +138,24 @@ def test_shared_memory_is_refused():
         dk.launch(product, 2, [x[1:], floats(1, 1), 1.0], [x[:2]], adjoint=True)
     with pytest.raises(dk.LaunchError, match="gradient of 'x'"):
         dk.launch(product, 3, [x, floats(1, 1, 1), 1.0], [dk.zeros(3)], adj_inputs=[x, None, None], adjoint=True)
+
+
+def test_pairs_of_near_arrays():
+    """All pairs whose addresses overlap, and no others, in the order of the parameters."""
+    rng = np.random.default_rng(3)
+    whole = dk.zeros(40)
+    for _ in range(50):
+        views = []
+        for k in range(int(rng.integers(1, 9))):
+            begin, end = sorted(map(int, rng.integers(0, 40, 2)))
+            views.append((k, False, whole[begin:end]))
+        wanted = set()
+        for (i, _, a), (j, _, b) in itertools.combinations(views, 2):
+            if max(a._range[0], b._range[0]) < min(a._range[1], b._range[1]):
+                wanted.add((i, j))
+        found = [(one[0], other[0]) for one, other in near_pairs(views)]
+        assert set(found) == wanted
+        assert len(found) == len(wanted)
 
 
 def test_interleaved_views_do_not_share_memory():

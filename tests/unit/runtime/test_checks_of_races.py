@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+import diffkern as dk
 from diffkern.errors import AutodiffError
 from diffkern.integer_systems import Row, narrowed, search
 from diffkern.manifest import Form, Monomial, Order, RaceCheck, Touch
 from diffkern.race_search import needed
+from diffkern.runtime import race_checks
 from diffkern.runtime.race_checks import check_races
 
 INT32 = (-(2**31), 2**31 - 1)
@@ -77,6 +79,31 @@ def test_random_accesses():
             assert not race, (check, dims, shape)
     assert min(counts.values()) > 80
     assert missed < 0.05 * counts[False]  # conditions on several axes bind two threads in ways that are not searched
+
+
+def test_a_launch_is_searched_once(monkeypatch: pytest.MonkeyPatch):
+    """Whether its threads race or not: the next one of the same numbers is told the same."""
+    searched: list[Any] = []
+
+    def racing(check: RaceCheck, dims: Any, numbers: Any) -> Any:
+        searched.append(dims)
+        return search_of_races(check, dims, numbers)
+
+    search_of_races = race_checks.racing
+    monkeypatch.setattr(race_checks, "racing", racing)
+
+    @dk.kernel
+    def spread(x: dk.array(dtype=float), step: int):
+        i = dk.tid()
+        x[step * i] = 0.5 * x[i]
+
+    x = dk.ones(8, requires_grad=True)
+    x.grad.fill_(1.0)
+    for _ in range(3):
+        with pytest.raises(AutodiffError, match="thread 2 reads an element of x here that thread 1 writes"):
+            dk.launch(spread, 4, [x, 2], adjoint=True)
+        dk.launch(spread, 4, [x, 1], adjoint=True)
+    assert len(searched) == 2
 
 
 def test_numbers_that_are_looked_at():
