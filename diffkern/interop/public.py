@@ -6,6 +6,7 @@ to install.
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,7 @@ __all__ = [
 _Dims = int | Sequence[int]
 
 
+@functools.cache
 def _torch(module: str) -> Any:
     try:
         importlib.import_module("torch")
@@ -121,6 +123,12 @@ def from_torch(
     """
     made: array = _torch("arrays").from_torch(t, dtype, requires_grad, grad)
     return made
+
+
+def tensor_in_c(t: torch.Tensor, dtype: Any) -> tuple[bytes, Callable[[], array]] | None:
+    """Return a tensor in the bytes of an array of C, and what makes the array; None where the array is to be made."""
+    found: tuple[bytes, Callable[[], array]] | None = _torch("arrays").described_in_c(t, dtype)
+    return found
 
 
 @brief

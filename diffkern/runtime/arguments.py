@@ -49,6 +49,7 @@ from diffkern.lang.values import CompositeValue
 from diffkern.runtime.array import array
 from diffkern.runtime.complexes import as_parts
 from diffkern.runtime.convert import as_numpy, convert, wrapped
+from diffkern.runtime.exposed import ArrayC
 from diffkern.runtime.foreign import adopt
 from diffkern.runtime.indexed import SeenThrough
 from diffkern.runtime.placeholder import Placeholder
@@ -259,6 +260,9 @@ class Parameter:
             raise self.error(f"takes {takes}, not None", "pass an array, or annotate the parameter as one")
         if isinstance(value, type):
             raise self.error(f"takes {takes}, not the class {value.__name__}", "pass an array, or state its dtype")
+        if isinstance(value, ArrayC):
+            held: array = value.array
+            return held
         element = annotation.element if isinstance(annotation, ArrayAnnotation) else None
         try:
             made = adopt(value, element)

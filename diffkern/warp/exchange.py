@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from diffkern.callers import brief
 from diffkern.interop import jax, public
 from diffkern.kernel import Kernel
 from diffkern.runtime.array import array
+from diffkern.runtime.exposed import ArrayC
 from diffkern.warp.arrays import in_dialect
 from diffkern.warp.enumerations import JaxCallableGraphMode, JaxModulePreloadMode
 
@@ -24,6 +26,22 @@ if TYPE_CHECKING:
 __all__ = ["clear_jax_callable_graph_cache", "from_dlpack", "from_jax", "from_torch", "jax_callable", "jax_kernel"]
 
 
+class TensorC(ArrayC):
+    """A tensor as C programs have an array, which is made when a launch asks for it."""
+
+    @classmethod
+    def of(cls, fields: bytes, make: Callable[[], array], retain_grad: bool) -> TensorC:
+        """Return the structure of these bytes, and of what makes the array."""
+        made = cls.from_buffer_copy(fields)
+        made._make, made._retain_grad = make, retain_grad
+        return made
+
+    @cached_property
+    def array(self) -> array:
+        """The array over the memory of the tensor."""
+        return in_dialect(self._make(), self._retain_grad)
+
+
 @brief
 def from_torch(
     t: Any,
@@ -32,7 +50,7 @@ def from_torch(
     grad: Any = None,
     return_ctype: bool = False,
     retain_grad: bool = False,
-) -> array:
+) -> array | ArrayC:
     """Return an array over the memory of a tensor, without a copy.
 
     Parameters
@@ -40,16 +58,21 @@ def from_torch(
     t, dtype, requires_grad, grad : optional
         As in :func:`diffkern.from_torch`.
     return_ctype : bool, optional
-        Accepted; an array is returned, which launches take.
+        Whether to return a structure of :mod:`ctypes` that describes the array and its gradient; launches take it.
     retain_grad : bool, optional
         As in :func:`zeros`.
 
     Returns
     -------
-    array
+    array or ctypes.Structure
         It keeps the tensor alive.
     """
-    return in_dialect(public.from_torch(t, dtype, requires_grad, grad), retain_grad)
+    if return_ctype and grad is None and not getattr(t, "requires_grad", False) and not requires_grad:
+        found = public.tensor_in_c(t, dtype)
+        if found is not None:
+            return TensorC.of(*found, retain_grad)
+    made = in_dialect(public.from_torch(t, dtype, requires_grad, grad), retain_grad)
+    return made.__ctype__() if return_ctype else made
 
 
 @brief
