@@ -90,6 +90,7 @@ def test_a_tensor_as_a_structure_of_c_is_an_argument() -> None:
 def test_the_gradient_of_a_tensor_as_a_structure() -> None:
     torch = require("torch")
     leaf, out = torch.ones(3, requires_grad=True), wp.zeros(3, dtype=float, requires_grad=True)
+    wp.from_torch(torch.ones(3))  # so that the kind of tensor is known
     x = wp.from_torch(leaf, return_ctype=True)
     assert x.grad == leaf.grad.data_ptr()
     with wp.Tape() as tape:
