@@ -29,6 +29,7 @@ from diffkern.interop.jax.launch import LaunchFunction
 from diffkern.interop.jax.manual import agree
 from diffkern.interop.jax.primitive import apply
 from diffkern.interop.jax.recording import Filled, Launched, Recording, record
+from diffkern.interop.spec import resolved
 from diffkern.ir.types import Array, Mat, Scalar, Vec, scalar_of
 from diffkern.kernel import Kernel
 from diffkern.lang.imported import is_found
@@ -99,6 +100,7 @@ class JaxCallable(JaxFunction):
     def _trace(self, launch_dims: Any, output_dims: Any, vmap_method: str, *args: Any) -> tuple[Any, ...]:
         given = passed(self.signature, args)
         first: tuple[Any, ...] = next((a.extents for a in given if a.is_array), ())
+        output_dims = resolved(output_dims, [a.value for a in given])
         arguments = [*given, *outputs_of(self.signature, first, output_dims)]
         if not all(is_static(a.extents) for a in arguments):
             raise LaunchError(
