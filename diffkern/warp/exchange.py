@@ -6,10 +6,10 @@ modules are loaded have no effect: JAX's programs keep their own graphs, and ker
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from diffkern.callers import brief
 from diffkern.interop import jax, public
@@ -24,6 +24,12 @@ if TYPE_CHECKING:
     from diffkern.interop.jax.kernel import JaxKernel
 
 __all__ = ["clear_jax_callable_graph_cache", "from_dlpack", "from_jax", "from_torch", "jax_callable", "jax_kernel"]
+
+_Made = TypeVar("_Made")
+
+_CACHED = 256
+# What was made for JAX, by what it was made of.
+_functions: dict[Any, Any] = {}
 
 
 class TensorC(ArrayC):
@@ -137,17 +143,42 @@ def jax_kernel(
     -------
     callable
     """
-    if block_dim is not None:
-        kernel = _in_blocks(kernel, block_dim)
-    return jax.jax_kernel(
-        kernel,
-        num_outputs,
-        launch_dims=launch_dims,
-        output_dims=output_dims,
-        in_out_argnames=in_out_argnames,
-        vmap_method=vmap_method or "sequential",
-        enable_backward=enable_backward,
-    )
+
+    def make() -> JaxKernel:
+        return jax.jax_kernel(
+            kernel if block_dim is None else _in_blocks(kernel, block_dim),
+            num_outputs,
+            launch_dims=launch_dims,
+            output_dims=output_dims,
+            in_out_argnames=in_out_argnames,
+            vmap_method=vmap_method or "sequential",
+            enable_backward=enable_backward,
+        )
+
+    options = num_outputs, vmap_method, launch_dims, output_dims, in_out_argnames, enable_backward, block_dim
+    return _made_once(make, kernel, options)
+
+
+def _made_once(make: Callable[[], _Made], of: Any, options: tuple[Any, ...]) -> _Made:
+    """Return what was made of the same before: as in Warp a program may make its function for each call."""
+    key = of, tuple(map(_as_key, options))
+    try:
+        found: _Made | None = _functions.get(key)
+    except TypeError:  # some option cannot be a key
+        return make()
+    if found is None:
+        found = make()
+        if len(_functions) >= _CACHED:
+            _functions.clear()
+        _functions[key] = found
+    return found
+
+
+def _as_key(option: Any) -> Any:
+    if isinstance(option, Mapping):
+        return frozenset((name, _as_key(held)) for name, held in option.items())
+    # A list is as good as a tuple; that 1, 1.0 and True are equal is another matter.
+    return type(option), tuple(option) if isinstance(option, list) else option
 
 
 def _in_blocks(kernel: Any, block_dim: int) -> Any:
@@ -184,20 +215,26 @@ def jax_callable(
     func, num_outputs, vmap_method, output_dims, in_out_argnames, enable_backward : optional
         As in :func:`diffkern.jax_callable`.
     graph_mode, stage_in_argnames, stage_out_argnames, graph_cache_max, module_preload_mode, has_side_effect : optional
-        Accepted; they have no effect.
+        Accepted; they have no effect. The function has ``graph_cache_max``, and its ``graph_cache_size`` is 0.
 
     Returns
     -------
     callable
     """
-    return jax.jax_callable(
-        func,
-        num_outputs,
-        output_dims=output_dims,
-        in_out_argnames=in_out_argnames,
-        vmap_method=vmap_method or "sequential",
-        enable_backward=enable_backward,
-    )
+
+    def make() -> JaxCallable:
+        return jax.jax_callable(
+            func,
+            num_outputs,
+            output_dims=output_dims,
+            in_out_argnames=in_out_argnames,
+            vmap_method=vmap_method or "sequential",
+            enable_backward=enable_backward,
+        )
+
+    made = _made_once(make, func, (num_outputs, vmap_method, output_dims, in_out_argnames, enable_backward))
+    made.graph_cache_max = graph_cache_max
+    return made
 
 
 def clear_jax_callable_graph_cache(callable: Any = None) -> None:

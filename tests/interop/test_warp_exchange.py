@@ -42,6 +42,13 @@ def threads_of_native(x: dk.array(dtype=float), out: dk.array(dtype=dk.int32)):
     out[dk.tid()] = dk.block_dim()
 
 
+@wp.kernel
+def totals(x: wp.array2d(dtype=float), out: wp.array(dtype=float)):
+    i = wp.tid()
+    for k in range(x.shape[1]):
+        out[i] += x[i, k]
+
+
 def twice(x: wp.array(dtype=float), scale: float, y: wp.array(dtype=float)):
     between = wp.zeros(x.shape, float)
     wp.launch(squares, x.shape, inputs=[x, scale, between])
@@ -192,6 +199,22 @@ def test_functions_in_jax(graph_mode: Any) -> None:
     wp.clear_jax_callable_graph_cache(f)
     wp.clear_jax_callable_graph_cache()
     assert f(x, 1.0)[0].tolist() == [1, 16, 81]
+    assert (f.graph_cache_max, f.graph_cache_size) == (2, 0)
+
+
+def test_a_function_that_is_made_for_each_call_is_the_same() -> None:
+    jax = require("jax")
+    x = jax.numpy.ones((2, 3))
+    rows = wp.jax_kernel(totals, launch_dims=lambda x: x.shape[:1], output_dims=[2])
+    assert wp.jax_kernel(squares, output_dims={"y": 3}) is wp.jax_kernel(squares, output_dims={"y": 3})
+    assert wp.jax_callable(twice) is wp.jax_callable(twice, graph_cache_max=3)
+    assert wp.jax_callable(twice).graph_cache_max is None
+    for other in ({}, {"output_dims": {"y": 4}}, {"output_dims": 3}, {"output_dims": 3, "block_dim": 32}):
+        assert wp.jax_kernel(squares, **other) is not wp.jax_kernel(squares, output_dims={"y": 3})
+    assert rows(x)[0].tolist() == [3, 3]
+    assert wp.jax_kernel(totals, launch_dims=lambda x: 1, output_dims=[2])(x)[0].tolist() == [3, 0]
+    same = rows(x, launch_dims=None, output_dims=None, vmap_method=None)[0]
+    assert same.tolist() == [3, 3]
 
 
 def change(x: wp.array(dtype=float), total: wp.array(dtype=float)):

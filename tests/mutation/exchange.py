@@ -10,7 +10,7 @@ _TESTS = "tests/interop/test_warp_exchange.py"
 
 EXCHANGE = [
     Fault("a kernel in JAX has the usual blocks",
-          edit(exchange, "jax_kernel", "if block_dim is not None:", "if False:"),
+          edit(exchange, "jax_kernel", "if block_dim is None else", "if True else"),
           (f"{_TESTS}::test_threads_of_a_block[32-warp]",)),
     Fault("a kernel with other blocks is of no module",
           edit(exchange, "_in_blocks", "made.module = kernel.module", "pass"),
@@ -19,6 +19,10 @@ EXCHANGE = [
           edit(exchange, "_in_blocks", "replace(kernel.options, block_dim=block_dim)",
                "type(kernel.options)(block_dim=block_dim)"),
           (f"{_TESTS}::test_options_of_a_kernel_stay_with_other_blocks",)),
+    Fault("functions for JAX are the same whatever their options are",
+          edit(exchange, "_as_key", "return type(option), tuple(option) if isinstance(option, list) else option",
+               "return None"),
+          (f"{_TESTS}::test_a_function_that_is_made_for_each_call_is_the_same",)),
     Fault("a kernel in JAX has no dimensions of its own",
           edit(exchange, "jax_kernel", "launch_dims=launch_dims", "launch_dims=None"),
           (f"{_TESTS}::test_dimensions_and_results_in_place",)),

@@ -16,9 +16,8 @@ import jax
 from diffkern.interop.jax.arguments import Signature, check_numbers, refuse_foreign, static_form
 from diffkern.interop.jax.dispatch import checked_method
 
-__all__ = ["UNSET", "JaxFunction"]
+__all__ = ["JaxFunction"]
 
-UNSET: Any = object()
 _MAX_COMPILED = 256
 
 
@@ -44,10 +43,10 @@ class JaxFunction(ABC):
 
     def _run(self, args: tuple[Any, ...], launch_dims: Any, output_dims: Any, vmap_method: Any) -> tuple[Any, ...]:
         """Return the outputs, with other values for this call than the function was made with where any are given."""
-        launch_dims = self._launch_dims if launch_dims is UNSET else launch_dims
-        output_dims = self._output_dims if output_dims is UNSET else output_dims
+        launch_dims = self._launch_dims if launch_dims is None else launch_dims
+        output_dims = self._output_dims if output_dims is None else output_dims
         check_numbers(self.signature, args)
-        method = self._vmap_method if vmap_method is UNSET else checked_method(vmap_method)
+        method = self._vmap_method if vmap_method is None else checked_method(vmap_method)
         if self._has_changed():
             self._compiled = {}
         form = (static_form(launch_dims), static_form(output_dims), method)

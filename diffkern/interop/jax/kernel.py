@@ -14,7 +14,7 @@ from diffkern.interop.jax import programs
 from diffkern.interop.jax.arguments import outputs_of, passed, returned, signature_of
 from diffkern.interop.jax.derivative import Run
 from diffkern.interop.jax.dispatch import is_static
-from diffkern.interop.jax.function import UNSET, JaxFunction
+from diffkern.interop.jax.function import JaxFunction
 from diffkern.interop.jax.launch import LaunchFunction
 from diffkern.interop.jax.primitive import apply
 from diffkern.interop.spec import resolved
@@ -60,7 +60,7 @@ class JaxKernel(JaxFunction):
 
     @brief
     def __call__(
-        self, *args: Any, launch_dims: Any = UNSET, output_dims: Any = UNSET, vmap_method: Any = UNSET
+        self, *args: Any, launch_dims: Any = None, output_dims: Any = None, vmap_method: str | None = None
     ) -> tuple[Any, ...]:
         """Return the outputs: in-out arguments first, then pure outputs.
 
