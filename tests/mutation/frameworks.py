@@ -60,8 +60,13 @@ def _of_torch() -> list[Fault]:
 
 
 def _of_jax() -> list[Fault]:
-    derivative, forward, primitive = (_module("jax", name) for name in ("derivative", "forward", "primitive"))
+    derivative, forward, function, primitive = (
+        _module("jax", name) for name in ("derivative", "forward", "function", "primitive")
+    )
     return [
+        Fault("a function for JAX has no options in its signature",
+              edit(function, "JaxFunction._signature", "if p.kind is inspect.Parameter.KEYWORD_ONLY", "if False"),
+              (f"{_KERNEL}::test_sizes_as_static_arguments",)),
         Fault("a pulled cotangent does not change with the cotangent",
               edit(derivative, "Pulled.jvp", "    if dx:\n", "    if dx:\n        dw = {}\n"), (f"{_SECOND}[decay]",)),
         Fault("a pulled cotangent changes with the cotangent alone",

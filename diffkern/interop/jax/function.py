@@ -7,6 +7,7 @@ dims of outputs, method of ``vmap``), or after what was traced has changed its m
 from __future__ import annotations
 
 import functools
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
@@ -40,6 +41,14 @@ class JaxFunction(ABC):
         self._vmap_method = checked_method(vmap_method)
         self._compiled: dict[Any, Callable[..., Any]] = {}
         functools.update_wrapper(self, function)  # type: ignore[arg-type]  # calls are the subclasses'
+        # That of the calls, where jax.jit looks up static_argnames; the function has the outputs too.
+        self.__signature__ = self._signature()
+
+    def _signature(self) -> inspect.Signature:
+        parameters = [self.signature.parameters[k] for k in self.signature.spec.inputs]
+        named = [inspect.Parameter(p.name, inspect.Parameter.POSITIONAL_ONLY) for p in parameters]
+        options = inspect.signature(type(self).__call__).parameters.values()
+        return inspect.Signature([*named, *(p for p in options if p.kind is inspect.Parameter.KEYWORD_ONLY)])
 
     def _run(self, args: tuple[Any, ...], launch_dims: Any, output_dims: Any, vmap_method: Any) -> tuple[Any, ...]:
         """Return the outputs, with other values for this call than the function was made with where any are given."""
