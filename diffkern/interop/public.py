@@ -7,6 +7,7 @@ to install.
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -34,11 +35,14 @@ _Dims = int | Sequence[int]
 
 
 def _torch(module: str) -> Any:
+    name = f"diffkern.interop.torch.{module}"
+    if sys.modules.get("torch") is not None and (found := sys.modules.get(name)) is not None:
+        return found  # importlib would take a good part of the time of from_torch
     try:
         importlib.import_module("torch")
     except ImportError as error:
         raise ImportError('this needs PyTorch: pip install "diffkern[torch]"') from error
-    return importlib.import_module(f"diffkern.interop.torch.{module}")
+    return importlib.import_module(name)
 
 
 def _jax(function: str) -> Callable[..., Any]:
@@ -123,6 +127,12 @@ def from_torch(
     return made
 
 
+def tensor_in_c(t: torch.Tensor, dtype: Any) -> tuple[bytes, Callable[[], array]] | None:
+    """Return a tensor in the bytes of an array of C, and what makes the array; None where the array is to be made."""
+    found: tuple[bytes, Callable[[], array]] | None = _torch("arrays").described_in_c(t, dtype)
+    return found
+
+
 @brief
 def to_torch(a: array, requires_grad: bool | None = None) -> torch.Tensor:
     """Return a tensor over the memory of an array, without a copy; components are its last axes.
@@ -147,8 +157,8 @@ def to_torch(a: array, requires_grad: bool | None = None) -> torch.Tensor:
 def torch_function(
     kernel: Kernel,
     num_outputs: int = 1,
-    launch_dims: _Dims | None = None,
-    output_dims: _Dims | Mapping[str, _Dims] | None = None,
+    launch_dims: _Dims | Callable[..., Any] | None = None,
+    output_dims: _Dims | Callable[..., Any] | Mapping[str, Any] | None = None,
     in_out_argnames: Sequence[str] | str | None = None,
     enable_backward: bool = True,
 ) -> TorchFunction:
@@ -160,9 +170,10 @@ def torch_function(
         The kernel; its outputs are its last parameters, annotated as arrays with a dtype.
     num_outputs : int, optional
         Number of results, those of `in_out_argnames` included.
-    launch_dims : int or sequence of int, optional
-        Dimensions of the launch; by default the shape of the first tensor that is an array.
-    output_dims : int, sequence of int, or mapping of str to these, optional
+    launch_dims : int, sequence of int, or callable, optional
+        Dimensions of the launch; by default the shape of the first tensor that is an array. A callable gets the
+        arguments.
+    output_dims : int, sequence of int, callable, or mapping of str to these, optional
         Shape of the outputs, or of each by name; by default the launch's dimensions. Components are added.
     in_out_argnames : sequence of str, optional
         Arguments that the kernel changes: a copy is changed, and returned before the outputs.
@@ -173,7 +184,8 @@ def torch_function(
     -------
     TorchFunction
         Called with a tensor or number for each parameter that is not an output, it returns a tensor, or a tuple of
-        tensors if there are several. Outputs begin as zeros where the kernel may read them or leave them out.
+        tensors if there are several. Outputs begin as zeros where the kernel may read them or leave them out. Calls
+        take ``launch_dims`` and ``output_dims`` as well, in place of those given here.
     """
     made: TorchFunction = _torch("function").TorchFunction(
         kernel, num_outputs, launch_dims, output_dims, in_out_argnames, enable_backward

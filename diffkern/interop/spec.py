@@ -7,9 +7,10 @@ without components; extents are passed on as they come, so that symbolic ones st
 
 from __future__ import annotations
 
+import copy
 import operator
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from diffkern.runtime.arguments import Parameter
 from diffkern.runtime.convert import MAX_NDIM, component_shape
 from diffkern.runtime.extents import several
 
-__all__ = ["ONLY_INPUTS", "CallSpec", "Callee", "Shape"]
+__all__ = ["ONLY_INPUTS", "CallSpec", "Callee", "Shape", "Sizes", "resolved"]
 
 ONLY_INPUTS = "pass the inputs and in-out arguments; the outputs are returned"
 """What to do about a wrong number of arguments."""
@@ -40,6 +41,25 @@ class Callee(Protocol):
     def parameters(self) -> Sequence[Parameter]: ...
 
 
+class Sizes(NamedTuple):
+    """The dimensions of a launch, and the shapes of its pure outputs in their order."""
+
+    dims: Shape
+    shapes: tuple[Shape, ...]
+
+
+def resolved(dims: Any, args: Sequence[Any]) -> Any:
+    """Return dimensions as a call with these arguments has them: what callables among them return."""
+    if isinstance(dims, Mapping):
+        return {name: resolved(d, args) for name, d in dims.items()}
+    return dims(*args) if callable(dims) else dims
+
+
+def _is_open(dims: Any) -> bool:
+    """Whether dimensions depend on the arguments of a call."""
+    return any(map(_is_open, dims.values())) if isinstance(dims, Mapping) else callable(dims)
+
+
 class CallSpec:
     """How a kernel is called as a function that returns its outputs.
 
@@ -49,9 +69,9 @@ class CallSpec:
         The kernel. Its parameters are inputs, arguments that are both, and outputs, the outputs last.
     num_outputs : int
         Number of results, those that are also inputs included.
-    launch_dims : int, sequence of int, or None
+    launch_dims : int, sequence of int, callable, or None
         Dimensions of the launch; None for the shape of the first array that is passed.
-    output_dims : int, sequence of int, mapping of str to these, or None
+    output_dims : int, sequence of int, callable, mapping of str to these, or None
         Shape of the outputs, or of each by name; None for the launch's dimensions.
     in_out_argnames : sequence of str
         Arguments that are inputs and results.
@@ -66,6 +86,10 @@ class CallSpec:
         Parameters that are passed and returned, and those that are only returned.
     results : tuple of int
         Parameters that are returned, in order.
+    launch_dims, output_dims
+        What is the same in all calls; None where callables give it.
+    is_open : bool
+        Whether callables give dimensions, from the arguments of each call.
 
     Raises
     ------
@@ -111,8 +135,13 @@ class CallSpec:
         self.results = (*self.in_outs, *self.outputs)
         for k in self.results:
             self._check_result(parameters[k], k in self.outputs)
-        self.launch_dims = None if launch_dims is None else self.checked_dims(launch_dims, "launch_dims")
-        self.output_dims = self.checked_output_dims(output_dims)
+        # As torch.compile traces what makes sizes, that reads plain tuples, no annotations.
+        self._forms = tuple(map(_form, parameters))
+        self._given = launch_dims, output_dims
+        fixed_dims, fixed_outputs = (None if _is_open(dims) else dims for dims in self._given)
+        self.launch_dims = None if fixed_dims is None else self.checked_dims(fixed_dims, "launch_dims")
+        self.output_dims = self.checked_output_dims(fixed_outputs)
+        self.is_open = any(map(_is_open, self._given))
 
     def _error(self, text: str, remedy: str | None = None) -> LaunchError:
         return LaunchError(f"{self._what}: {text}", remedy=remedy)
@@ -150,7 +179,7 @@ class CallSpec:
         if not isinstance(dims, Mapping):
             shape = self.checked_dims(dims, "output_dims")
             return dict.fromkeys(self.outputs, shape)
-        names = {self.kernel.parameters[k].name: k for k in self.outputs}
+        names = {self._forms[k][0]: k for k in self.outputs}
         unknown = [name for name in dims if name not in names]
         if unknown:
             raise self._error(f"output_dims names {unknown[0]!r}, which is no pure output", f"those are {[*names]}")
@@ -159,6 +188,34 @@ class CallSpec:
             for name, shape in dims.items()
             if shape is not None
         }
+
+    def sizes(
+        self, args: Sequence[Any], tensors: Mapping[int, Shape], launch_dims: Any = None, output_dims: Any = None
+    ) -> Sizes:
+        """Return the sizes of one call.
+
+        Parameters
+        ----------
+        args : sequence
+            The arguments, which callables are given.
+        tensors : mapping of int to tuple
+            The shapes of the tensors among them, by parameter.
+        launch_dims, output_dims : optional
+            What the call has instead of what the function was made with.
+        """
+        launch_dims = resolved(self._given[0] if launch_dims is None else launch_dims, args)
+        output_dims = resolved(self._given[1] if output_dims is None else output_dims, args)
+        given = None if launch_dims is None else self.checked_dims(launch_dims, "launch_dims")
+        dims = self.dims(self.shapes_of(tensors), given)
+        return Sizes(dims, tuple(self.output_shapes(dims, self.checked_output_dims(output_dims)).values()))
+
+    def with_sizes(self, sizes: Sizes) -> CallSpec:
+        """Return the same for calls of these sizes."""
+        made = copy.copy(self)
+        fixed = dict(zip(self.outputs, sizes.shapes, strict=True))
+        made._given = made.launch_dims, made.output_dims = sizes.dims, fixed
+        made.is_open = False
+        return made
 
     def element(self, index: int) -> Element:
         """Return the element type of a result."""
@@ -183,23 +240,40 @@ class CallSpec:
             raise self._error("no argument is an array, so the launch dims are not known", "pass launch_dims")
         return shapes[min(shapes)]
 
+    def shapes_of(self, tensors: Mapping[int, Shape]) -> dict[int, Shape]:
+        """Return the shapes of the arrays among the tensors that are passed, by parameter and without components."""
+        found: dict[int, Shape] = {}
+        for k, shape in tensors.items():
+            _, ndim, components = self._forms[k]
+            if ndim > 0 or (ndim < 0 and len(shape) > 0):
+                found[k] = tuple(shape[: len(shape) - len(components)]) or (1,)
+        return found
+
     def output_shapes(self, dims: Shape, output_dims: Mapping[int, Shape] | None = None) -> dict[int, Shape]:
         """Return the shape of each pure output, by parameter, from the dimensions of the launch."""
         given = self.output_dims if output_dims is None else output_dims
         found: dict[int, Shape] = {}
         for k in self.outputs:
             shape = dims if given is None or k not in given else given[k]
-            annotation = self.kernel.parameters[k].annotation
-            assert isinstance(annotation, ArrayAnnotation)
-            shape = _of_elements(shape, annotation.ndim, component_shape(self.element(k)))
-            if len(shape) != annotation.ndim:
-                name = self.kernel.parameters[k].name
+            name, ndim, components = self._forms[k]
+            shape = _of_elements(shape, ndim, components)
+            if len(shape) != ndim:
                 raise self._error(
-                    f"the output {name!r} has {annotation.ndim} axes, its shape would be {shape}",
+                    f"the output {name!r} has {ndim} axes, its shape would be {shape}",
                     f"pass output_dims={{{name!r}: …}}",
                 )
             found[k] = shape
         return found
+
+
+def _form(parameter: Parameter) -> tuple[str, int, Shape]:
+    """Return the name of a parameter, its number of axes and components: -1 axes where it may be a number too."""
+    annotation = parameter.annotation
+    if not isinstance(annotation, ArrayAnnotation):
+        return parameter.name, -1 if annotation is None else 0, ()
+    element = annotation.element
+    inner = () if element is None or isinstance(element, Struct) else component_shape(element)
+    return parameter.name, annotation.ndim, inner
 
 
 def _of_elements(shape: Shape, ndim: int, components: Shape) -> Shape:

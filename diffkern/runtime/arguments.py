@@ -49,6 +49,7 @@ from diffkern.lang.values import CompositeValue
 from diffkern.runtime.array import array
 from diffkern.runtime.complexes import as_parts
 from diffkern.runtime.convert import as_numpy, convert, wrapped
+from diffkern.runtime.exposed import ArrayC
 from diffkern.runtime.foreign import adopt
 from diffkern.runtime.indexed import SeenThrough
 from diffkern.runtime.placeholder import Placeholder
@@ -128,6 +129,8 @@ class Parameter:
 
     def convert_leaves(self, value: Any) -> tuple[str, list[bytes], list[array | None]]:
         """Return an argument's type key, and the bytes and arrays of its leaves."""
+        if isinstance(value, ArrayC):
+            value = value.array
         if type(value) is Untyped and isinstance(self.annotation, ArrayAnnotation):
             made = value.taken_by(self.annotation)
             return made._key, [made._packed], [made]

@@ -8,7 +8,6 @@ Every change made here raises the version and is told to the current tape.
 from __future__ import annotations
 
 import builtins
-import ctypes
 import math
 import warnings
 from collections.abc import Callable, Sequence
@@ -354,7 +353,7 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
     def mark_write(self, **kwargs: Any) -> None:
         """Do nothing: how arrays are used is known."""
 
-    def __ctype__(self) -> ctypes.Structure:
+    def __ctype__(self) -> ArrayC:
         """The array as C programs have it: data, grad, shape, strides, ndim, flags."""
         grad = self.grad
         made = ArrayC(self.ptr, 0 if grad is None else grad.ptr, self.shape, self.strides, self.ndim, 0)

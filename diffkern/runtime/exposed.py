@@ -55,9 +55,9 @@ class _Bytes:
 
 
 class ArrayC(ctypes.Structure):
-    """An array as C programs have it. It keeps the array alive, as ``array``."""
+    """An array as C programs have it. It keeps the array alive, as ``array``, and launches take it for that."""
 
-    array: Exposed
+    array: Any
 
     _fields_: ClassVar = [
         ("data", ctypes.c_uint64), ("grad", ctypes.c_uint64), ("shape", ctypes.c_int32 * MAX_NDIM),

@@ -6,15 +6,17 @@ modules are loaded have no effect: JAX's programs keep their own graphs, and ker
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from diffkern.callers import brief
 from diffkern.interop import jax, public
 from diffkern.kernel import Kernel
 from diffkern.lang.dtypes import DType
 from diffkern.runtime.array import array
+from diffkern.runtime.exposed import ArrayC
 from diffkern.runtime.untyped import untyped
 from diffkern.warp.arrays import in_dialect
 from diffkern.warp.enumerations import JaxCallableGraphMode, JaxModulePreloadMode
@@ -25,6 +27,28 @@ if TYPE_CHECKING:
 
 __all__ = ["clear_jax_callable_graph_cache", "from_dlpack", "from_jax", "from_torch", "jax_callable", "jax_kernel"]
 
+_Made = TypeVar("_Made")
+
+_CACHED = 256
+# What was made for JAX, by what it was made of.
+_functions: dict[Any, Any] = {}
+
+
+class TensorC(ArrayC):
+    """A tensor as C programs have an array, which is made when a launch asks for it."""
+
+    @classmethod
+    def of(cls, fields: bytes, make: Callable[[], array], retain_grad: bool, source: Any) -> TensorC:
+        """Return the structure of these bytes, and of what makes the array."""
+        made = cls.from_buffer_copy(fields)
+        made._make, made._retain_grad, made._source = make, retain_grad, source
+        return made
+
+    @cached_property
+    def array(self) -> array:
+        """The array over the memory of the tensor."""
+        return untyped(in_dialect(self._make(), self._retain_grad), self._source)
+
 
 @brief
 def from_torch(
@@ -34,7 +58,7 @@ def from_torch(
     grad: Any = None,
     return_ctype: bool = False,
     retain_grad: bool = False,
-) -> array:
+) -> array | ArrayC:
     """Return an array over the memory of a tensor, without a copy.
 
     Parameters
@@ -42,18 +66,23 @@ def from_torch(
     t, dtype, requires_grad, grad : optional
         As in :func:`diffkern.from_torch`.
     return_ctype : bool, optional
-        Whether launches take the array for any parameter that its memory fits, as one of ``vec3`` for a tensor of
-        shape (n, 3), or one of ``uint64`` for a tensor of ``int64``.
+        Whether to return a structure of :mod:`ctypes` that describes the array and its gradient. Launches take it for any
+        parameter that its memory fits, as one of ``vec3`` for a tensor of shape (n, 3), or one of ``uint64`` for a
+        tensor of ``int64``.
     retain_grad : bool, optional
         As in :func:`zeros`.
 
     Returns
     -------
-    array
+    array or ctypes.Structure
         It keeps the tensor alive.
     """
+    if return_ctype and grad is None and not getattr(t, "requires_grad", False) and not requires_grad:
+        found = public.tensor_in_c(t, dtype)
+        if found is not None:
+            return TensorC.of(*found, retain_grad, t)
     made = in_dialect(public.from_torch(t, dtype, requires_grad, grad), retain_grad)
-    return untyped(made, t) if return_ctype else made
+    return untyped(made, t).__ctype__() if return_ctype else made
 
 
 @brief
@@ -126,17 +155,42 @@ def jax_kernel(
     -------
     callable
     """
-    if block_dim is not None:
-        kernel = _in_blocks(kernel, block_dim)
-    return jax.jax_kernel(
-        kernel,
-        num_outputs,
-        launch_dims=launch_dims,
-        output_dims=output_dims,
-        in_out_argnames=in_out_argnames,
-        vmap_method=vmap_method or "sequential",
-        enable_backward=enable_backward,
-    )
+
+    def make() -> JaxKernel:
+        return jax.jax_kernel(
+            kernel if block_dim is None else _in_blocks(kernel, block_dim),
+            num_outputs,
+            launch_dims=launch_dims,
+            output_dims=output_dims,
+            in_out_argnames=in_out_argnames,
+            vmap_method=vmap_method or "sequential",
+            enable_backward=enable_backward,
+        )
+
+    options = num_outputs, vmap_method, launch_dims, output_dims, in_out_argnames, enable_backward, block_dim
+    return _made_once(make, kernel, options)
+
+
+def _made_once(make: Callable[[], _Made], of: Any, options: tuple[Any, ...]) -> _Made:
+    """Return what was made of the same before: as in Warp a program may make its function for each call."""
+    key = of, tuple(map(_as_key, options))
+    try:
+        found: _Made | None = _functions.get(key)
+    except TypeError:  # some option cannot be a key
+        return make()
+    if found is None:
+        found = make()
+        if len(_functions) >= _CACHED:
+            _functions.clear()
+        _functions[key] = found
+    return found
+
+
+def _as_key(option: Any) -> Any:
+    if isinstance(option, Mapping):
+        return frozenset((name, _as_key(held)) for name, held in option.items())
+    # A list is as good as a tuple; that 1, 1.0 and True are equal is another matter.
+    return type(option), tuple(option) if isinstance(option, list) else option
 
 
 def _in_blocks(kernel: Any, block_dim: int) -> Any:
@@ -173,20 +227,26 @@ def jax_callable(
     func, num_outputs, vmap_method, output_dims, in_out_argnames, enable_backward : optional
         As in :func:`diffkern.jax_callable`.
     graph_mode, stage_in_argnames, stage_out_argnames, graph_cache_max, module_preload_mode, has_side_effect : optional
-        Accepted; they have no effect.
+        Accepted; they have no effect. The function has ``graph_cache_max``, and its ``graph_cache_size`` is 0.
 
     Returns
     -------
     callable
     """
-    return jax.jax_callable(
-        func,
-        num_outputs,
-        output_dims=output_dims,
-        in_out_argnames=in_out_argnames,
-        vmap_method=vmap_method or "sequential",
-        enable_backward=enable_backward,
-    )
+
+    def make() -> JaxCallable:
+        return jax.jax_callable(
+            func,
+            num_outputs,
+            output_dims=output_dims,
+            in_out_argnames=in_out_argnames,
+            vmap_method=vmap_method or "sequential",
+            enable_backward=enable_backward,
+        )
+
+    made = _made_once(make, func, (num_outputs, vmap_method, output_dims, in_out_argnames, enable_backward))
+    made.graph_cache_max = graph_cache_max
+    return made
 
 
 def clear_jax_callable_graph_cache(callable: Any = None) -> None:

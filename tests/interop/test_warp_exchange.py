@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import pytest
@@ -41,6 +42,13 @@ def threads_of_native(x: dk.array(dtype=float), out: dk.array(dtype=dk.int32)):
     out[dk.tid()] = dk.block_dim()
 
 
+@wp.kernel
+def totals(x: wp.array2d(dtype=float), out: wp.array(dtype=float)):
+    i = wp.tid()
+    for k in range(x.shape[1]):
+        out[i] += x[i, k]
+
+
 def twice(x: wp.array(dtype=float), scale: float, y: wp.array(dtype=float)):
     between = wp.zeros(x.shape, float)
     wp.launch(squares, x.shape, inputs=[x, scale, between])
@@ -55,13 +63,47 @@ def test_a_tensor_is_an_array_over_its_memory(return_ctype: bool) -> None:
     torch = require("torch")
     t = torch.arange(1.0, 5.0)
     x = wp.from_torch(t, wp.float32, True, None, return_ctype, True)
-    assert x.retain_grad
+    assert (x.array if return_ctype else x).retain_grad
     y = wp.zeros(4, dtype=float)
     wp.launch(squares, 4, inputs=[x, 0.5], outputs=[y])
     assert y.numpy().tolist() == [0.5, 2, 4.5, 8]
     t[0] = 4.0
     wp.launch(squares, 4, inputs=[x, 0.5], outputs=[y])
     assert y.numpy()[0] == 8
+
+
+def test_a_tensor_as_a_structure_of_c_is_an_argument() -> None:
+    torch = require("torch")
+    for _ in range(2):  # of a kind that was not seen before, and again
+        t = torch.arange(6.0).reshape(2, 3)
+        v = wp.from_torch(t, wp.vec3, return_ctype=True)
+        assert isinstance(v, ctypes.Structure)
+        assert isinstance(v, wp._src.types.array_t)
+        assert not isinstance(v, wp.array)
+        assert (v.data, v.grad, v.ndim, v.shape[0], v.strides[0]) == (t.data_ptr(), 0, 1, 2, 12)
+        del t  # which the structure keeps alive
+        out = torch.zeros(2)
+        for _ in range(2):
+            wp.launch(lengths, 2, inputs=[v], outputs=[wp.from_torch(out, return_ctype=True)])
+        assert out.tolist() == [5, 50]
+    again = wp.launch(lengths, 2, inputs=[v, wp.zeros(2, dtype=float).__ctype__()], record_cmd=True)
+    again.set_param_at_index(1, wp.from_torch(out.zero_(), return_ctype=True))
+    again.launch()
+    assert out.tolist() == [5, 50]
+    with pytest.raises(dk.LaunchError, match="'v': takes array1d<vec3<float32>>, not array1d<float32>"):
+        wp.launch(lengths, 2, inputs=[wp.from_torch(out, return_ctype=True)], outputs=[out])
+
+
+def test_the_gradient_of_a_tensor_as_a_structure() -> None:
+    torch = require("torch")
+    leaf, out = torch.ones(3, requires_grad=True), wp.zeros(3, dtype=float, requires_grad=True)
+    wp.from_torch(torch.ones(3))  # so that the kind of tensor is known
+    x = wp.from_torch(leaf, return_ctype=True)
+    assert x.grad == leaf.grad.data_ptr()
+    with wp.Tape() as tape:
+        wp.launch(squares, 3, inputs=[x, 0.5], outputs=[out.__ctype__()])
+    tape.backward(grads={out: wp.array([1.0, 2.0, 3.0], dtype=float)})
+    assert leaf.grad.tolist() == [1, 2, 3]
 
 
 def test_the_gradient_of_a_tensor_and_one_that_is_given() -> None:
@@ -157,6 +199,22 @@ def test_functions_in_jax(graph_mode: Any) -> None:
     wp.clear_jax_callable_graph_cache(f)
     wp.clear_jax_callable_graph_cache()
     assert f(x, 1.0)[0].tolist() == [1, 16, 81]
+    assert (f.graph_cache_max, f.graph_cache_size) == (2, 0)
+
+
+def test_a_function_that_is_made_for_each_call_is_the_same() -> None:
+    jax = require("jax")
+    x = jax.numpy.ones((2, 3))
+    rows = wp.jax_kernel(totals, launch_dims=lambda x: x.shape[:1], output_dims=[2])
+    assert wp.jax_kernel(squares, output_dims={"y": 3}) is wp.jax_kernel(squares, output_dims={"y": 3})
+    assert wp.jax_callable(twice) is wp.jax_callable(twice, graph_cache_max=3)
+    assert wp.jax_callable(twice).graph_cache_max is None
+    for other in ({}, {"output_dims": {"y": 4}}, {"output_dims": 3}, {"output_dims": 3, "block_dim": 32}):
+        assert wp.jax_kernel(squares, **other) is not wp.jax_kernel(squares, output_dims={"y": 3})
+    assert rows(x)[0].tolist() == [3, 3]
+    assert wp.jax_kernel(totals, launch_dims=lambda x: 1, output_dims=[2])(x)[0].tolist() == [3, 0]
+    same = rows(x, launch_dims=None, output_dims=None, vmap_method=None)[0]
+    assert same.tolist() == [3, 3]
 
 
 def change(x: wp.array(dtype=float), total: wp.array(dtype=float)):

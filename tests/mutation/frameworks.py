@@ -14,6 +14,8 @@ from .edits import Fault, edit
 _FUNCTION = "tests/interop/torch/test_function.py"
 _BATCH = f"{_FUNCTION}::test_a_batch_is_one_launch"
 _PRODUCT = "tests/interop/torch/test_torch_second_order.py::test_a_product_with_second_derivatives_is_that_of_diffkern"
+_SIZES = "tests/interop/torch/test_torch_sizes.py"
+_GRAPHS = "tests/interop/torch/test_torch_gradients_in_graphs.py"
 _KERNEL = "tests/interop/jax/test_kernel.py"
 _SECOND = "tests/interop/jax/test_jax_derivatives.py::test_second_order"
 
@@ -23,7 +25,9 @@ def _module(framework: str, name: str) -> ModuleType:
 
 
 def _of_torch() -> list[Fault]:
-    along, batch, gradient = (_module("torch", name) for name in ("along", "batch", "gradient"))
+    along, batch, function, gradient, operator = (
+        _module("torch", name) for name in ("along", "batch", "function", "gradient", "operator")
+    )
     return [
         Fault("an axis of examples is taken for one in front",
               edit(batch, "in_front", "a.movedim(axis, 0)", "a"), (f"{_FUNCTION}::test_batches", _BATCH)),
@@ -35,12 +39,34 @@ def _of_torch() -> list[Fault]:
         Fault("the gradient that was given has none itself",
               edit(gradient, "backward_of_gradient", "t if needed else None", "None"),
               ("tests/interop/torch/test_torch_second_order.py::test_a_gradient_depends_on_the_gradient_of_the_results",)),
+        Fault("sizes of a call do not reach the graph",
+              edit(operator, "_numbers", "if sizes is None", "if True"),
+              (f"{_SIZES}::test_compiled_once_for_all_sizes",)),
+        Fault("tangents of outputs have the sizes of others",
+              edit(along, "AlongTangents.sized", "self.function.sized(Sizes(sizes.dims, ordered))", "self.function"),
+              (f"{_SIZES}::test_second_derivatives_of_calls_with_sizes",)),
+        Fault("a function keeps the sizes of its first call",
+              edit(function, "TorchFunction.sized", "self._of_sizes.get(sizes)",
+                   "next(iter(self._of_sizes.values()), None)"),
+              (f"{_SIZES}::test_outputs_of_another_size_in_each_call",)),
+        Fault("gradients are returned in the order of parameters",
+              edit(function, "TorchFunction.value_and_grad", "for k in places])", "for k in ordered])"),
+              (f"{_GRAPHS}::test_the_order_of_the_names",)),
+        Fault("the gradient of a gradient in a graph has no part of the arguments",
+              edit(operator, "Operator._second", "*_flat(self._by_value, found)",
+                   "*_flat(self._by_value, [None] * len(found))"),
+              (f"{_GRAPHS}::test_graphs_of_molecules_of_any_size",)),
     ]  # fmt: skip
 
 
 def _of_jax() -> list[Fault]:
-    derivative, forward, primitive = (_module("jax", name) for name in ("derivative", "forward", "primitive"))
+    derivative, forward, function, primitive = (
+        _module("jax", name) for name in ("derivative", "forward", "function", "primitive")
+    )
     return [
+        Fault("a function for JAX has no options in its signature",
+              edit(function, "JaxFunction._signature", "if p.kind is inspect.Parameter.KEYWORD_ONLY", "if False"),
+              (f"{_KERNEL}::test_sizes_as_static_arguments",)),
         Fault("a pulled cotangent does not change with the cotangent",
               edit(derivative, "Pulled.jvp", "    if dx:\n", "    if dx:\n        dw = {}\n"), (f"{_SECOND}[decay]",)),
         Fault("a pulled cotangent changes with the cotangent alone",

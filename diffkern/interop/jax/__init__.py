@@ -50,9 +50,9 @@ def jax_kernel(
     launch_dims : int, tuple of int or callable, optional
         The launch's dims; by default the shape of the first array (without the components of its elements). A callable
         gets the arguments.
-    output_dims : int, tuple of int or dict, optional
+    output_dims : int, tuple of int, callable or dict, optional
         Shape of the outputs, or a shape for each by name, with or without the components of elements; by default the
-        launch dims.
+        launch dims. A callable gets the arguments.
     in_out_argnames : sequence of str, optional
         Arrays that the kernel changes: they are passed and returned, and the caller's array stays as it was.
     vmap_method : str, optional
@@ -102,9 +102,9 @@ def jax_callable(
         The function.
     num_outputs : int, optional
         How many arrays are returned, in-out arguments included.
-    output_dims : int, tuple of int or dict, optional
+    output_dims : int, tuple of int, callable or dict, optional
         Shape of the outputs, or a shape for each by name, with or without the components of elements; that of the first
-        array by default.
+        array by default. A callable gets the arguments.
     in_out_argnames : sequence of str, optional
         Arrays that the function changes: they are passed and returned.
     vmap_method, enable_backward : optional

@@ -24,11 +24,12 @@ from diffkern.interop.jax.builder import Constant, Operand, Place
 from diffkern.interop.jax.derivative import Run, Whole
 from diffkern.interop.jax.dispatch import is_static
 from diffkern.interop.jax.forward import as_jax, forward
-from diffkern.interop.jax.function import UNSET, JaxFunction
+from diffkern.interop.jax.function import JaxFunction
 from diffkern.interop.jax.launch import LaunchFunction
 from diffkern.interop.jax.manual import agree
 from diffkern.interop.jax.primitive import apply
 from diffkern.interop.jax.recording import Filled, Launched, Recording, record
+from diffkern.interop.spec import resolved
 from diffkern.ir.types import Array, Mat, Scalar, Vec, scalar_of
 from diffkern.kernel import Kernel
 from diffkern.lang.imported import is_found
@@ -49,6 +50,11 @@ class _Function:
 
 class JaxCallable(JaxFunction):
     """A function that launches kernels, as a function of JAX arrays; made by :func:`diffkern.jax_callable`."""
+
+    graph_cache_max: int | None = None
+    """How many graphs may be kept, as programs of Warp set it."""
+    graph_cache_size = 0
+    """How many are kept: none, as JAX's programs keep their own."""
 
     def __init__(
         self,
@@ -84,9 +90,9 @@ class JaxCallable(JaxFunction):
     def __repr__(self) -> str:
         return f"<dk.jax_callable of {self.name}>"
 
-    def __call__(self, *args: Any, output_dims: Any = UNSET, vmap_method: Any = UNSET) -> tuple[Any, ...]:
+    def __call__(self, *args: Any, output_dims: Any = None, vmap_method: str | None = None) -> tuple[Any, ...]:
         """Return the outputs: in-out arguments first, then pure outputs; other values for this call may be given."""
-        return self._run(args, UNSET, output_dims, vmap_method)
+        return self._run(args, None, output_dims, vmap_method)
 
     def _has_changed(self) -> bool:
         before, self._surroundings = self._surroundings, _surroundings(self.function)
@@ -99,6 +105,7 @@ class JaxCallable(JaxFunction):
     def _trace(self, launch_dims: Any, output_dims: Any, vmap_method: str, *args: Any) -> tuple[Any, ...]:
         given = passed(self.signature, args)
         first: tuple[Any, ...] = next((a.extents for a in given if a.is_array), ())
+        output_dims = resolved(output_dims, [a.value for a in given])
         arguments = [*given, *outputs_of(self.signature, first, output_dims)]
         if not all(is_static(a.extents) for a in arguments):
             raise LaunchError(

@@ -7,6 +7,7 @@ dims of outputs, method of ``vmap``), or after what was traced has changed its m
 from __future__ import annotations
 
 import functools
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
@@ -16,9 +17,8 @@ import jax
 from diffkern.interop.jax.arguments import Signature, check_numbers, refuse_foreign, static_form
 from diffkern.interop.jax.dispatch import checked_method
 
-__all__ = ["UNSET", "JaxFunction"]
+__all__ = ["JaxFunction"]
 
-UNSET: Any = object()
 _MAX_COMPILED = 256
 
 
@@ -41,13 +41,21 @@ class JaxFunction(ABC):
         self._vmap_method = checked_method(vmap_method)
         self._compiled: dict[Any, Callable[..., Any]] = {}
         functools.update_wrapper(self, function)  # type: ignore[arg-type]  # calls are the subclasses'
+        # That of the calls, where jax.jit looks up static_argnames; the function has the outputs too.
+        self.__signature__ = self._signature()
+
+    def _signature(self) -> inspect.Signature:
+        parameters = [self.signature.parameters[k] for k in self.signature.spec.inputs]
+        named = [inspect.Parameter(p.name, inspect.Parameter.POSITIONAL_ONLY) for p in parameters]
+        options = inspect.signature(type(self).__call__).parameters.values()
+        return inspect.Signature([*named, *(p for p in options if p.kind is inspect.Parameter.KEYWORD_ONLY)])
 
     def _run(self, args: tuple[Any, ...], launch_dims: Any, output_dims: Any, vmap_method: Any) -> tuple[Any, ...]:
         """Return the outputs, with other values for this call than the function was made with where any are given."""
-        launch_dims = self._launch_dims if launch_dims is UNSET else launch_dims
-        output_dims = self._output_dims if output_dims is UNSET else output_dims
+        launch_dims = self._launch_dims if launch_dims is None else launch_dims
+        output_dims = self._output_dims if output_dims is None else output_dims
         check_numbers(self.signature, args)
-        method = self._vmap_method if vmap_method is UNSET else checked_method(vmap_method)
+        method = self._vmap_method if vmap_method is None else checked_method(vmap_method)
         if self._has_changed():
             self._compiled = {}
         form = (static_form(launch_dims), static_form(output_dims), method)

@@ -14,9 +14,10 @@ from diffkern.interop.jax import programs
 from diffkern.interop.jax.arguments import outputs_of, passed, returned, signature_of
 from diffkern.interop.jax.derivative import Run
 from diffkern.interop.jax.dispatch import is_static
-from diffkern.interop.jax.function import UNSET, JaxFunction
+from diffkern.interop.jax.function import JaxFunction
 from diffkern.interop.jax.launch import LaunchFunction
 from diffkern.interop.jax.primitive import apply
+from diffkern.interop.spec import resolved
 from diffkern.kernel import Kernel
 from diffkern.manifest import Manifest
 from diffkern.runtime.grid_checks import check_alone, check_axes, check_extents, named
@@ -59,7 +60,7 @@ class JaxKernel(JaxFunction):
 
     @brief
     def __call__(
-        self, *args: Any, launch_dims: Any = UNSET, output_dims: Any = UNSET, vmap_method: Any = UNSET
+        self, *args: Any, launch_dims: Any = None, output_dims: Any = None, vmap_method: str | None = None
     ) -> tuple[Any, ...]:
         """Return the outputs: in-out arguments first, then pure outputs.
 
@@ -87,8 +88,7 @@ class JaxKernel(JaxFunction):
         """Return the launch for these arguments, and the values of its inputs."""
         kernel, spec = self.kernel, self.signature.spec
         given = passed(self.signature, args)
-        if callable(launch_dims):
-            launch_dims = launch_dims(*(a.value for a in given))
+        launch_dims, output_dims = (resolved(d, [a.value for a in given]) for d in (launch_dims, output_dims))
         shapes = {a.index: a.extents for a in given if a.is_array}
         dims = spec.dims(shapes, None if launch_dims is None else spec.checked_dims(launch_dims, "launch_dims"))
         arguments = [*given, *outputs_of(self.signature, dims, output_dims)]

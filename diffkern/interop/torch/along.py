@@ -10,12 +10,14 @@ respect to ``x`` at ``t = dx``; and that is a gradient of this function here. So
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
+from diffkern.interop.spec import Sizes
 from diffkern.interop.torch.call import is_value
 from diffkern.ir.structs import Struct
 from diffkern.lang.annotations import ArrayAnnotation
@@ -58,11 +60,23 @@ class AlongTangents:
         self._of = of
         self.function = type(of)(kernel, len(changed) + fresh, spec.launch_dims, dims, changed, of.enable_backward)
         self.function.again = of.again or of.kernel.name
+        # Where the outputs and their tangents are among the parameters of the function.
+        self._places = {k: [place[v] for v in (k, total + k) if v in place] for k in spec.outputs}
         self._varying = [k for k in kernel.with_tangents if k < count]
         order = {k: i for i, k in enumerate(self.function.spec.results)}
         # Where the results are, and their tangents.
         self._results = [order[place[k]] for k in spec.results]
         self._tangents = [order[place[total + k]] if total + k in place else None for k in spec.results]
+
+    def sized(self, of: TorchFunction, sizes: Sizes) -> AlongTangents:
+        """Return the same for a function of these sizes."""
+        made = copy.copy(self)
+        made._of = of
+        shapes = dict(zip(of.spec.outputs, sizes.shapes, strict=True))
+        of_places = {place: shapes[k] for k, places in self._places.items() for place in places}
+        ordered = tuple(of_places[place] for place in self.function.spec.outputs)
+        made.function = self.function.sized(Sizes(sizes.dims, ordered))
+        return made
 
     def arguments(self, args: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
         """Return what is passed for arguments and their tangents, None for a tangent that is zero."""

@@ -6,7 +6,9 @@ version of the array's memory, so that a tape notices what PyTorch changed in pl
 
 from __future__ import annotations
 
+import struct
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -32,7 +34,7 @@ from diffkern.runtime.stream import drain
 if TYPE_CHECKING:
     from diffkern.runtime.cuda.context import CudaDevice
 
-__all__ = ["as_argument", "as_array", "from_torch", "to_torch"]
+__all__ = ["as_argument", "as_array", "described_in_c", "from_torch", "to_torch"]
 
 # The memory of a tensor's storage, by its device and where it begins: one for all tensors over it.
 _storages: weakref.WeakValueDictionary[tuple[torch.device, int, int], Memory] = weakref.WeakValueDictionary()
@@ -41,6 +43,8 @@ _layouts: dict[Any, _Layout] = {}
 # Arrays over tensors that were passed to launches, by the tensor's id. The weak reference takes the entry out.
 _passed: dict[int, _Passed] = {}
 _CACHED = 1024
+# What begins an array in C: where it lies, and its gradient.
+_ADDRESSES = struct.Struct("QQ")
 
 
 class TensorMemory(TensorVersion, HostMemory):
@@ -81,6 +85,7 @@ class _Layout(NamedTuple):
     low: int
     high: int
     gpu: CudaDevice | None
+    in_c: bytes
 
     def over(self, t: torch.Tensor) -> array:
         """Return the array over a tensor of this kind."""
@@ -149,6 +154,22 @@ def from_torch(
     if gpu is not None:
         order_before(gpu)
     return made
+
+
+def described_in_c(t: torch.Tensor, dtype: Any = None) -> tuple[bytes, Callable[[], array]] | None:
+    """Return a tensor without a gradient in the bytes of an :class:`ArrayC`, and what makes the array.
+
+    None for a tensor of a kind that was not seen before: the array says what is wrong with it.
+    """
+    if not isinstance(t, torch.Tensor) or t.is_complex():
+        return None
+    _check_observers(t)
+    _check_dense(t)
+    element = None if dtype is None else resolve_dtype(dtype)
+    layout = _layouts.get((t.dtype, t.shape, t.stride(), t.device, element))
+    if layout is None or layout.gpu is not None:
+        return None
+    return _ADDRESSES.pack(t.data_ptr(), 0) + layout.in_c, lambda: layout.over(t)
 
 
 def as_argument(t: torch.Tensor, element: Stored | None) -> array:
@@ -268,7 +289,7 @@ def _remember(key: Any, made: array, t: torch.Tensor) -> None:
     _layouts[key] = _Layout(
         element, data.dtype, made._type, made._key, made._smooth, made.shape,
         tuple([s * data.itemsize for s in t.stride()]), data.ndim > t.ndim, tail_of(made._packed), low - address,
-        high - address, _gpu_of(made),
+        high - address, _gpu_of(made), bytes(made.__ctype__())[_ADDRESSES.size :],
     )  # fmt: skip
 
 

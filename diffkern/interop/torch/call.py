@@ -39,7 +39,7 @@ from diffkern.runtime.type_keys import type_of_key
 if TYPE_CHECKING:
     from diffkern.kernel import Kernel
 
-__all__ = ["Backward", "Forward", "another_run", "home_of", "is_value", "result_type"]
+__all__ = ["Backward", "Forward", "another_run", "home_of", "is_value", "result_type", "shapes_of"]
 
 _NOWHERE = pack_address(0)
 
@@ -62,6 +62,11 @@ def home_of(parameters: Sequence[Parameter], args: Sequence[Any]) -> torch.devic
         if isinstance(a, torch.Tensor) and not is_value(parameter, a):
             return a.device
     return default_device()
+
+
+def shapes_of(args: Sequence[Any]) -> dict[int, Shape]:
+    """Return the shapes of the tensors among arguments, by parameter."""
+    return {k: a.shape for k, a in enumerate(args) if isinstance(a, torch.Tensor)}
 
 
 class Forward:

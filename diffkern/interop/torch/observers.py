@@ -33,8 +33,8 @@ _modes = torch._C._len_torch_dispatch_stack
 
 IN_GRAPHS = (
     "a dk.torch_function is differentiated by torch.func inside torch.compile, torch.export or torch.jit.trace, whose "
-    "graphs do not know its derivatives; leave out fullgraph=True, or trace or compile the function without torch.func "
-    "and transform outside of that"
+    "graphs do not know its derivatives; take its gradient by its method value_and_grad, which graphs know, leave out "
+    "fullgraph=True, or trace or compile the function without torch.func and transform outside of that"
 )
 """What is said where a graph would lose a derivative."""
 

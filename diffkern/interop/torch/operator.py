@@ -8,6 +8,7 @@ results for fake tensors and with its gradient, an operator of its own.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -17,14 +18,14 @@ import torch
 
 from diffkern.errors import LaunchError
 from diffkern.forks import free_in_child
-from diffkern.interop.torch.call import home_of, is_value, result_type
+from diffkern.interop.spec import Sizes
+from diffkern.interop.torch.call import home_of, result_type, shapes_of
 from diffkern.interop.torch.gradient import Wanted, backward_of_gradient, gradients_of
 from diffkern.interop.torch.kept import disabled
 from diffkern.interop.torch.observers import check_operator
 from diffkern.ir.structs import Struct
 from diffkern.ir.types import Mat, Vec
 from diffkern.lang.annotations import ArrayAnnotation
-from diffkern.runtime.convert import component_shape
 
 if TYPE_CHECKING:
     from diffkern.interop.torch.function import TorchFunction
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 __all__ = ["operator_of"]
 
 _NAMESPACE = "diffkern"
+# What an operator takes after the arguments: sizes of this call, the shapes of all outputs one after the other.
+_SIZES = ("SymInt[]? dims=None", "SymInt[]? shapes=None")
 # What the operator of the gradient takes before the arguments.
 _GIVEN = ("Tensor[] grads", "int[] given", "Tensor[] results", "int[] needs")
 # Of how many calls an operator remembers what the kernel meant.
@@ -41,7 +44,7 @@ _operators: dict[str, Operator] = {}
 _lock = free_in_child(threading.Lock())
 
 
-def operator_of(function: TorchFunction) -> tuple[Callable[[tuple[Any, ...]], Any], Callable[..., list[torch.Tensor]]]:
+def operator_of(function: TorchFunction) -> tuple[Callable[..., Any], Callable[..., list[torch.Tensor]]]:
     """Return what calls the operator of a function, and that of its gradient; registered unless one like it is."""
     base = f"{_identifier(function.kernel.name)}_{_digest(function)}"
     with _lock:
@@ -65,7 +68,7 @@ def _digest(function: TorchFunction) -> str:
     spec, kernel = function.spec, function.kernel
     # What PyTorch keeps of compiled graphs knows operators by their names alone, so what they take is in the name.
     taken = (*_GIVEN, *_taken(function))
-    of_calls = (spec.results, spec.launch_dims, spec.output_dims, function.enable_backward)
+    of_calls = (spec.results, spec.launch_dims, spec.output_dims, spec.is_open, function.enable_backward)
     digest = hashlib.sha256(repr((taken, of_calls, kernel.variant.key())).encode())
     for label, content in fingerprint(kernel.func):
         digest.update(f"{label} {len(content)} ".encode() + content)
@@ -106,32 +109,56 @@ class Operator:
         kernel = self._function.kernel
         return function.kernel is kernel or (kernel.generation() == self._generation and not kernel.may_change)
 
-    def caller(self) -> Callable[[tuple[Any, ...]], Any]:
-        """Return what calls it with the arguments of the function."""
+    def caller(self) -> Callable[..., Any]:
+        """Return what calls it with the arguments of the function, and sizes if they are those of one call."""
         by_value, call = self._by_value, self._call
 
-        def run(args: tuple[Any, ...]) -> Any:
-            return call(*_flat(by_value, args))
+        def run(args: tuple[Any, ...], sizes: Sizes | None = None) -> Any:
+            return call(*_flat(by_value, args), *_numbers(sizes))
 
         return run
 
     def gradient(
-        self, grads: Sequence[Any], results: Sequence[torch.Tensor], needs: Sequence[bool], args: Sequence[Any]
+        self,
+        grads: Sequence[Any],
+        results: Sequence[torch.Tensor],
+        needs: Sequence[bool],
+        args: Sequence[Any],
+        sizes: Sizes | None = None,
     ) -> list[torch.Tensor]:
         """Call the operator of the gradient: of the arguments that need one, from those of the results, or None."""
         mask = [
             flag for value, needed in zip(self._by_value, needs, strict=True) for flag in (needed, False)[: 1 + value]
         ]
-        return self._run_gradient(grads, results, mask, _flat(self._by_value, args))
+        return self._run_gradient(grads, results, mask, _flat(self._by_value, args), _numbers(sizes))
 
     def _run_gradient(
-        self, grads: Sequence[Any], results: Sequence[torch.Tensor], needs: Sequence[bool], flat: Sequence[Any]
+        self,
+        grads: Sequence[Any],
+        results: Sequence[torch.Tensor],
+        needs: Sequence[bool],
+        flat: Sequence[Any],
+        sizes: Sequence[Any],
     ) -> list[torch.Tensor]:
         known = [int(g is not None) for g in grads]
         found: list[torch.Tensor] = self._backward(
-            [g for g in grads if g is not None], known, list(results), list(map(int, needs)), *flat
+            [g for g in grads if g is not None], known, list(results), list(map(int, needs)), *flat, *sizes
         )
         return found
+
+    def _parted(self, given: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+        """Return arguments and sizes, whose place is empty where PyTorch leaves out what has its default."""
+        count = len(self._by_value) + sum(self._by_value)
+        return given[:count], (*given[count:], None, None)[: len(_SIZES)]
+
+    def _sized(self, dims: Sequence[int] | None, shapes: Sequence[int] | None) -> TorchFunction:
+        """Return the function for a call of these sizes."""
+        function = self._function
+        if dims is None or shapes is None:
+            return function
+        spec, rest = function.spec, iter(shapes)
+        ranks = [function.kernel.parameters[k].annotation.ndim for k in spec.outputs]  # type: ignore[union-attr]
+        return function.sized(Sizes(tuple(dims), tuple([tuple(itertools.islice(rest, n)) for n in ranks])))
 
     def _arguments(self, flat: Sequence[Any]) -> list[Any]:
         """Return the function's arguments from those of the operator."""
@@ -147,25 +174,22 @@ class Operator:
 
     # -- the operator ------------------------------------------------------------------------------------------------
 
-    def _run(self, *flat: Any) -> Any:
+    def _run(self, *given: Any) -> Any:
+        flat, sizes = self._parted(given)
         args = self._arguments(flat)
         check_operator(repr(self._function), args)
-        forward = self._function.forward_of(args)
+        forward = self._sized(*sizes).forward_of(args)
         results, _ = forward.run(args)
         self._runs.note(results, forward.generation)
         return results if len(results) > 1 else results[0]
 
-    def _shapes(self, *flat: Any) -> Any:
+    def _shapes(self, *given: Any) -> Any:
+        flat, sizes = self._parted(given)
         args = self._arguments(flat)
-        spec, parameters = self._function.spec, self._function.kernel.parameters
-        shapes, device = {}, home_of(parameters, args)
-        for k, a in enumerate(args):
-            if isinstance(a, torch.Tensor) and not is_value(parameters[k], a):
-                annotation = parameters[k].annotation
-                inner = _components(annotation)
-                shapes[k] = tuple(a.shape[: a.ndim - len(inner)]) or (1,)
+        spec, parameters = self._sized(*sizes).spec, self._function.kernel.parameters
+        device = home_of(parameters, args)
         results = [torch.empty_like(args[k], memory_format=torch.contiguous_format) for k in spec.in_outs]
-        for k, shape in spec.output_shapes(spec.dims(shapes)).items():
+        for k, shape in spec.output_shapes(spec.dims(spec.shapes_of(shapes_of(args)))).items():
             dtype, inner = result_type(spec.element(k))
             results.append(torch.empty((*shape, *inner), dtype=dtype, device=device))
         return tuple(results) if len(results) > 1 else results[0]
@@ -178,9 +202,10 @@ class Operator:
         fixed = [r for r in results if not r.is_floating_point()]
         if fixed:
             ctx.mark_non_differentiable(*fixed)
-        ctx.places = [k for k, a in enumerate(inputs) if isinstance(a, torch.Tensor)]
-        ctx.others = [None if isinstance(a, torch.Tensor) else a for a in inputs]
-        ctx.save_for_backward(*[inputs[k] for k in ctx.places], *results)
+        flat, ctx.sizes = self._parted(inputs)
+        ctx.places = [k for k, a in enumerate(flat) if isinstance(a, torch.Tensor)]
+        ctx.others = [None if isinstance(a, torch.Tensor) else a for a in flat]
+        ctx.save_for_backward(*[flat[k] for k in ctx.places], *results)
 
     def _differentiate(self, ctx: Any, *grads: Any) -> Any:
         function = self._function
@@ -192,28 +217,30 @@ class Operator:
         results = list(ctx.saved_tensors[len(ctx.places) :])
         needs = [
             needed and isinstance(a, torch.Tensor) and a.is_floating_point()
-            for needed, a in zip(ctx.needs_input_grad, flat, strict=True)
+            for needed, a in zip(ctx.needs_input_grad, flat)  # noqa: B905 - sizes come after
         ]
-        found = iter(self._run_gradient(grads, results, needs, flat))
-        return tuple([next(found) if needed else None for needed in needs])
+        found = iter(self._run_gradient(grads, results, needs, flat, ctx.sizes))
+        return (*[next(found) if needed else None for needed in needs], *[None] * len(_SIZES))
 
     def _wanted(
-        self, results: Sequence[torch.Tensor], needs: Sequence[int], flat: Sequence[Any]
+        self, results: Sequence[torch.Tensor], needs: Sequence[int], flat: Sequence[Any], sizes: Sequence[Any]
     ) -> tuple[Wanted, list[Any]]:
         """Return what gradient is asked for, and the function's arguments."""
+        function = self._sized(*sizes)
         mask = self._arguments([needed if a is not None else None for needed, a in zip(needs, flat, strict=True)])
         generation = self._runs.generation_of(self._function, results)
-        return Wanted(self._function, generation, tuple([bool(needed) for needed in mask])), self._arguments(flat)
+        return Wanted(function, generation, tuple([bool(needed) for needed in mask])), self._arguments(flat)
 
     def _run_backward(
-        self, grads: list[Any], given: list[int], results: list[Any], needs: list[int], *flat: Any
+        self, grads: list[Any], given: list[int], results: list[Any], needs: list[int], *rest: Any
     ) -> list[torch.Tensor]:
-        wanted, args = self._wanted(results, needs, flat)
+        wanted, args = self._wanted(results, needs, *self._parted(rest))
         return gradients_of(wanted, [*args, *results, *_spread(grads, given)])
 
     def _backward_shapes(
-        self, grads: Any, given: list[int], results: Any, needs: list[int], *flat: Any
+        self, grads: Any, given: list[int], results: Any, needs: list[int], *rest: Any
     ) -> list[torch.Tensor]:
+        flat, _ = self._parted(rest)
         return [
             torch.empty_like(a, memory_format=torch.contiguous_format)
             for needed, a in zip(needs, flat, strict=True)
@@ -223,7 +250,8 @@ class Operator:
     # -- the gradient of that -----------------------------------------------------------------------------------------
 
     def _keep_backward(self, ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        grads, ctx.given, results, ctx.needs, *flat = inputs
+        grads, ctx.given, results, ctx.needs, *rest = inputs
+        flat, ctx.sizes = self._parted(rest)
         tensors = [a for a in flat if isinstance(a, torch.Tensor)]
         ctx.counts = len(grads), len(results)
         ctx.others = [None if isinstance(a, torch.Tensor) else a for a in flat]
@@ -236,8 +264,10 @@ class Operator:
         grads, results, flat = saved[:count], saved[count:middle], list(ctx.others)
         for k, tensor in zip(ctx.places, saved[middle:], strict=True):
             flat[k] = tensor
-        wanted, args = self._wanted(results, ctx.needs, flat)
-        of_grads, _, _, _, *of_flat = ctx.needs_input_grad
+        wanted, args = self._wanted(results, ctx.needs, flat, ctx.sizes)
+        of_grads, _, _, _, *of_rest = ctx.needs_input_grad
+        of_flat = of_rest[: len(flat)]
+        without = [None] * (len(of_rest) - len(flat))  # sizes, as far as PyTorch has passed them
         needed = self._arguments([n if a is not None else None for n, a in zip(of_flat, flat, strict=True)])
         found, tangents = backward_of_gradient(
             wanted,
@@ -248,7 +278,7 @@ class Operator:
             _spread([bool(n) for n in of_grads], ctx.given, False),
         )
         kept = [t for t, given in zip(tangents, ctx.given, strict=True) if given]
-        return (kept, None, [None] * len(results), None, *_flat(self._by_value, found))
+        return (kept, None, [None] * len(results), None, *_flat(self._by_value, found), *without)
 
 
 class _Runs:
@@ -302,21 +332,21 @@ def _flat(by_value: Sequence[bool], args: Sequence[Any]) -> list[Any]:
     return flat
 
 
+def _numbers(sizes: Sizes | None) -> tuple[list[Any] | None, list[Any] | None]:
+    """Return sizes as the operator takes them."""
+    return (None, None) if sizes is None else (list(sizes.dims), [n for shape in sizes.shapes for n in shape])
+
+
 def _spread(found: Sequence[Any], given: Sequence[int], other: Any = None) -> list[Any]:
     """Return what belongs to those of the results that are given in the places of all."""
     rest = iter(found)
     return [next(rest) if known else other for known in given]
 
 
-def _components(annotation: Any) -> tuple[int, ...]:
-    element = annotation.element if isinstance(annotation, ArrayAnnotation) else annotation
-    return () if element is None or isinstance(element, Struct) else component_shape(element)
-
-
 def _taken(function: TorchFunction) -> list[str]:
     """What the operator takes."""
     parameters = function.kernel.parameters
-    return [_argument(k, parameters[k].annotation) for k in function.spec.inputs]
+    return [*[_argument(k, parameters[k].annotation) for k in function.spec.inputs], *_SIZES]
 
 
 def _argument(k: int, annotation: Any) -> str:

@@ -153,6 +153,12 @@ def test_dims_of_vectors_with_their_components_or_without():
         f(x, output_dims=(5, 3))
 
 
+def test_outputs_sized_from_the_arguments():
+    f = dk.jax_callable(chain, num_outputs=2, output_dims={"total": lambda x, a: 1, "out": lambda x, a: x.shape})
+    for n in (5, 7):
+        close(jax.jit(f)(ramp(n), 0.5), chain_in_jax(ramp(n), 0.5))
+
+
 def test_vectors():
     def work(x: dk.array(dtype=dk.vec3), edges: dk.array2d(dtype=int), out: Floats):
         dk.launch(k.stretch, edges.shape[0], inputs=[x, edges, dk.vec3(0.5, 0.0, 1.0)], outputs=[out])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 
 import jax_kernels as k
 import numpy as np
@@ -58,6 +59,25 @@ def test_values(n):
     x, y = ramp(n), ramp(n, 1.0, 3.0)
     close(wave(x, y, 2.0)[0], wave_in_jax(x, y, 2.0))
     close(jax.jit(wave)(x, y, 2.0)[0], wave_in_jax(x, y, 2.0))
+
+
+def test_sizes_as_static_arguments():
+    x = ramp(6)
+    f = jax.jit(wave, static_argnames=("launch_dims", "output_dims", "vmap_method"))
+    assert f(x, x, 2.0, launch_dims=4)[0].shape == (4,)
+    close(f(x, x, 2.0, launch_dims=(4,), output_dims=(6,))[0][:4], wave_in_jax(x, x, 2.0)[:4])
+    assert [*inspect.signature(wave).parameters] == ["x", "y", "a", "launch_dims", "output_dims", "vmap_method"]
+
+
+def test_outputs_sized_from_the_arguments():
+    f = dk.jax_kernel(k.softmax, launch_dims=lambda x: x.shape[0], output_dims=lambda x: x.shape)
+    for rows in (5, 3):
+        x = jnp.sin(ramp(rows * 12)).reshape(rows, 12)
+        close(jax.jit(f)(x)[0], jax.nn.softmax(x))
+        close(jax.grad(lambda x: (f(x)[0] ** 2).sum())(x), jax.grad(lambda x: (jax.nn.softmax(x) ** 2).sum())(x))
+    doubled = f(x, output_dims={"out": lambda x: (2 * x.shape[0], 12)})[0]
+    close(doubled[:3], jax.nn.softmax(x))
+    assert doubled.shape == (6, 12)
 
 
 @pytest.mark.parametrize("n", [7, 100_000])

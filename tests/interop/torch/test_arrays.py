@@ -292,11 +292,13 @@ def test_records_and_streams_take_tensors():
 
 def test_without_torch_the_error_says_what_to_install(monkeypatch):
     import importlib
+    import sys
 
     def missing(name):
         raise ImportError(name)
 
     from_torch = dk.from_torch  # which is imported when it is asked for
+    monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.setattr(importlib, "import_module", missing)
     with pytest.raises(ImportError, match=r'pip install "diffkern\[torch\]"'):
         from_torch(None)
