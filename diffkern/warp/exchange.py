@@ -66,8 +66,8 @@ def from_torch(
     t, dtype, requires_grad, grad : optional
         As in :func:`diffkern.from_torch`.
     return_ctype : bool, optional
-        Whether to return a structure of :mod:`ctypes` that describes the array and its gradient. Launches take it for any
-        parameter that its memory fits, as one of ``vec3`` for a tensor of shape (n, 3), or one of ``uint64`` for a
+        Whether to return a structure of :mod:`ctypes` that describes the array and its gradient. Launches take it for
+        any parameter that its memory fits, as one of ``vec3`` for a tensor of shape (n, 3), or one of ``uint64`` for a
         tensor of ``int64``.
     retain_grad : bool, optional
         As in :func:`zeros`.
