@@ -13,7 +13,7 @@ from typing import TypeAlias
 from diffkern.frontend import coerce, components, local, pointed, records, tile_fields, tile_records, tiles, views
 from diffkern.frontend.coerce import tile_remedy
 from diffkern.frontend.context import Context
-from diffkern.frontend.terms import Either, Rec, RecView, Term, Tup, Val, View, describe
+from diffkern.frontend.terms import Rec, RecView, Term, Tup, Val, View, describe
 from diffkern.frontend.tile_terms import check_update, holds_tiles
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Region, Update, Value
@@ -137,9 +137,6 @@ def _inside(cx: Context, parent: Place, target: ast.Subscript | ast.Attribute) -
         return Part(parent, owner.value, components.select_attribute(cx, owner.type, target))
     if isinstance(owner, Val) and isinstance(target, ast.Subscript) and not isinstance(owner.type, T.Scalar):
         return Part(parent, owner.value, components.select_subscript(cx, owner.type, target))
-    if isinstance(owner, Either):
-        remedy = "assign to each of them, under if and else"
-        cx.type_error(target, f"an element of {describe(owner)}, is assigned", remedy)
     remedy = "build a new tuple" if isinstance(owner, Tup) else "only elements of arrays and components can be assigned"
     cx.type_error(target, f"part of {describe(owner)} cannot be assigned", remedy)
 

@@ -44,8 +44,8 @@ def choose(
     if merge.same_term(a, b):
         cx.b.region.ops.extend(regions[0].ops)
         return a
-    shape = merge.common(a, b, merge.Joins.of(cx, test.value))
-    if shape is None or not merge.stands_outside(shape, *regions):
+    shape = merge.common(a, b, merge.Joins.of(cx))
+    if shape is None:
         _refuse_mixed(cx, a, b, node, what)
     trivial = not regions[0].ops and not regions[1].ops
     for region, term in zip(regions, (a, b), strict=True):
@@ -88,7 +88,7 @@ def _with_changes(
     what: str,
 ) -> Term:
     """A choice whose sides set variables: an ``if`` statement, whose result is one more variable."""
-    if merge.common(*results, merge.Joins.of(cx, cond)) is None:
+    if merge.common(*results, merge.Joins.of(cx)) is None:
         _refuse_mixed(cx, *results, node, what)
     chosen = f"$chosen{cx.new_uid()}"
     for side, result in zip(sides, results, strict=True):
@@ -210,7 +210,7 @@ def merge_branches(
         if _is_const(terms[0], False) and _is_const(terms[1], True):
             negations.append(name)
             continue
-        shape = _joined_shape(cx, name, pair, unset is not None, node, cond, (then.region, orelse.region))
+        shape = _joined_shape(cx, name, pair, unset is not None, node, (then.region, orelse.region))
         if shape is None:
             cx.env[name] = Binding(None, None, unset)
             continue
@@ -285,7 +285,6 @@ def _joined_shape(
     pair: tuple[Binding | None, Binding | None],
     is_zero: bool,
     node: ast.AST,
-    cond: Value,
     regions: tuple[Region, Region],
 ) -> merge.Shape | None:
     """The shape of a variable behind a branch; None if it is set on one side, to a part of an array found there.
@@ -298,11 +297,11 @@ def _joined_shape(
     if len(set_here) == 1:
         shape = merge.shape_of(first.term)
         if not (is_zero and cx.dialect.unset_is_zero):
-            return shape if merge.stands_outside(shape, *regions) else None
+            return shape
         return merge.with_null(shape, *regions)
     second = set_here[1]
     assert second.term is not None
-    joined = merge.common(first.term, second.term, merge.Joins.of(cx, cond))
+    joined = merge.common(first.term, second.term, merge.Joins.of(cx))
     if joined is None or not merge.stands_outside(joined, *regions):
         error = conflict(cx, name, first, second, node)
         cx.errors.append(error)

@@ -22,7 +22,6 @@ from diffkern.frontend import (
     comparisons,
     complexes,
     components,
-    either,
     inline,
     narrow,
     nested,
@@ -44,7 +43,6 @@ from diffkern.frontend.static import Given, Later, Sized, failure
 from diffkern.frontend.taken import note
 from diffkern.frontend.terms import (
     Const,
-    Either,
     Field,
     Once,
     Rec,
@@ -176,8 +174,6 @@ def _attribute(cx: Context, node: ast.Attribute) -> Term:
         return records.member(cx, owner, node)
     if isinstance(owner, (View, RecView)):
         return _array_attribute(cx, owner, node)
-    if isinstance(owner, Either):
-        return either.attribute(cx, owner, node, lambda view: _array_attribute(cx, view, node))
     if isinstance(owner, Val) and (fact := _of_type(owner.value.type, node)) is not None:
         return fact
     if isinstance(owner, Val) and isinstance(owner.value.type, T.Tile):
@@ -362,8 +358,6 @@ def subscript_term(cx: Context, owner: Term, node: ast.Subscript) -> Term:
     if isinstance(owner, View):
         view = views.subscript(cx, owner, views.index_terms(cx, node.slice), node)
         return view if view.spans else views.load(cx, view)
-    if isinstance(owner, Either):
-        return either.subscript(cx, owner, node)
     if isinstance(owner, RecView):
         part = records.subscript(cx, owner, node)
         return part if part.ndim else records.load(cx, part)

@@ -22,7 +22,6 @@ from diffkern.frontend import (
     complex_functions,
     composed,
     construct,
-    either,
     exponents,
     local,
     numba_cuda,
@@ -33,7 +32,7 @@ from diffkern.frontend import (
 from diffkern.frontend import library_vector as vector
 from diffkern.frontend.context import Context
 from diffkern.frontend.literals import fold
-from diffkern.frontend.terms import WEAK_FLOAT, Const, Either, RecView, Static, Term, Tup, Val, View, describe
+from diffkern.frontend.terms import WEAK_FLOAT, Const, RecView, Static, Term, Tup, Val, View, describe
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
 from diffkern.lang.intrinsics import INTERNAL
@@ -258,8 +257,6 @@ def _len(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
     arg = args[0]
     if isinstance(arg, View) and arg.spans:
         return views.length(cx, arg, node)
-    if isinstance(arg, Either) and arg.first.spans:
-        return either.length(cx, arg, node)
     if isinstance(arg, RecView) and arg.ndim:
         return views.length(cx, arg.first, node)
     if isinstance(arg, Tup):

@@ -286,7 +286,7 @@ def _first_shape(cx: Context, plan: _Plan, name: str, end: Term, region: Region)
         return None
     shape = merge.shape_of(end)
     if name == RETURN or not cx.dialect.unset_is_zero:
-        return shape if merge.stands_outside(shape, region) else None
+        return shape
     return merge.with_null(shape, region, perhaps=not plan.trips_surely)
 
 

@@ -14,7 +14,7 @@ from diffkern.frontend import coerce, narrow
 from diffkern.frontend.context import Context
 from diffkern.frontend.scope import Scope
 from diffkern.frontend.signature import Annotation, parameter_type
-from diffkern.frontend.terms import WEAK, Const, Either, Rec, RecView, Static, Term, Tup, Val, View, describe
+from diffkern.frontend.terms import WEAK, Const, Rec, RecView, Static, Term, Tup, Val, View, describe
 from diffkern.ir import types as T
 from diffkern.ir.structs import Stored, Struct
 from diffkern.lang import ArrayAnnotation, Func
@@ -147,8 +147,6 @@ def _fits_array(want: ArrayAnnotation, term: Term) -> bool:
     """Whether a term is an array as an annotation has it; None stands for any."""
     if isinstance(term, Static) and term.obj is None:
         return True
-    if isinstance(term, Either):
-        term = term.first
     if isinstance(term, RecView):
         return term.ndim == want.ndim and want.element in (None, term.struct) and want.takes(term.struct)
     if not isinstance(term, View) or len(term.spans) != want.ndim:
@@ -166,8 +164,8 @@ def unify(want: Annotation, term: Term, variables: Variables) -> str | None:
     if not isinstance(pattern, Pattern) or pattern.variable is None:
         return None
     t: Stored | None
-    if isinstance(term, (View, Either)):
-        t = (term if isinstance(term, View) else term.first).array.dtype
+    if isinstance(term, View):
+        t = term.array.dtype
     else:
         t = term.struct if isinstance(term, RecView) else _element_of(term)
     if isinstance(t, (T.Vec, T.Mat)) and pattern.shape:

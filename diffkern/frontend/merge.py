@@ -15,7 +15,6 @@ from diffkern.frontend import coerce
 from diffkern.frontend.context import Context
 from diffkern.frontend.terms import (
     Const,
-    Either,
     Fixed,
     Poison,
     Rec,
@@ -30,7 +29,7 @@ from diffkern.frontend.terms import (
 )
 from diffkern.ir.nodes import Region, Value
 from diffkern.ir.structs import Struct
-from diffkern.ir.types import BOOL, OWN, SHARED, Element, Scalar, scalar_of
+from diffkern.ir.types import BOOL, OWN, Element, Scalar, scalar_of
 
 __all__ = [
     "Fields",
@@ -117,19 +116,15 @@ class Joins:
         Whether numbers give way as in numba's spelling.
     nulls
         Whether an array may be null on the other path, and another part of the same array.
-    condition
-        Of a branch in a dialect whose arrays are values: what decides between two arrays.
     """
 
     numba: bool = False
     nulls: bool = False
-    condition: Value | None = None
 
     @classmethod
-    def of(cls, cx: Context, condition: Value | None = None) -> Joins:
-        """What may be in the function that is being lowered, behind a branch with its condition."""
-        arrays = cx.dialect.unset_is_zero
-        return cls(cx.layout is not None, arrays, condition if arrays else None)
+    def of(cls, cx: Context) -> Joins:
+        """What may be in the function that is being lowered."""
+        return cls(cx.layout is not None, cx.dialect.unset_is_zero)
 
 
 Shape: TypeAlias = "Leaf | Same | Part | Fields | tuple[Shape, ...]"
@@ -146,7 +141,7 @@ def shape_of(term: Term) -> Shape:
             return tuple(shape_of(item) for item in items)
         case Rec(struct, items):
             return Fields(struct, tuple(shape_of(item) for item in items))
-        case View() | Either() | RecView() | Static() | Poison():
+        case View() | RecView() | Static() | Poison():
             return Same(term)
 
 
@@ -174,8 +169,6 @@ def join(a: Shape, b: Shape, how: Joins = Joins()) -> Shape | None:
         return None if found is None else Leaf(found)
     if how.nulls and (part := _joined_parts(a, b)) is not None:
         return part
-    if how.condition is not None and (either := _either(a, b, how.condition)) is not None:
-        return Same(either)
     if isinstance(a, Same) and isinstance(b, Same):
         # Like a number, an array keeps its shape beside a poisoned term: poison that went around an outer loop would
         # silence the statements that read the array, and with another lowering of that loop the error behind it.
@@ -206,36 +199,6 @@ def _joined_parts(a: Shape, b: Shape) -> Part | None:
         if part is not None and isinstance(other, Same) and nullness(other.term):
             return replace(part, perhaps=True)
     return None
-
-
-def _either(a: Shape, b: Shape, condition: Value) -> Either | None:
-    """One array or the other, where both are there and have the same elements and axes."""
-    terms = [shape.term if isinstance(shape, Same) else None for shape in (a, b)]
-    then, orelse = terms
-    if not (isinstance(then, (View, Either)) and isinstance(orelse, (View, Either))) or same_term(then, orelse):
-        return None
-    first, second = (term if isinstance(term, View) else term.first for term in (then, orelse))
-    if (first.array.dtype, len(first.spans)) != (second.array.dtype, len(second.spans)):
-        return None
-    if any(
-        view.array.outer or view.array.layout in (OWN, SHARED) or nullness(view) is not False
-        for view in (first, second)
-    ):
-        return None
-    return Either(condition, then, orelse)
-
-
-def _values(term: View | Either) -> Iterator[Value]:
-    """The values that an array is found by."""
-    if isinstance(term, Either):
-        yield term.condition
-        yield from _values(term.then)
-        yield from _values(term.orelse)
-        return
-    yield term.base
-    for axis in term.axes:
-        found = (axis.index,) if isinstance(axis, Fixed) else (axis.start, axis.through)
-        yield from (value for value in found if value is not None)
 
 
 def _part(shape: Shape) -> Part | None:
@@ -315,8 +278,6 @@ def with_null(shape: Shape, *regions: Region, perhaps: bool = True) -> Shape | N
     ``perhaps``: whether there is such a path.
     """
     match shape:
-        case Same(Either()):
-            return None
         case Same(View() | RecView() as term) if not nullness(term):
             part = _part(shape)
             if part is None or not stands_outside(part, *regions):
@@ -334,8 +295,6 @@ def with_null(shape: Shape, *regions: Region, perhaps: bool = True) -> Shape | N
 def stands_outside(shape: Shape, *regions: Region) -> bool:
     """Whether no array of which a shape is a part is made in one of the regions."""
     match shape:
-        case Same(Either() as term):
-            return all(set(_values(term)).isdisjoint(_made(region)) for region in regions)
         case Part(bases):
             return all(set(bases).isdisjoint(_made(region)) for region in regions)
         case Fields(_, parts):

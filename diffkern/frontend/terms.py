@@ -29,7 +29,6 @@ __all__ = [
     "WEAK_INT",
     "Binding",
     "Const",
-    "Either",
     "Field",
     "Fixed",
     "Once",
@@ -189,20 +188,6 @@ class RecView:
         return len(self.first.spans)
 
 
-@dataclass(frozen=True, slots=True)
-class Either:
-    """One array or another, as a condition says; both have elements of the same type, and as many axes are left."""
-
-    condition: Value
-    then: View | Either
-    orelse: View | Either
-
-    @property
-    def first(self) -> View:
-        """One of the arrays."""
-        return self.then.first if isinstance(self.then, Either) else self.then
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Static:
     """A Python object that is no number: a module, a function, a dtype, None. ``name`` is how the kernel wrote it."""
@@ -251,7 +236,7 @@ class Poison:
     """What a failed statement would have assigned; reading it reports nothing further."""
 
 
-Term: TypeAlias = Const | Val | View | Either | Tup | Rec | RecView | Static | Poison
+Term: TypeAlias = Const | Val | View | Tup | Rec | RecView | Static | Poison
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -296,8 +281,6 @@ def nullness(term: Term) -> bool | None:
             return None if term.array.outer or term.present is not None else term.array.is_null
         case RecView():
             return None if term.first.present is not None else term.first.array.is_null
-        case Either():
-            return False
         case Static(None):
             return True
     return None
@@ -325,8 +308,6 @@ def describe(term: Term) -> str:
             return f"the struct {struct.name}"
         case RecView(struct):
             return _array_of(struct.name, term.ndim)
-        case Either():
-            return f"{describe(term.first)} or another, as a condition says"
         case Tup(items):
             return f"a tuple of {len(items)}"
         case Static(obj, name):
