@@ -200,7 +200,7 @@ def merge_branches(
             cx.env.pop(name, None)
             continue
         terms = tuple(None if b is None else b.term for b in pair)
-        unset = _unset(name, sides, describe_condition)
+        unset = None if cx.frame.is_sure(name) else _unset(name, sides, describe_condition)
         if terms[0] is None and terms[1] is None:
             cx.env[name] = Binding(None, None, unset)
             continue
@@ -262,9 +262,7 @@ def _relevant(name: str, then: Side, orelse: Side) -> tuple[Binding | None, Bind
 
 
 def _unset(name: str, sides: tuple[Side, Side], condition: str) -> str | None:
-    """Why a variable may not be set after a branch. A func's result is known to be set where it is read."""
-    if name == RETURN:
-        return None
+    """Why a variable may not be set after a branch."""
     reasons = [_unset_in(side.env.get(name)) for side in sides if not side.left]
     for side, word in zip(sides, ("holds", "does not hold"), strict=True):
         binding = side.env.get(name)

@@ -189,7 +189,7 @@ def _bound(cx: Context, plan: _Plan, terms: dict[str, Term]) -> dict[str, Bindin
     env = dict(cx.env)
     for name, term in terms.items():
         entry = plan.entry[name]
-        unset = None if name == RETURN else "no trip before has set it"
+        unset = None if cx.frame.is_sure(name) else "no trip before has set it"
         if entry is not None and entry.term is not None:
             unset = entry.unset
         env[name] = Binding(term, entry.loc if entry is not None else None, unset)
@@ -285,7 +285,7 @@ def _first_shape(cx: Context, plan: _Plan, name: str, end: Term, region: Region)
     if (not plan.placeholders and name != RETURN) or isinstance(end, Poison):
         return None
     shape = merge.shape_of(end)
-    if name == RETURN or not cx.dialect.unset_is_zero:
+    if cx.frame.is_sure(name) or not cx.dialect.unset_is_zero:
         return shape
     return merge.with_null(shape, region, perhaps=not plan.trips_surely)
 
@@ -361,9 +361,9 @@ def _finish(cx: Context, plan: _Plan, body: _Body, flags: Sequence[Value], resul
             at_end = entry.unset
         if at_end is not None and plan.trips_surely and end is not None and end.term is not None:
             at_end = end.unset
-        if name == RETURN or (isinstance(stmt, ast.For) and name == _target_name(stmt)):
+        if cx.frame.is_sure(name) or (isinstance(stmt, ast.For) and name == _target_name(stmt)):
             at_end = None
-        set_at_all = name == RETURN or all(name in known for known in breaks)
+        set_at_all = cx.frame.is_sure(name) or all(name in known for known in breaks)
         at_break = None if set_at_all else f"a break of the loop in line {line} comes before it is set"
         exhausted[name] = Binding(terms.get(name), loc, at_end)
         broken[name] = Binding(terms.get(name), loc, at_break)

@@ -1,7 +1,8 @@
 """Short functions in C as Python: formulas, and what makes the threads of a block wait.
 
 In: the text of a function's body, for a processor or a GPU. Out: the body in Python, or None for a text of another
-kind. Of the language there are declarations, assignments, ``return``, arithmetic and casts.
+kind. Of the language there are declarations, assignments, ``return``, arithmetic, casts, and the bits of a number
+read as another type.
 """
 
 from __future__ import annotations
@@ -22,6 +23,16 @@ _TYPES: Final[Mapping[str, str]] = {
     "long long": "int64", "int64_t": "int64", "unsigned long long": "uint64", "uint64_t": "uint64",
     "float": "float32", "double": "float64", "bool": "bool", "wp::int64": "int64", "wp::uint64": "uint64",
 }  # fmt: skip
+_TYPE_NAMES: Final = r"(?:const\s+)?([A-Za-z_][\w: ]*?)"
+_ADDRESS: Final = r"(?:&\s*(\w+)|\(\s*&\s*(\w+)\s*\))"
+_POINTER: Final = rf"\(\s*{_TYPE_NAMES}\s*\*\s*\)\s*{_ADDRESS}"
+_OTHER_READINGS: Final = (
+    re.compile(rf"reinterpret_cast<\s*{_TYPE_NAMES}\s*&\s*>\s*\(\s*(\w+)\s*\)"),
+    re.compile(rf"\*\s*reinterpret_cast<\s*{_TYPE_NAMES}\s*\*\s*>\s*\(\s*&\s*(\w+)\s*\)"),
+    re.compile(rf"\*\s*{_POINTER}"),
+    re.compile(rf"\*\s*\(\s*{_POINTER}\s*\)"),
+)
+"""How C reads the bits of a variable as another type: through a reference, or a pointer."""
 _LOWEST_BIT: Final = "wp.bit_count(({0}) ^ (({0}) - type({0})(1)))"
 _CALLS: Final[Mapping[str, str]] = {
     "sqrtf": "wp.sqrt({0})", "sqrt": "wp.sqrt({0})", "fabsf": "wp.abs({0})", "fabs": "wp.abs({0})",
@@ -33,6 +44,16 @@ _CALLS: Final[Mapping[str, str]] = {
     "__ffsll": f"wp.where(({{0}}) == type({{0}})(0), 0, wp.int32({_LOWEST_BIT}))",
     "__builtin_ffsll": f"wp.where(({{0}}) == type({{0}})(0), 0, wp.int32({_LOWEST_BIT}))",
     "__builtin_ctzll": f"(wp.int32({_LOWEST_BIT}) - 1)",
+    "nextafterf": "c.next_after(wp.float32({0}), wp.float32({1}))",
+    "__builtin_nextafterf": "c.next_after(wp.float32({0}), wp.float32({1}))",
+    "__float_as_int": "wp.cast(wp.float32({0}), wp.int32)", "__int_as_float": "wp.cast(wp.int32({0}), wp.float32)",
+    "__float_as_uint": "wp.cast(wp.float32({0}), wp.uint32)", "__uint_as_float": "wp.cast(wp.uint32({0}), wp.float32)",
+    "__double_as_longlong": "wp.cast(wp.float64({0}), wp.int64)",
+    "__longlong_as_double": "wp.cast(wp.int64({0}), wp.float64)",
+    **{f"__bits_as_{name}": f"wp.cast({{0}}, wp.{name})" for name in set(_TYPES.values())},
+}  # fmt: skip
+_NAMES: Final[Mapping[str, str]] = {
+    "true": "True", "false": "False", "INFINITY": "wp.float32(wp.inf)", "NAN": "wp.float32(wp.nan)",
 }  # fmt: skip
 _BARRIERS: Final = frozenset({"WP_TILE_SYNC()", "__syncthreads()"})
 _PRECEDENCE: Final[Mapping[str, int]] = {
@@ -99,6 +120,8 @@ class _Expression:
         self._known = known
         self._tokens: list[re.Match[str]] = []
         position = 0
+        for reading in _OTHER_READINGS:
+            text = reading.sub(_bits, text)
         text = re.sub(r"static_cast<\s*([\w: ]+?)\s*>\s*\(", lambda m: f"({m[1]})(", text).strip()
         while position < len(text):
             token = _TOKEN.match(text, position)
@@ -165,8 +188,8 @@ class _Expression:
             self._take(")")
             return f"({inside})"
         name = token["name"] or ""
-        if name in ("true", "false"):
-            return name.capitalize()
+        if name in _NAMES:
+            return _NAMES[name]
         if self._next() == "(" and name in _CALLS:
             return _CALLS[name].format(*self._arguments())
         if name not in self._known:
@@ -181,6 +204,14 @@ class _Expression:
             found.append(self._binary(0))
         self._take(")")
         return found
+
+
+def _bits(found: re.Match[str]) -> str:
+    """A reading of a variable as another type, as a call."""
+    name = " ".join(found[1].split())
+    if name not in _TYPES:
+        raise _OtherText
+    return f"__bits_as_{_TYPES[name]}({next(filter(None, found.groups()[1:]))})"
 
 
 def _integer(digits: str, suffix: str) -> str:

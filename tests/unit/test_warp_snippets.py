@@ -66,6 +66,34 @@ def inverse_root(value: float) -> float: ...
 def largest(value: float) -> float: ...
 
 
+@wp.func_native("""
+uint32_t i = reinterpret_cast<uint32_t&>(f);
+uint32_t mask = (uint32_t)(-(int)(i >> 31)) | 0x80000000;
+return i ^ mask;
+""")
+def sortable(f: float) -> wp.uint32: ...
+
+
+@wp.func_native("return *reinterpret_cast<const int*>(&f);")
+def bits_of(f: float) -> wp.int32: ...
+
+
+@wp.func_native("const float r = *(float*)&i; return r * 2.0f;")
+def twice_of_bits(i: wp.int32) -> wp.float32: ...
+
+
+@wp.func_native("return *((unsigned long long*)(&f)) >> 52;")
+def exponent(f: wp.float64) -> wp.uint64: ...
+
+
+@wp.func_native("return __builtin_nextafterf(value, INFINITY);")
+def next_up(value: float) -> float: ...
+
+
+@wp.func_native("return nextafterf(value, -INFINITY);")
+def next_down(value: float) -> float: ...
+
+
 @wp.func_native("while (true) {}")
 def never_ending(x: float): ...
 
@@ -94,6 +122,37 @@ def test_formulas_are_compiled() -> None:
     np.testing.assert_array_equal(y.numpy()[:, 1], [1, 40, 0, 5])
     np.testing.assert_allclose(y.numpy()[:, 2], x ** np.float32(-0.5) + x)
     assert last.numpy().tolist() == [2**63 - 1] * 4
+
+
+@wp.kernel
+def read_bits(
+    x: wp.array[float], u: wp.array[wp.uint32], k: wp.array[int], y: wp.array2d[float], e: wp.array[wp.uint64]
+):
+    i = wp.tid()
+    u[i] = sortable(x[i])
+    k[i] = bits_of(x[i])
+    y[i, 0] = twice_of_bits(k[i])
+    y[i, 1] = next_up(x[i])
+    y[i, 2] = next_down(x[i])
+    e[i] = exponent(wp.float64(x[i]))
+
+
+def test_bits_are_read_as_another_type() -> None:
+    least, largest = np.float32(1e-45), np.finfo(np.float32).max
+    x = np.array([0.0, -0.0, 1, -1, np.inf, -np.inf, np.nan, least, -least, largest, -largest, 0.3], np.float32)
+    n = len(x)
+    u, k, e = wp.zeros(n, dtype=wp.uint32), wp.zeros(n, dtype=int), wp.zeros(n, dtype=wp.uint64)
+    y = wp.zeros((n, 3))
+    wp.launch(read_bits, n, inputs=[wp.array(x, dtype=float), u, k, y, e])
+    bits = x.view(np.uint32)
+    np.testing.assert_array_equal(u.numpy(), np.where(bits >> 31, ~bits, bits | np.uint32(1 << 31)))
+    np.testing.assert_array_equal(k.numpy(), x.view(np.int32))
+    np.testing.assert_array_equal(e.numpy(), x.astype(np.float64).view(np.uint64) >> np.uint64(52))
+    found = y.numpy()
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(found[:, 0], 2 * x)
+        np.testing.assert_array_equal(found[:, 1], np.nextafter(x, np.float32(np.inf)))
+        np.testing.assert_array_equal(found[:, 2], np.nextafter(x, np.float32(-np.inf)))
 
 
 @wp.kernel
@@ -193,6 +252,11 @@ def test_keys_tell_what_a_gpu_runs() -> None:
         ("return 4294967296;", ["return wp.int64(4294967296)"]),
         ("return 5u;", ["return wp.uint32(5)"]),
         ("return true;", ["return True"]),
+        ("return reinterpret_cast<unsigned int&>(a) + 1u;", ["return (wp.cast(a, wp.uint32) + wp.uint32(1))"]),
+        ("return (*(int*)&a) * 2;", ["return ((wp.cast(a, wp.int32)) * 2)"]),
+        ("return __float_as_int(a);", ["return wp.cast(wp.float32(a), wp.int32)"]),
+        ("return reinterpret_cast<float4&>(a);", None),
+        ("return *(int*)a;", None),
         ("", []),
         ("return unknown;", None),
         ("return f(a);", None),
