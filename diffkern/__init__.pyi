@@ -60,6 +60,7 @@ from diffkern.lang.func import func as func
 from diffkern.lang.patterns import Float as Float
 from diffkern.lang.patterns import Int as Int
 from diffkern.lang.patterns import Scalar as Scalar
+from diffkern.lang.queries import BvhQuery as BvhQuery
 from diffkern.lang.queries import HashGridQuery as HashGridQuery
 from diffkern.lang.rules import adjoint as adjoint
 from diffkern.lang.rules import func_grad as func_grad
@@ -129,6 +130,7 @@ from diffkern.runtime.tangents import Tangents as Tangents
 from diffkern.runtime.tape import Tape as Tape
 from diffkern.runtime.timer import ScopedTimer as ScopedTimer
 from diffkern.runtime.trace import ScopedTrace as ScopedTrace
+from diffkern.spatial.bvh import Bvh as Bvh
 from diffkern.spatial.hash_grid import HashGrid as HashGrid
 from diffkern import cuda as cuda
 from diffkern.interop import jax as jax
@@ -283,6 +285,175 @@ class spatial_matrix(_Matrix): ...
 spatial_matrixf: TypeAlias = spatial_matrix
 class spatial_matrixd(_Matrix): ...
 class spatial_matrixh(_Matrix): ...
+def bvh_get_group_root(id: Any, group: Any) -> Any:
+    """bvh_get_group_root(id, group)
+
+    The node below which the boxes of a group are, for the argument root of queries; -1, all boxes, if there is none.
+
+    Parameters
+    ----------
+    id : uint64
+    group : int32
+
+    Returns
+    -------
+    int32
+
+    Notes
+    -----
+    Derivative: none, it is an integer.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        q[i] = dk.bvh_get_group_root(tree, i)
+    """
+
+def bvh_query_aabb(id: Any, low: Any, high: Any, root: Any = ...) -> Any:
+    """bvh_query_aabb(id, low, high, root=-1)
+
+    A query of a Bvh for the boxes that meet a box, borders included: ``while bvh_query_next(query, i)`` goes through their indices, in no set order, and so does ``for i in query``. With a root, which bvh_get_group_root gives, it finds boxes of that group alone.
+
+    Parameters
+    ----------
+    id : uint64
+    low : vec3
+    high : vec3
+    root : int32
+
+    Returns
+    -------
+    BvhQuery
+
+    Notes
+    -----
+    Derivative: none, the results are integers; what is read at these indices is differentiated as ever.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        s, j = dk.bvh_query_aabb(tree, u - w, u + w), 0
+        while dk.bvh_query_next(s, j):
+            q[j] = 1
+    """
+
+def bvh_query_capsule(id: Any, start: Any, dir: Any, radius: Any, root: Any = ...) -> Any:
+    """bvh_query_capsule(id, start, dir, radius, root=-1)
+
+    A query of a Bvh for the boxes that a ray meets once they are enlarged by a radius on each side. They are all boxes that come within the radius of the ray, and some near their corners that do not. Pass p1 - p0 and 1.0 to bvh_query_next for the capsule between two points.
+
+    Parameters
+    ----------
+    id : uint64
+    start : vec3
+    dir : vec3
+    radius : float
+    root : int32
+
+    Returns
+    -------
+    BvhQuery
+
+    Notes
+    -----
+    Derivative: none, the results are integers.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        s, j = dk.bvh_query_capsule(tree, u, w, 0.1), 0
+        while dk.bvh_query_next(s, j, 1.0):
+            q[j] = 1
+    """
+
+def bvh_query_next(query: Any, index: Any, max_dist: Any = ...) -> bool:
+    """bvh_query_next(query, index, max_dist=inf)
+
+    Whether there is one more box, whose index the second argument then is. max_dist is how far a ray or a capsule goes, in lengths of its direction. It may become less from call to call, not more. Other queries do not look at it.
+
+    Parameters
+    ----------
+    query : BvhQuery
+    index : int32
+    max_dist : float
+
+    Returns
+    -------
+    bool
+
+    Notes
+    -----
+    Derivative: none, it is an integer.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        s, j = dk.bvh_query_ray(tree, u, w), 0
+        while dk.bvh_query_next(s, j):
+            q[j] = 1
+    """
+
+def bvh_query_ray(id: Any, start: Any, dir: Any, root: Any = ...) -> Any:
+    """bvh_query_ray(id, start, dir, root=-1)
+
+    A query of a Bvh for the boxes that a ray meets, in no set order. How far it goes is said to bvh_query_next.
+
+    Parameters
+    ----------
+    id : uint64
+    start : vec3
+    dir : vec3
+    root : int32
+
+    Returns
+    -------
+    BvhQuery
+
+    Notes
+    -----
+    Derivative: none, the results are integers.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        s, j = dk.bvh_query_ray(tree, u, w), 0
+        while dk.bvh_query_next(s, j, 2.0):
+            q[j] = 1
+    """
+
+def bvh_query_sphere(id: Any, center: Any, radius: Any, root: Any = ...) -> Any:
+    """bvh_query_sphere(id, center, radius, root=-1)
+
+    A query of a Bvh for the boxes that meet a sphere; of a negative radius for those that hold its centre.
+
+    Parameters
+    ----------
+    id : uint64
+    center : vec3
+    radius : float
+    root : int32
+
+    Returns
+    -------
+    BvhQuery
+
+    Notes
+    -----
+    Derivative: none, the results are integers.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        for j in dk.bvh_query_sphere(tree, u, 0.5):
+            q[j] = 1
+    """
+
 def angle(z: Any) -> float:
     """angle(z)
 
@@ -6702,6 +6873,8 @@ def tile_upper_solve_inplace(U: Any, z: Any) -> Any:
 __all__ = [
     "ANY",
     "AutodiffError",
+    "Bvh",
+    "BvhQuery",
     "CompileError",
     "CudaError",
     "Device",
@@ -6777,6 +6950,12 @@ __all__ = [
     "block_dim",
     "block_index",
     "bool_",
+    "bvh_get_group_root",
+    "bvh_query_aabb",
+    "bvh_query_capsule",
+    "bvh_query_next",
+    "bvh_query_ray",
+    "bvh_query_sphere",
     "capture_begin",
     "capture_end",
     "capture_if",

@@ -303,7 +303,7 @@ INTRINSICS: Final[Mapping[str, Intrinsic | Composed]] = _make()
 
 INTERNAL: Final[Mapping[str, Intrinsic]] = {
     f"peek_{t}": Intrinsic(f"peek_{t}", "address, index", f"An element of memory of {t}.", in_kernels_alone=True)
-    for t in ("int32", "uint64", "float64")
+    for t in ("int32", "uint64", "float32", "float64")
 }
 """Built-ins that only library functions call, by name: what no array of a launch stands for, at its address."""
 

@@ -186,6 +186,7 @@ def _named(name: str) -> Composed:
 
 
 _MODULES: Final[Mapping[str, str]] = {
+    "bvhs": ("bvh_get_group_root bvh_query_aabb bvh_query_capsule bvh_query_next bvh_query_ray bvh_query_sphere"),
     "complexes": "angle conj",
     "decompositions": "eig3 qr3 svd2 svd3",
     "hash_grids": "hash_grid_point_id hash_grid_query hash_grid_query_next",
@@ -215,6 +216,7 @@ _MODULES: Final[Mapping[str, str]] = {
 """Names by the module of ``diffkern.library`` that defines them."""
 
 _FAMILIES: Final[Mapping[str, Family]] = {
+    "bvhs": Family.QUERIES,
     "complexes": Family.COMPLEX,
     "decompositions": Family.COMPOSITES,
     "hash_grids": Family.QUERIES,

@@ -16,7 +16,10 @@ from diffkern.ir import types as T
 from diffkern.ir.structs import Struct
 from diffkern.lang.structs import Definition, register
 
-__all__ = ["ADDRESS_BITS", "HASH_GRID", "KIND_BIT", "USES", "WALKED", "HashGridQuery", "identity"]
+__all__ = [
+    "ADDRESS_BITS", "BVH", "HASH_GRID", "KIND_BIT", "MESH", "STEPPED", "USES", "WALKED", "BvhQuery", "HashGridQuery",
+    "identity",
+]  # fmt: skip
 
 ADDRESS_BITS: Final = 48
 """Bits of an id that are an address."""
@@ -26,6 +29,12 @@ KIND_BIT: Final = 60
 
 HASH_GRID: Final = 1
 """The kind of :class:`diffkern.HashGrid`."""
+
+BVH: Final = 2
+"""The kind of :class:`diffkern.Bvh`."""
+
+MESH: Final = 3
+"""The kind of :class:`diffkern.Mesh`."""
 
 USES: Final = 1 << (KIND_BIT - ADDRESS_BITS)
 """How many objects may have one descriptor after one another before an id occurs again."""
@@ -85,15 +94,44 @@ class HashGridQuery:
         return cls
 
 
-_ADDRESSES: Final = frozenset({"starts", "ids", "groups"})
+class BvhQuery:
+    """What the queries of a :class:`Bvh` return in a kernel: the annotation of a func's parameter that takes one."""
+
+    # Where arrays of the tree begin: boxes and links of the nodes, the sorted items and their boxes (0: the leaves').
+    boxes: int
+    links: int
+    items: int
+    item_boxes: int
+    # The next node, and where the nodes of the query end; the places that are left of the present leaf.
+    node: int
+    end: int
+    place: int
+    last: int
+    # What is asked for: a box, a sphere (its centre, the square of its radius), or a ray (its start, 1 / direction, how
+    # much boxes are enlarged).
+    kind: int
+    low: tuple[float, float, float]
+    high: tuple[float, float, float]
+    radius: float
+
+    def __init__(self) -> None:
+        raise KernelTypeError("a BvhQuery is made in a kernel", remedy="call bvh_query_aabb(id, low, high) there")
+
+
+_ADDRESSES: Final = frozenset({"starts", "ids", "groups", "boxes", "links", "items", "item_boxes"})
+_FIELDS: Final[Mapping[str, T.Scalar | T.Vec]] = {
+    "low": T.Vec(T.FLOAT32, 3), "high": T.Vec(T.FLOAT32, 3), "radius": T.FLOAT32,
+}  # fmt: skip
 
 
 def _struct(cls: type) -> Struct:
-    """The struct of the fields that a class annotates: addresses and int32."""
-    return Struct(cls.__name__, tuple((n, T.UINT64 if n in _ADDRESSES else T.INT32) for n in cls.__annotations__))
+    """The struct of the fields that a class annotates: addresses, floats, and int32 otherwise."""
+    types = {**dict.fromkeys(_ADDRESSES, T.UINT64), **_FIELDS}
+    return Struct(cls.__name__, tuple((name, types.get(name, T.INT32)) for name in cls.__annotations__))
 
 
 register(HashGridQuery, Definition(_struct(HashGridQuery), {}))
+register(BvhQuery, Definition(_struct(BvhQuery), {}))
 
 WALKED: Final[Mapping[str, str]] = {"HashGridQuery": "hash_grids"}
 """Structs of queries by name, and the module of ``diffkern.library`` that says how a loop goes through one.
@@ -101,3 +139,6 @@ WALKED: Final[Mapping[str, str]] = {"HashGridQuery": "hash_grids"}
 It has three functions: ``segments(query)`` says in how many stretches of memory the results may lie, ``segment(query,
 k)`` where the k-th begins and ends, ``item(query, at)`` what stands at a place of it.
 """
+
+STEPPED: Final[Mapping[str, str]] = {"BvhQuery": "bvh_query_next"}
+"""Structs of queries by name whose results come one after the other, and the built-in that goes to the next one."""

@@ -47,7 +47,7 @@ _MODULES: Final[Mapping[str, str]] = {
     "diffkern.warp.occupancy": "get_suggested_block_size",
     "diffkern.warp.mapping": "map_arrays=map",
     "diffkern.warp.opaque": (
-        "Bvh BvhQuery BvhQueryTiled GLTextureResource MarchingCubes Mesh MeshQuery MeshQueryAABB MeshQueryAABBTiled "
+        "BvhQueryTiled GLTextureResource MarchingCubes Mesh MeshQuery MeshQueryAABB MeshQueryAABBTiled "
         "MeshQueryPoint MeshQueryRay RegisteredGLBuffer Texture Texture1D Texture2D Texture3D Volume fabricarray "
         "fabricarrayarray indexedfabricarray indexedfabricarrayarray"
     ),

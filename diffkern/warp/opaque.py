@@ -116,8 +116,6 @@ _FLOAT, _INT, _BOOL = SCALARS["float32"], SCALARS["int32"], SCALARS["bool"]
 _VEC3: Final = vector(3, _FLOAT)
 _HIT: Final = {"result": _BOOL, "sign": _FLOAT, "face": _INT}
 
-Bvh = missing("Bvh", TREES)
-BvhQuery = missing("BvhQuery", TREES, _ID)
 BvhQueryTiled = missing("BvhQueryTiled", TREES, _ID)
 Mesh = missing(
     "Mesh", TREES,
