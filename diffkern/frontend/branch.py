@@ -44,15 +44,15 @@ def choose(
     if merge.same_term(a, b):
         cx.b.region.ops.extend(regions[0].ops)
         return a
-    shape = merge.common(a, b, merge.Joins.of(cx))
+    shape = merge.common(a, b, merge.Joins.of(cx, branches=merge.are_outside((a, b), *regions)))
     if shape is None:
         _refuse_mixed(cx, a, b, node, what)
     trivial = not regions[0].ops and not regions[1].ops
     for region, term in zip(regions, (a, b), strict=True):
         with cx.b.into(cx.b.region if trivial else region):
             region.yields = tuple(merge.emit(cx, term, shape, node, what))
-    # Values are selected by one instruction; a tile is memory, which only a branch can choose.
-    if trivial and not any(isinstance(v.type, T.Tile) for v in regions[0].yields):
+    # Values are selected by one instruction; a tile or an array is memory, which only a branch can choose.
+    if trivial and not any(isinstance(v.type, (T.Array, T.Tile)) for v in regions[0].yields):
         results = [cx.b.select(test.value, x, y) for x, y in zip(regions[0].yields, regions[1].yields, strict=True)]
     else:
         results = list(cx.b.if_(test.value, *regions))
@@ -88,7 +88,7 @@ def _with_changes(
     what: str,
 ) -> Term:
     """A choice whose sides set variables: an ``if`` statement, whose result is one more variable."""
-    if merge.common(*results, merge.Joins.of(cx)) is None:
+    if merge.common(*results, merge.Joins.of(cx, branches=True)) is None:
         _refuse_mixed(cx, *results, node, what)
     chosen = f"$chosen{cx.new_uid()}"
     for side, result in zip(sides, results, strict=True):
@@ -299,7 +299,8 @@ def _joined_shape(
         return merge.with_null(shape, *regions)
     second = set_here[1]
     assert second.term is not None
-    joined = merge.common(first.term, second.term, merge.Joins.of(cx))
+    terms = (first.term, second.term)
+    joined = merge.common(*terms, merge.Joins.of(cx, branches=merge.are_outside(terms, *regions)))
     if joined is None or not merge.stands_outside(joined, *regions):
         error = conflict(cx, name, first, second, node)
         cx.errors.append(error)

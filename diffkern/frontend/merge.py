@@ -7,9 +7,10 @@ In: the terms a variable has on two paths (after a branch, or at the start and t
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from functools import partial
+from typing import TypeAlias, cast
 
 from diffkern.frontend import coerce
 from diffkern.frontend.context import Context
@@ -27,9 +28,10 @@ from diffkern.frontend.terms import (
     View,
     nullness,
 )
+from diffkern.frontend.views import extent_of
 from diffkern.ir.nodes import Region, Value
 from diffkern.ir.structs import Struct
-from diffkern.ir.types import BOOL, OWN, Element, Scalar, scalar_of
+from diffkern.ir.types import BOOL, OWN, Array, Element, Scalar, scalar_of
 
 __all__ = [
     "Fields",
@@ -39,6 +41,7 @@ __all__ = [
     "Same",
     "Shape",
     "after_trip",
+    "are_outside",
     "build",
     "common",
     "emit",
@@ -56,9 +59,9 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """One IR value."""
+    """One IR value: a number, vector or matrix, or an array that a branch chooses."""
 
-    type: Element
+    type: Element | Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,7 @@ class Part:
     Attributes
     ----------
     bases
-        The array; of structs, those of the fields.
+        The array; of structs, those of the fields. None where a branch chooses it.
     axes
         The types of indices, and axes that are whole.
     wrap
@@ -92,6 +95,10 @@ class Part:
         Whether it is null on some path.
     like
         Such an array.
+    kinds
+        Of an array that a branch chooses the type; of structs, those of the fields. They are IR values as well.
+    extent
+        What makes the length of an axis of it.
     """
 
     bases: tuple[Value, ...]
@@ -99,11 +106,17 @@ class Part:
     wrap: bool
     perhaps: bool
     like: View | RecView = field(compare=False)
+    kinds: tuple[Array, ...] = ()
+    extent: Extent | None = field(default=None, compare=False)
 
     @property
-    def types(self) -> list[Scalar]:
+    def types(self) -> list[Scalar | Array]:
         """Of the IR values."""
-        return [*(axis for axis in self.axes if isinstance(axis, Scalar)), *([BOOL] if self.perhaps else [])]
+        return [
+            *self.kinds,
+            *(axis for axis in self.axes if isinstance(axis, Scalar)),
+            *([BOOL] if self.perhaps else []),
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,17 +129,22 @@ class Joins:
         Whether numbers give way as in numba's spelling.
     nulls
         Whether an array may be null on the other path, and another part of the same array.
+    extent
+        What makes the length of an axis of another array, where there may be one on the other path.
     """
 
     numba: bool = False
     nulls: bool = False
+    extent: Extent | None = None
 
     @classmethod
-    def of(cls, cx: Context) -> Joins:
-        """What may be in the function that is being lowered."""
-        return cls(cx.layout is not None, cx.dialect.unset_is_zero)
+    def of(cls, cx: Context, *, branches: bool = False) -> Joins:
+        """What may be in the function that is being lowered; ``branches``: on two sides of a branch."""
+        extent = partial(extent_of, cx) if branches and cx.dialect.arrays_are_chosen else None
+        return cls(cx.layout is not None, cx.dialect.unset_is_zero, extent)
 
 
+Extent: TypeAlias = Callable[[Value, int], Callable[[], Value]]
 Shape: TypeAlias = "Leaf | Same | Part | Fields | tuple[Shape, ...]"
 
 
@@ -165,9 +183,11 @@ def same_term(a: Term, b: Term) -> bool:
 def join(a: Shape, b: Shape, how: Joins = Joins()) -> Shape | None:
     """The shape both fit, or None."""
     if isinstance(a, Leaf) and isinstance(b, Leaf):
+        assert not isinstance(a.type, Array)
+        assert not isinstance(b.type, Array)
         found = coerce.join(a.type, b.type, numba=how.numba)
         return None if found is None else Leaf(found)
-    if how.nulls and (part := _joined_parts(a, b)) is not None:
+    if how.nulls and (part := _joined_parts(a, b) or _chosen(a, b, how)) is not None:
         return part
     if isinstance(a, Same) and isinstance(b, Same):
         # Like a number, an array keeps its shape beside a poisoned term: poison that went around an outer loop would
@@ -201,6 +221,29 @@ def _joined_parts(a: Shape, b: Shape) -> Part | None:
     return None
 
 
+def _chosen(a: Shape, b: Shape, how: Joins) -> Part | None:
+    """What an array is that is a part of one array or of another one of the same type, as a branch decides."""
+    if how.extent is None or not (isinstance(a, Same) and isinstance(b, Same)) or same_term(a.term, b.term):
+        return None
+    first, second = _part(a), _part(b)
+    if first is None or second is None or not _alike(first, second):
+        return None
+    kinds = tuple(base.type for base in first.bases if isinstance(base.type, Array))
+    perhaps, wrap = first.perhaps or second.perhaps, first.wrap or second.wrap
+    return replace(first, bases=(), wrap=wrap, perhaps=perhaps, kinds=kinds, extent=how.extent)
+
+
+def _alike(first: Part, second: Part) -> bool:
+    """Whether two parts of arrays have the same types and axes, none of them looked up in integers."""
+    if [base.type for base in first.bases] != [base.type for base in second.bases]:
+        return False
+    if isinstance(first.like, RecView) and first.like.struct != cast("RecView", second.like).struct:
+        return False
+    axes = [(axis if isinstance(axis, Scalar) else axis.through) for part in (first, second) for axis in part.axes]
+    half = len(first.axes)
+    return axes[:half] == axes[half:] and all(axis is None or isinstance(axis, Scalar) for axis in axes)
+
+
 def _part(shape: Shape) -> Part | None:
     """A part of an array that is found by nothing but indices."""
     if isinstance(shape, Part):
@@ -223,6 +266,20 @@ def _bases(term: View | RecView) -> Iterator[Value]:
     else:
         for item in term.items:
             yield from _bases(item)
+
+
+def _of_other_bases(
+    like: View | RecView, bases: Iterator[Value], axes: tuple[Fixed | Span, ...], present: Value | None, extent: Extent
+) -> View | RecView:
+    """A part of arrays that a branch has chosen."""
+    if isinstance(like, View):
+        base = next(bases)
+        own = tuple(
+            axis if isinstance(axis, Fixed) else replace(axis, length=extent(base, k)) for k, axis in enumerate(axes)
+        )
+        return View(base, own, present)
+    parts = (_of_other_bases(item, bases, _axes_of(item, axes), present, extent) for item in like.items)
+    return RecView(like.struct, tuple(parts))
 
 
 def _shown(like: View | RecView, axes: tuple[Fixed | Span, ...], present: Value | None) -> View | RecView:
@@ -295,6 +352,8 @@ def with_null(shape: Shape, *regions: Region, perhaps: bool = True) -> Shape | N
 def stands_outside(shape: Shape, *regions: Region) -> bool:
     """Whether no array of which a shape is a part is made in one of the regions."""
     match shape:
+        case Part(kinds=kinds) if kinds:
+            return True  # the terms are asked, of which it is one or the other
         case Part(bases):
             return all(set(bases).isdisjoint(_made(region)) for region in regions)
         case Fields(_, parts):
@@ -302,6 +361,21 @@ def stands_outside(shape: Shape, *regions: Region) -> bool:
         case tuple():
             return all(stands_outside(part, *regions) for part in shape)
     return True
+
+
+def are_outside(terms: Iterable[Term], *regions: Region) -> bool:
+    """Whether no array that is in some terms is made in one of the regions."""
+    bases = {base for term in terms for base in _arrays(term)}
+    return not bases or all(bases.isdisjoint(_made(region)) for region in regions)
+
+
+def _arrays(term: Term) -> Iterator[Value]:
+    match term:
+        case View() | RecView():
+            yield from _bases(term)
+        case Rec(_, items) | Tup(items):
+            for item in items:
+                yield from _arrays(item)
 
 
 def _made(region: Region) -> Iterator[Value]:
@@ -334,6 +408,7 @@ def hints(name: str, shape: Shape) -> list[str]:
 def emit(cx: Context, term: Term, shape: Shape, node: ast.AST, what: str) -> list[Value]:
     """The IR values of a term in a shape it fits, emitted in the current region."""
     if isinstance(shape, Leaf):
+        assert not isinstance(shape.type, Array)  # those are of a Part
         if isinstance(term, Poison):
             return [cx.b.zero(shape.type)]
         return [coerce.convert(cx, term, shape.type, node, what)]
@@ -349,10 +424,10 @@ def emit(cx: Context, term: Term, shape: Shape, node: ast.AST, what: str) -> lis
 
 def _parts(cx: Context, term: Term, shape: Part) -> list[Value]:
     """The indices of a part of an array, and whether it is there; of null, zeros."""
-    if not isinstance(term, (View, RecView)) or tuple(_bases(term)) != shape.bases:
+    if not isinstance(term, (View, RecView)) or not (shape.kinds or tuple(_bases(term)) == shape.bases):
         return zeros(cx, shape)
     view = term if isinstance(term, View) else term.first
-    found = [axis.index for axis in view.axes if isinstance(axis, Fixed)]
+    found = [*(_bases(term) if shape.kinds else ()), *(axis.index for axis in view.axes if isinstance(axis, Fixed))]
     if shape.perhaps:
         found.append(cx.b.const(True, BOOL) if view.present is None else view.present)
     return found
@@ -370,8 +445,12 @@ def build(shape: Shape, values: Iterator[Value]) -> Term:
     if isinstance(shape, Same):
         return shape.term
     if isinstance(shape, Part):
+        bases = [next(values) for _ in shape.kinds]
         axes = tuple(Fixed(next(values), shape.wrap) if isinstance(axis, Scalar) else axis for axis in shape.axes)
-        return _shown(shape.like, axes, next(values) if shape.perhaps else None)
+        present = next(values) if shape.perhaps else None
+        if shape.extent is not None:
+            return _of_other_bases(shape.like, iter(bases), axes, present, shape.extent)
+        return _shown(shape.like, axes, present)
     if isinstance(shape, Fields):
         return Rec(shape.struct, tuple(build(part, values) for part in shape.parts))
     return Tup(tuple(build(part, values) for part in shape))
