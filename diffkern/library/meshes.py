@@ -416,9 +416,10 @@ def at_closest(id, point, max_dist):  # type: ignore[no-untyped-def]
     """The place nearest to a point."""
     found, x = MeshQueryPoint(), narrowed(point)
     tree = tree_of(id, -1)
-    found.face = closest_face(tree, stop_gradient(x), stop_gradient(float32(max_dist)))
-    found.result = found.face >= 0
+    face = closest_face(tree, stop_gradient(x), stop_gradient(float32(max_dist)))
+    found.result = face >= 0
     if found.result:
+        found.face = face
         a, b, c = vertices(tree.points, tree.indices, found.face)
         found.u, found.v = closest(x, a, b, c)
     return found, tree
@@ -502,8 +503,8 @@ def mesh_query_point_sign_parity(
         x, odd, scale = stop_gradient(narrowed(point)), 0, stop_gradient(perturbation_scale)
         for k in range(n_sample):
             turn = float32(k)
-            dir = vec3f(1.0, scale * float32(_X) * (turn + 1.0), scale * float32(_Y) * (turn + 1.0))
-            odd += count_hits(tree, x, dir, float32(_FAR), _MANY) & 1
+            slanted = vec3f(1.0, scale * float32(_X) * (turn + 1.0), scale * float32(_Y) * (turn + 1.0))
+            odd += count_hits(tree, x, slanted, float32(_FAR), _MANY) & 1
         found = signed(found, 2 * odd > n_sample)
     return found  # type: ignore[no-any-return]
 
@@ -543,9 +544,10 @@ def mesh_query_furthest_point_no_sign(id: uint64, point: vec3, min_dist: Float) 
     """
     found = MeshQueryPoint()
     tree = tree_of(id, -1)
-    found.face, corner = furthest_corner(tree, stop_gradient(narrowed(point)), stop_gradient(float32(min_dist)))
-    found.result = found.face >= 0
-    found.u, found.v = float32(found.result and corner == 0), float32(found.result and corner == 1)
+    face, corner = furthest_corner(tree, stop_gradient(narrowed(point)), stop_gradient(float32(min_dist)))
+    found.result = face >= 0
+    if found.result:
+        found.face, found.u, found.v = face, float32(corner == 0), float32(corner == 1)
     return found  # type: ignore[no-any-return]
 
 
@@ -554,9 +556,10 @@ def at_hit(id, start, dir, max_t, root):  # type: ignore[no-untyped-def]
     """The first hit of a ray."""
     found, o, d = MeshQueryRay(), narrowed(start), narrowed(dir)
     tree = tree_of(id, root)
-    found.face = first_hit(tree, stop_gradient(o), stop_gradient(d), stop_gradient(float32(max_t)))
-    found.result = found.face >= 0
+    face = first_hit(tree, stop_gradient(o), stop_gradient(d), stop_gradient(float32(max_t)))
+    found.result = face >= 0
     if found.result:
+        found.face = face
         a, b, c = vertices(tree.points, tree.indices, found.face)
         _, found.t, found.u, found.v, found.sign = hit(o, d, a, b, c)
         found.normal = normalize(cross(b - a, c - a))

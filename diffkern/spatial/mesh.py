@@ -32,8 +32,8 @@ class Mesh(Uncopied):
     Pass :attr:`id` to a kernel as a ``uint64``, and call :func:`~diffkern.mesh_query_point`,
     :func:`~diffkern.mesh_query_ray` or their like there.
 
-    The mesh reads the points where they are. After a change of their values call :meth:`refit`; other points of the same
-    number may be assigned to :attr:`points`.
+    The mesh reads the points where they are. After a change of their values call :meth:`refit`; another array of as
+    many may be assigned to :attr:`points`.
 
     Parameters
     ----------
@@ -50,8 +50,8 @@ class Mesh(Uncopied):
     bvh_leaf_size : int, optional
         How many faces a leaf of the tree holds at most, 4 by default. The results of queries are the same.
     groups : array of int32, optional
-        A number for each face; a ray from the root of a group, :func:`~diffkern.mesh_get_group_root`, then hits faces of
-        that group alone.
+        A number for each face; a ray from the root of a group, :func:`~diffkern.mesh_get_group_root`, then hits faces
+        of that group alone.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""The kernels by which a mesh is prepared: the boxes of its faces, and the areas of what is below a node of its tree."""
+"""The kernels by which a mesh is prepared: the boxes of its faces, and the areas of what is below a node."""
 
 from __future__ import annotations
 
