@@ -1500,6 +1500,65 @@ def inverse_approx(m: Any) -> Any:
         e[i] = dk.inverse_approx(m)
     """
 
+def closest_point_edge_edge(p1: Any, q1: Any, p2: Any, q2: Any, epsilon: Any) -> Any:
+    """closest_point_edge_edge(p1, q1, p2, q2, epsilon)
+
+    The places of two edges that are nearest to each other, and how far that is: (s, t, distance), where the places are p1 + s (q1 - p1) and p2 + t (q2 - p2). An edge whose length squared is at most epsilon counts as its first end.
+
+    Parameters
+    ----------
+    p1 : vec3
+    q1 : vec3
+    p2 : vec3
+    q2 : vec3
+    epsilon : float
+
+    Returns
+    -------
+    vec3
+
+    Notes
+    -----
+    Derivative: of s, t and distance, with respect to the ends.
+
+    At kinks: where an end becomes the nearest, and for parallel edges, of which one of many places is taken. At distance 0 the derivative of the distance is 0.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        w[i] = dk.closest_point_edge_edge(u, w, u + w, u - w, 1e-6)
+    """
+
+def intersect_tri_tri(v0: Any, v1: Any, v2: Any, u0: Any, u1: Any, u2: Any) -> Any:
+    """intersect_tri_tri(v0, v1, v2, u0, u1, u2)
+
+    1 if two triangles meet, also in one plane or at a border, else 0.
+
+    Parameters
+    ----------
+    v0 : vec3
+    v1 : vec3
+    v2 : vec3
+    u0 : vec3
+    u1 : vec3
+    u2 : vec3
+
+    Returns
+    -------
+    int32
+
+    Notes
+    -----
+    Derivative: none, it is an integer.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        q[i] = dk.intersect_tri_tri(u, w, u + w, w, u - w, u)
+    """
+
 def quat_between_vectors(a: Any, b: Any) -> Any:
     """quat_between_vectors(a, b)
 
@@ -7578,6 +7637,7 @@ __all__ = [
     "clear_kernel_cache",
     "clear_lto_cache",
     "clone",
+    "closest_point_edge_edge",
     "complex",
     "complex128",
     "complex64",
@@ -7672,6 +7732,7 @@ __all__ = [
     "int32",
     "int64",
     "int8",
+    "intersect_tri_tri",
     "inverse",
     "inverse_approx",
     "invert",

@@ -199,6 +199,7 @@ _MODULES: Final[Mapping[str, str]] = {
     ),
     "noise": "curlnoise noise pnoise",
     "numbers": "bit_count div_approx erfcinv erfinv inverse_approx",
+    "pairs": "closest_point_edge_edge intersect_tri_tri",
     "quaternions": (
         "quat_between_vectors quat_from_axis_angle quat_from_euler quat_from_matrix quat_identity quat_inverse "
         "quat_rotate quat_rotate_inv quat_rpy quat_slerp quat_to_axis_angle quat_to_euler quat_to_matrix quat_to_rpy "
@@ -230,6 +231,7 @@ _FAMILIES: Final[Mapping[str, Family]] = {
     "meshes": Family.QUERIES,
     "noise": Family.RANDOM,
     "numbers": Family.SCALARS,
+    "pairs": Family.COMPOSITES,
     "quaternions": Family.ROTATIONS,
     "random": Family.RANDOM,
     "search": Family.QUERIES,
