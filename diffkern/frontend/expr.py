@@ -363,6 +363,8 @@ def subscript_term(cx: Context, owner: Term, node: ast.Subscript) -> Term:
         return tile_fields.each(owner, lambda leaf: tiles.subscript(cx, leaf.value, entries, node))
     if isinstance(owner, Val) and not isinstance(owner.type, T.Scalar):
         return components.subscript(cx, owner, node)
+    if isinstance(owner, Rec) and (getter := records.getter_of(owner)) is not None:
+        return inline.inline(cx, getter, node, [owner, cx.expr(node.slice)])
     if isinstance(owner, Tup) and isinstance(node.slice, ast.Slice):
         return Tup(owner.items[components.constant_slice(cx, node.slice, "a tuple is sliced by constants")])
     if isinstance(owner, Tup):

@@ -314,7 +314,7 @@ _TABLE: Final[Mapping[str, _Row]] = {
     "invert": (1, _invert),
     "unot": (1, _not),
     "len": (1, _len),
-    **{name: (2, _peek(T.SCALARS[name.removeprefix("peek_")])) for name in INTERNAL},
+    **{name: (2, _peek(T.SCALARS[name.removeprefix("peek_")])) for name in INTERNAL if name.startswith("peek_")},
 }
 
 

@@ -18,7 +18,7 @@ from diffkern.lang.structs import Definition, register
 
 __all__ = [
     "ADDRESS_BITS", "BVH", "HASH_GRID", "KIND_BIT", "MESH", "STEPPED", "USES", "WALKED", "BvhQuery", "HashGridQuery",
-    "identity",
+    "MeshQuery", "MeshQueryPoint", "MeshQueryRay", "identity",
 ]  # fmt: skip
 
 ADDRESS_BITS: Final = 48
@@ -115,23 +115,91 @@ class BvhQuery:
     radius: float
 
     def __init__(self) -> None:
-        raise KernelTypeError("a BvhQuery is made in a kernel", remedy="call bvh_query_aabb(id, low, high) there")
+        raise KernelTypeError(f"a {type(self).__name__} is made in a kernel", remedy="call bvh_query_aabb there")
 
 
-_ADDRESSES: Final = frozenset({"starts", "ids", "groups", "boxes", "links", "items", "item_boxes"})
-_FIELDS: Final[Mapping[str, T.Scalar | T.Vec]] = {
-    "low": T.Vec(T.FLOAT32, 3), "high": T.Vec(T.FLOAT32, 3), "radius": T.FLOAT32,
+class MeshQuery(BvhQuery):
+    """What :func:`mesh_query_aabb` and :func:`mesh_query_sphere` return in a kernel: the annotation of a func's
+    parameter that takes one.
+    """
+
+    # Where the points and indices of the mesh begin.
+    points: int
+    indices: int
+
+
+class _Result:
+    """What a query returns, which kernels make."""
+
+    def __init__(self) -> None:
+        raise KernelTypeError(f"a {type(self).__name__} is made in a kernel", remedy="call the query there")
+
+
+class MeshQueryPoint(_Result):
+    """What :func:`mesh_query_point` and its like return in a kernel.
+
+    Attributes
+    ----------
+    result
+        Whether a face was found.
+    sign
+        -1 if the point is inside the mesh, else 1; 0 of queries that do not ask for it.
+    face
+        The face.
+    u, v
+        The weights of its first and second vertex at the place that was found.
+    """
+
+    result: bool
+    sign: float
+    face: int
+    u: float
+    v: float
+
+
+class MeshQueryRay(_Result):
+    """What :func:`mesh_query_ray` returns in a kernel.
+
+    Attributes
+    ----------
+    result
+        Whether a face was hit.
+    sign
+        1 if it was hit from its front, else -1.
+    face
+        The face.
+    t
+        How far along the ray, in lengths of its direction.
+    u, v
+        The weights of the face's first and second vertex at the hit.
+    normal
+        The face's unit normal.
+    """
+
+    result: bool
+    sign: float
+    face: int
+    t: float
+    u: float
+    v: float
+    normal: tuple[float, float, float]
+
+
+_ADDRESSES: Final = frozenset({"starts", "ids", "groups", "boxes", "links", "items", "item_boxes", "points", "indices"})
+_TYPES: Final[Mapping[str, T.Scalar | T.Vec]] = {
+    "int": T.INT32, "bool": T.BOOL, "float": T.FLOAT32, "tuple[float, float, float]": T.Vec(T.FLOAT32, 3),
 }  # fmt: skip
 
 
 def _struct(cls: type) -> Struct:
-    """The struct of the fields that a class annotates: addresses, floats, and int32 otherwise."""
-    types = {**dict.fromkeys(_ADDRESSES, T.UINT64), **_FIELDS}
-    return Struct(cls.__name__, tuple((name, types.get(name, T.INT32)) for name in cls.__annotations__))
+    """The struct of the fields that a class and those it is derived from annotate."""
+    stated = {name: t for base in reversed(cls.__mro__) for name, t in vars(base).get("__annotations__", {}).items()}
+    return Struct(cls.__name__, tuple((n, T.UINT64 if n in _ADDRESSES else _TYPES[t]) for n, t in stated.items()))
 
 
 register(HashGridQuery, Definition(_struct(HashGridQuery), {}))
-register(BvhQuery, Definition(_struct(BvhQuery), {}))
+for _query in (BvhQuery, MeshQuery, MeshQueryPoint, MeshQueryRay):
+    register(_query, Definition(_struct(_query), {}))
 
 WALKED: Final[Mapping[str, str]] = {"HashGridQuery": "hash_grids"}
 """Structs of queries by name, and the module of ``diffkern.library`` that says how a loop goes through one.
@@ -140,5 +208,5 @@ It has three functions: ``segments(query)`` says in how many stretches of memory
 k)`` where the k-th begins and ends, ``item(query, at)`` what stands at a place of it.
 """
 
-STEPPED: Final[Mapping[str, str]] = {"BvhQuery": "bvh_query_next"}
+STEPPED: Final[Mapping[str, str]] = {"BvhQuery": "bvh_query_next", "MeshQuery": "mesh_query_next"}
 """Structs of queries by name whose results come one after the other, and the built-in that goes to the next one."""

@@ -51,9 +51,8 @@ def descriptor(id):  # type: ignore[no-untyped-def]
 
 
 @func
-def opened(id, root, kind, low, high, radius):  # type: ignore[no-untyped-def]
+def begun(query, id, root, kind, low, high, radius):  # type: ignore[no-untyped-def]
     """A query at its beginning; nothing that it does has a derivative."""
-    query = BvhQuery()
     place = descriptor(id)
     if place != uint64(0) and peek_uint64(place, COUNT) != uint64(0):
         query.boxes, query.links = peek_uint64(place, BOXES), peek_uint64(place, LINKS)
@@ -201,7 +200,7 @@ def bvh_query_aabb(id: uint64, low: vec3, high: vec3, root: Int32 = -1) -> BvhQu
     while dk.bvh_query_next(s, j):
         q[j] = 1
     """
-    return opened(id, root, BOX, low, high, 0.0)  # type: ignore[no-any-return]
+    return begun(BvhQuery(), id, root, BOX, low, high, 0.0)  # type: ignore[no-any-return]
 
 
 @built_in()
@@ -214,7 +213,7 @@ def bvh_query_sphere(id: uint64, center: vec3, radius: Float, root: Int32 = -1) 
         q[j] = 1
     """
     r = positive(radius)
-    return opened(id, root, SPHERE, center, center, r * r)  # type: ignore[no-any-return]
+    return begun(BvhQuery(), id, root, SPHERE, center, center, r * r)  # type: ignore[no-any-return]
 
 
 @built_in()
@@ -227,7 +226,7 @@ def bvh_query_ray(id: uint64, start: vec3, dir: vec3, root: Int32 = -1) -> BvhQu
     while dk.bvh_query_next(s, j, 2.0):
         q[j] = 1
     """
-    return opened(id, root, RAY, start, inverse_of(dir), 0.0)  # type: ignore[no-any-return]
+    return begun(BvhQuery(), id, root, RAY, start, inverse_of(dir), 0.0)  # type: ignore[no-any-return]
 
 
 @built_in()
@@ -243,7 +242,7 @@ def bvh_query_capsule(id: uint64, start: vec3, dir: vec3, radius: Float, root: I
     while dk.bvh_query_next(s, j, 1.0):
         q[j] = 1
     """
-    return opened(id, root, RAY, start, inverse_of(dir), positive(radius))  # type: ignore[no-any-return]
+    return begun(BvhQuery(), id, root, RAY, start, inverse_of(dir), positive(radius))  # type: ignore[no-any-return]
 
 
 @built_in(sets="query index")

@@ -26,7 +26,7 @@ from diffkern.runtime.operation import Assign, Copy, Operation, perform
 if TYPE_CHECKING:
     from diffkern.runtime.program import Executable
 
-__all__ = ["Content", "Resource", "Use", "check_places", "looked_at", "present", "used"]
+__all__ = ["Content", "Resource", "Use", "check_places", "given_to", "looked_at", "present", "used"]
 
 
 class Content:
@@ -36,12 +36,15 @@ class Content:
     ----------
     arrays
         The arrays at the addresses among the words.
+    given
+        Those of them that are a user's, with respect to which results may be differentiated.
     uses
         What needs the arrays as they are: launches on tapes that still exist.
     """
 
-    def __init__(self, arrays: Sequence[array]) -> None:
+    def __init__(self, arrays: Sequence[array], given: Sequence[array] = ()) -> None:
         self.arrays = tuple(arrays)
+        self.given = tuple(given)
         self.uses: weakref.WeakSet[Use] = weakref.WeakSet()
 
     @property
@@ -78,6 +81,8 @@ class Resource:
         The object's id.
     content : Content
         What the words lead to; nothing at first.
+    inner : tuple of Resource
+        Other objects whose ids are among the words.
     """
 
     def __init__(self, device: Device, kind: int, words: int) -> None:
@@ -88,6 +93,7 @@ class Resource:
         self.device = device
         self.id = identity(kind, address, self._use)
         self.content = Content(())
+        self.inner: tuple[Resource, ...] = ()
         self._values = np.zeros(words, np.uint64)
         self._values[0] = self.id
         Assign(self._words, self._values).execute()  # also where a graph is captured: it exists at once
@@ -195,9 +201,16 @@ def looked_at(executable: Executable, parts: Iterable[bytes], of_ids: bool) -> l
         return []
     there = {r.id.to_bytes(8, "little"): r for r in present() if r.device is executable.device}
     given = [there[part] for part in parts if part in there]
-    return list(dict.fromkeys(there.values() if of_ids or not given else given))
+    found = there.values() if of_ids or not given else given
+    return list(dict.fromkeys(one for resource in found for one in (resource, *resource.inner)))
 
 
 def used(executable: Executable, parts: Iterable[bytes], of_ids: bool) -> list[Use]:
     """Return what the objects that a launch may look at lead to; parameters as of :func:`looked_at`."""
     return [Use(resource) for resource in looked_at(executable, parts, of_ids)]
+
+
+def given_to(executable: Executable, parts: Iterable[bytes], arrays: Iterable[array | None]) -> list[array]:
+    """Return the users' arrays at which a launch may look by ids."""
+    of_ids = any(held is not None and held._element == UINT64 for held in arrays)
+    return [held for resource in looked_at(executable, parts, of_ids) for held in resource.content.given]

@@ -10,7 +10,7 @@ from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 from diffkern.callers import place_of
-from diffkern.errors import LaunchError
+from diffkern.errors import LaunchError, described
 from diffkern.runtime.adjoint import AdjointLaunch, check_aliases
 from diffkern.runtime.array import array
 from diffkern.runtime.cotangents import Cotangents
@@ -24,6 +24,7 @@ from diffkern.runtime.packed import PackedLaunch
 from diffkern.runtime.pointed import check_constant, held_in
 from diffkern.runtime.pointed_step import PointedStep
 from diffkern.runtime.regions import Region, ranges_of
+from diffkern.runtime.resources import given_to
 from diffkern.runtime.rollout_step import RolloutStep
 from diffkern.runtime.second_order import AdjointStep, inputs_of
 from diffkern.runtime.tape_needs import TapeNeeds
@@ -67,6 +68,8 @@ class TapeRecording(TapeNeeds, Influence):
         if executable.by_id and executable.manifest.pointing:
             pointed = self._look_inside(launch)
         step: LaunchStep | None = None
+        if executable.by_id:
+            self._check_given(launch)
         active = self._active(launch)
         if self._sees_bytes:
             self._check_bytes_of(launch, active)
@@ -119,6 +122,17 @@ class TapeRecording(TapeNeeds, Influence):
         for held in found:
             self._look_at(held, launch.kernel.name)
         return found
+
+    def _check_given(self, launch: PackedLaunch) -> None:
+        """Refuse to look by an id at an array that has a gradient."""
+        for held in given_to(launch.executable, launch.parts, launch.arrays):
+            self._look_at(held, launch.kernel.name)
+            if self._carries(held):
+                raise LaunchError(
+                    f"kernel {launch.kernel.name!r} looks by an id at {described(held)}, which has a gradient",
+                    loc=place_of(launch.kernel.func),
+                    remedy="pass the array to the kernel as well, and compute from its elements",
+                )
 
     def _write(self, operation: Operation, written: Sequence[tuple[array, Region]]) -> None:
         """Perform what writes to parts of some arrays."""
