@@ -305,6 +305,10 @@ def test_pieces_are_resumed(tool: Any, tmp_path: Path, monkeypatch: pytest.Monke
     assert done == [1, 0, 2]
     main([*given, "--again", "--only", "program-0"])
     assert done == [1, 0, 2, 0]
+    found = {"kernels": [{"name": "k", "forward": {"cpu": None}, "adjoint": {"cpu": "refused"}}]}
+    (tmp_path / "program-2.json").write_text(json.dumps({"date": "2000-01-01", "found": found}))
+    main([*given, "--refused"])
+    assert done == [1, 0, 2, 0, 2]
 
 
 def test_every_program_says_what_it_is(tool: Any) -> None:
