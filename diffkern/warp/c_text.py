@@ -1,8 +1,8 @@
 """Short functions in C as Python: formulas, and what makes the threads of a block wait.
 
 In: the text of a function's body, for a processor or a GPU. Out: the body in Python, or None for a text of another
-kind. Of the language there are declarations, assignments, ``return``, arithmetic, casts, and the bits of a number
-read as another type.
+kind. Of the language there are statements as of :mod:`diffkern.warp.c_statements`, arithmetic, casts, and the bits
+of a number read as another type.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Final
+
+from diffkern.warp.c_statements import OtherTextError, Statements
 
 __all__ = ["body_of", "preprocessed"]
 
@@ -55,15 +57,12 @@ _CALLS: Final[Mapping[str, str]] = {
 _NAMES: Final[Mapping[str, str]] = {
     "true": "True", "false": "False", "INFINITY": "wp.float32(wp.inf)", "NAN": "wp.float32(wp.nan)",
 }  # fmt: skip
+_IN_PYTHON: Final[Mapping[str, str]] = {"||": "or", "&&": "and"}
 _BARRIERS: Final = frozenset({"WP_TILE_SYNC()", "__syncthreads()"})
 _PRECEDENCE: Final[Mapping[str, int]] = {
-    "|": 3, "^": 4, "&": 5, "==": 6, "!=": 6, "<": 7, ">": 7, "<=": 7, ">=": 7, "<<": 8, ">>": 8,
+    "||": 1, "&&": 2, "|": 3, "^": 4, "&": 5, "==": 6, "!=": 6, "<": 7, ">": 7, "<=": 7, ">=": 7, "<<": 8, ">>": 8,
     "+": 9, "-": 9, "*": 10, "/": 10, "%": 10,
 }  # fmt: skip
-
-
-class _OtherText(Exception):
-    """A text that is none of those that are translated."""
 
 
 def preprocessed(text: str, gpu: bool) -> str:
@@ -82,35 +81,27 @@ def preprocessed(text: str, gpu: bool) -> str:
             seen[-1] = not seen[-1]
         elif directive == "#endif" and seen:
             seen.pop()
-        elif all(seen):
+        elif all(seen) and directive != "#pragma":
             kept.append(line)
     return "\n".join(kept)
 
 
 def body_of(text: str, parameters: tuple[str, ...], gpu: bool) -> list[str] | None:
     """Return the statements of a body in Python; None if they are not of those that are translated."""
-    known = set(parameters)
-    lines: list[str] = []
+
+    def simple(statement: str) -> list[str]:
+        if statement.replace(" ", "") not in _BARRIERS:
+            raise OtherTextError
+        return ["wp.syncthreads()"] * gpu  # on a processor a block has one thread
+
+    def expression(part: str, known: set[str]) -> str:
+        return _Expression(part, known).whole()
+
+    shown = " ".join(preprocessed(text, gpu).split())
     try:
-        for statement in filter(None, map(str.strip, preprocessed(text, gpu).split(";"))):
-            if statement.replace(" ", "") in _BARRIERS:
-                lines += ["wp.syncthreads()"] * gpu  # on a processor a block has one thread
-            else:
-                lines.append(_statement(" ".join(statement.split()), known))
-    except _OtherText:
+        return Statements(shown, _TYPES, simple, expression, dict.fromkeys(parameters)).lines()
+    except OtherTextError:
         return None
-    return lines
-
-
-def _statement(text: str, known: set[str]) -> str:
-    if text.startswith("return "):
-        return f"return {_Expression(text[7:], known).whole()}"
-    declared = re.fullmatch(r"(?:const\s+)?([A-Za-z_][\w: ]*?)\s+([A-Za-z_]\w*)\s*=\s*([^=].*)", text)
-    if declared is not None and declared[1] in _TYPES:
-        value = _Expression(declared[3], known).whole()
-        known.add(declared[2])
-        return f"{declared[2]} = wp.{_TYPES[declared[1]]}({value})"
-    raise _OtherText
 
 
 class _Expression:
@@ -126,7 +117,7 @@ class _Expression:
         while position < len(text):
             token = _TOKEN.match(text, position)
             if token is None:
-                raise _OtherText
+                raise OtherTextError
             self._tokens.append(token)
             position = token.end()
         self._at = 0
@@ -135,7 +126,7 @@ class _Expression:
         """Return the whole text in Python."""
         found = self._binary(0)
         if self._at != len(self._tokens):
-            raise _OtherText
+            raise OtherTextError
         return found
 
     def _next(self) -> str:
@@ -143,14 +134,14 @@ class _Expression:
 
     def _take(self, expected: str) -> None:
         if self._next() != expected:
-            raise _OtherText
+            raise OtherTextError
         self._at += 1
 
     def _binary(self, lowest: int) -> str:
         left = self._unary()
         while (level := _PRECEDENCE.get(operator := self._next(), 0)) > lowest:
             self._at += 1
-            left = f"({left} {operator} {self._binary(level)})"
+            left = f"({left} {_IN_PYTHON.get(operator, operator)} {self._binary(level)})"
         return left
 
     def _unary(self) -> str:
@@ -158,6 +149,9 @@ class _Expression:
         if token in ("-", "~", "+"):
             self._at += 1
             return f"({token}{self._unary()})"
+        if token == "!":
+            self._at += 1
+            return f"(not {self._unary()})"
         if token == "(" and (cast := self._cast()) is not None:
             return f"wp.{cast}({self._unary()})"
         return self._primary()
@@ -175,7 +169,7 @@ class _Expression:
 
     def _primary(self) -> str:
         if self._at == len(self._tokens):
-            raise _OtherText
+            raise OtherTextError
         token = self._tokens[self._at]
         self._at += 1
         if token["float"]:
@@ -193,7 +187,7 @@ class _Expression:
         if self._next() == "(" and name in _CALLS:
             return _CALLS[name].format(*self._arguments())
         if name not in self._known:
-            raise _OtherText
+            raise OtherTextError
         return name
 
     def _arguments(self) -> list[str]:
@@ -210,7 +204,7 @@ def _bits(found: re.Match[str]) -> str:
     """A reading of a variable as another type, as a call."""
     name = " ".join(found[1].split())
     if name not in _TYPES:
-        raise _OtherText
+        raise OtherTextError
     return f"__bits_as_{_TYPES[name]}({next(filter(None, found.groups()[1:]))})"
 
 

@@ -6,7 +6,7 @@ They are put in as those of :mod:`mutation.elsewhere` are.
 from __future__ import annotations
 
 from diffkern.analysis import exclusive
-from diffkern.frontend import branch, context, inline, loops, merge, tile_terms, unset, views
+from diffkern.frontend import array_choices, branch, context, inline, loops, merge, tile_terms, unset, views
 
 from .edits import Fault, edit
 
@@ -29,6 +29,13 @@ UNSET = [
     Fault("a debug program does not report what no trip has set",
           edit(loops, "_plan", "for name in names if mark(name) in cx.env", "for name in ()"),
           (f"{_UNSET}::test_a_debug_program_reports_the_read",)),
+    Fault("the branches of a choice between arrays are exchanged",
+          edit(array_choices, "_Expander.without_arrays", "self.tree(then), self.tree(orelse)",
+               "self.tree(orelse), self.tree(then)"),
+          ("tests/e2e/test_chosen_arrays.py::test_rows_of_arrays",)),
+    Fault("an update of a chosen array is no atomic one",
+          edit(array_choices, "expand", "for made in expander.updates(update)", "for made in (update,)"),
+          ("tests/e2e/test_chosen_arrays.py::test_updates_of_the_chosen_array_are_atomic",)),
     Fault("a func of any dialect may end without a value",
           edit(inline, "returned", "frame.may_return_nothing and not frame.dialect.unset_is_zero", "False"),
           (f"{_ENDS}::test_several_values_and_other_dialects_are_refused",)),

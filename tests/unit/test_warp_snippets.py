@@ -94,7 +94,48 @@ def next_up(value: float) -> float: ...
 def next_down(value: float) -> float: ...
 
 
-@wp.func_native("while (true) {}")
+LOWEST_COLOR = """
+if (mask == 0) return -1;
+int position = 0;
+while ((mask & 1LL) == 0LL) { mask >>= 1; position++; }
+return position;
+"""
+WEIGHED_SUM = """
+float r = 0.0f;
+// an inner block has names of its own
+#pragma unroll
+for (int k = 0; k < n; ++k) {
+    const float part = x * (float)k;
+    if (k == 2 || !(part > 1.0f)) r -= part;
+    else if (k % 2 == 0 && k > 3) { r += 2.0f * part; }
+    else r += part;
+    if (r > 40.0f) break;
+}
+{ float part = r; r = part + 0.5f; }
+return r;
+"""
+RAISED = """
+if (value > 0.0f) {
+    float* address = wp::address(values, index);
+    if (value > *address)
+        *address = value;
+}
+"""
+
+
+@wp.func_native(LOWEST_COLOR)
+def lowest_color(mask: wp.int64) -> wp.int32: ...
+
+
+@wp.func_native(WEIGHED_SUM)
+def weighed_sum(x: float, n: int) -> float: ...
+
+
+@wp.func_native(RAISED)
+def raised(values: wp.array[float], index: int, value: float): ...
+
+
+@wp.func_native("goto end; end: return;")
 def never_ending(x: float): ...
 
 
@@ -153,6 +194,55 @@ def test_bits_are_read_as_another_type() -> None:
         np.testing.assert_array_equal(found[:, 0], 2 * x)
         np.testing.assert_array_equal(found[:, 1], np.nextafter(x, np.float32(np.inf)))
         np.testing.assert_array_equal(found[:, 2], np.nextafter(x, np.float32(-np.inf)))
+
+
+@wp.kernel
+def run_statements(bits: wp.array[wp.int64], x: wp.array[float], o: wp.array2d[float], largest: wp.array[float]):
+    i = wp.tid()
+    o[i, 0] = float(lowest_color(bits[i]))
+    o[i, 1] = weighed_sum(x[i], i)
+    raised(largest, i % 2, x[i])
+
+
+def test_branches_and_loops() -> None:
+    n = 9
+    bits = np.array([0, 1, 40, 1 << 62, -(1 << 63), 6, 7, 8, 9], np.int64)
+    x, largest = np.linspace(-1, 3, n).astype(np.float32), wp.array([-5.0, 7.0], dtype=float)
+    o = wp.zeros((n, 2))
+    wp.launch(run_statements, n, [wp.array(bits, dtype=wp.int64), wp.array(x, dtype=float), o, largest])
+    assert o.numpy()[:, 0].tolist() == [-1, 0, 3, 62, 63, 1, 0, 3, 0]
+
+    def sum_of(v: np.float32, count: int) -> float:
+        r = np.float32(0.0)
+        for k in range(count):
+            part = v * np.float32(k)
+            if k == 2 or not part > 1.0:
+                r -= part
+            elif k % 2 == 0 and k > 3:
+                r += 2 * part
+            else:
+                r += part
+            if r > 40:
+                break
+        return float(r + np.float32(0.5))
+
+    np.testing.assert_allclose(o.numpy()[:, 1], [sum_of(v, k) for k, v in enumerate(x)], rtol=1e-6)
+    assert largest.numpy().tolist() == [3.0, 7.0]
+
+
+def test_a_larger_number_is_kept_by_many_threads() -> None:
+    numbers = np.random.default_rng(3).permutation(200_000).astype(np.float32)
+    o, largest = wp.zeros((len(numbers), 2)), wp.zeros(2)
+    bits = wp.ones(len(numbers), dtype=wp.int64)
+    x = wp.array(numbers, dtype=float)
+    wp.launch(raise_only, len(numbers), [bits, x, o, largest])
+    assert largest.numpy().tolist() == [numbers[::2].max(), numbers[1::2].max()]
+
+
+@wp.kernel
+def raise_only(bits: wp.array[wp.int64], x: wp.array[float], o: wp.array2d[float], largest: wp.array[float]):
+    i = wp.tid()
+    raised(largest, i % 2, x[i])
 
 
 @wp.kernel
@@ -241,8 +331,7 @@ def test_keys_tell_what_a_gpu_runs() -> None:
         ("return a + b * 2 - -c;", ["return ((a + (b * 2)) - (-c))"]),
         ("return a << 2 | b & ~c;", ["return ((a << 2) | (b & (~c)))"]),
         ("return a < b == c;", ["return ((a < b) == c)"]),
-        ("return a && b;", None),
-        ("return !a;", None),
+        ("return a && b || !c;", ["return ((a and b) or (not c))"]),
         ("return (a - b) - c;", ["return (((a - b)) - c)"]),
         ("return a - b - c;", ["return ((a - b) - c)"]),
         ("const unsigned int k = 0x80000000; return k ^ a;",
@@ -261,8 +350,21 @@ def test_keys_tell_what_a_gpu_runs() -> None:
         ("return unknown;", None),
         ("return f(a);", None),
         ("return a ? b : c;", None),
-        ("if (a) return b;", None),
-        ("a += 1;", None),
+        ("if (a) return b;", ["if a:", "    return b"]),
+        ("if (a) { } else b = c;", ["if a:", "    pass", "else:", "    b = type(b)(c)"]),
+        ("a += 1;", ["a = type(a)((a + 1))"]),
+        ("int k = 3; k--; return k;",
+         ["k = wp.int32(3)", "k = wp.int32((k - 1))", "return k"]),
+        ("{ int k = a; } return k;", None),
+        ("for (int k = 0; k < a; k++) { if (k == 2) continue; b += k; }", None),
+        ("float* p = wp::address(a, b); if (c < *p) *p = c;", ["wp.atomic_min(a, b, c)"]),
+        ("float* p = wp::address(a, b); if (c < *p) *p = b;", None),
+        ("float* p = wp::address(a, b); *p = c;", None),
+        ("float* p = wp::address(k, b);", None),
+        ("if (a) {", None),
+        ("if a return b;", None),
+        ("}", None),
+        ("k = 2;", None),
         ("return a b;", None),
         ("return (a;", None),
         ("return a +;", None),
