@@ -341,6 +341,9 @@ def captures(meaning: Meaning) -> list[Capture]:
             elif inspect.isclass(obj):
                 cls, obj = obj, static_attribute(obj, name)
                 note(cls, name, (partial(getattr, cls), name, obj))
+            elif isinstance(obj, Func):
+                variables, obj = vars(obj), static_attribute(obj, name)
+                note(variables, name, (variables.get, name, obj))
             else:
                 break
     of_funcs = (vars(function) for function in meaning.reached)

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from diffkern.lang.dialects import dialect_of
 from diffkern.lang.dtypes import CompositeType, DType
+from diffkern.lang.func import Func
 from diffkern.lang.intrinsics import lowering_key
 from diffkern.lang.numba_cuda import member, ours
 
@@ -76,7 +77,13 @@ class Scope:
 
 
 def static_attribute(obj: Any, name: str) -> Any:
-    """An attribute of a module or a class, or ``MISSING``; attributes of other objects are not compile-time facts."""
+    """An attribute of a module or a class, or a func that is one of a func; else ``MISSING``.
+
+    Attributes of other objects are not compile-time facts.
+    """
+    if isinstance(obj, Func):
+        found = vars(obj).get(name)
+        return found if isinstance(found, Func) else MISSING
     if inspect.ismodule(obj) or inspect.isclass(obj):
         known = member(obj, name)
         return ours(getattr(obj, name, MISSING)) if known is None else known
