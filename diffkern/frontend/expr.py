@@ -25,6 +25,7 @@ from diffkern.frontend import (
     inline,
     narrow,
     nested,
+    pointers,
     records,
     tile_fields,
     tile_math,
@@ -205,6 +206,8 @@ def _array_attribute(cx: Context, owner: View | RecView, node: ast.Attribute) ->
         return Const(len(view.spans))
     if node.attr == "size":
         return views.size(cx, view, node)
+    if node.attr == "ptr" and isinstance(owner, View):
+        return pointers.address(cx, owner, node)
     if node.attr == "T" and len(view.spans) == 2:
         cx.type_error(node, "a view with its axes exchanged is not supported", "exchange the indices instead: a[j, i]")
     if isinstance(owner, RecView) and node.attr == "dtype" and "dtype" not in owner.struct.names:
@@ -237,6 +240,8 @@ def _binop(cx: Context, node: ast.BinOp) -> Term:
 
 def binary(cx: Context, op: str, left: Term, right: Term, node: ast.AST) -> Term:
     """An operator on numbers, vectors, matrices or tiles."""
+    if pointers.is_address(left) or pointers.is_address(right):
+        return pointers.plus(cx, op, left, right, node)
     if is_tile(left) or is_tile(right):
         return tile_math.binary(cx, op, left, right, node)
     if tile_fields.is_one(left) or tile_fields.is_one(right):

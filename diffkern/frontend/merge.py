@@ -31,7 +31,7 @@ from diffkern.frontend.terms import (
 from diffkern.frontend.views import extent_of
 from diffkern.ir.nodes import Region, Value
 from diffkern.ir.structs import Struct
-from diffkern.ir.types import BOOL, OWN, Array, Element, Scalar, scalar_of
+from diffkern.ir.types import BOOL, INT32, OWN, Array, Element, Scalar, scalar_of
 
 __all__ = [
     "Fields",
@@ -80,6 +80,13 @@ class Fields:
 
 
 @dataclass(frozen=True, slots=True)
+class Cut:
+    """An axis of which every `step`-th element of a part is left: IR values say where it begins and how long it is."""
+
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
     """An array or a part of one, with an IR value for each index, and one that says whether it is there.
 
@@ -88,7 +95,7 @@ class Part:
     bases
         The array; of structs, those of the fields. None where a branch chooses it.
     axes
-        The types of indices, and axes that are whole.
+        The types of indices, axes that are cut, and axes that are whole.
     wrap
         Whether indices may be negative.
     perhaps
@@ -102,7 +109,7 @@ class Part:
     """
 
     bases: tuple[Value, ...]
-    axes: tuple[Scalar | Span, ...]
+    axes: tuple[Scalar | Cut | Span, ...]
     wrap: bool
     perhaps: bool
     like: View | RecView = field(compare=False)
@@ -112,11 +119,10 @@ class Part:
     @property
     def types(self) -> list[Scalar | Array]:
         """Of the IR values."""
-        return [
-            *self.kinds,
-            *(axis for axis in self.axes if isinstance(axis, Scalar)),
-            *([BOOL] if self.perhaps else []),
-        ]
+        found: list[Scalar | Array] = [*self.kinds]
+        for axis in self.axes:
+            found += [axis] if isinstance(axis, Scalar) else [INT32, INT32] if isinstance(axis, Cut) else []
+        return [*found, *([BOOL] if self.perhaps else [])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +222,7 @@ def _joined_parts(a: Shape, b: Shape) -> Part | None:
     if first is not None and second is not None and (first.bases, first.axes) == (second.bases, second.axes):
         return replace(first, wrap=first.wrap or second.wrap, perhaps=first.perhaps or second.perhaps)
     for part, other in ((first, b), (second, a)):
-        if part is not None and isinstance(other, Same) and nullness(other.term):
+        if part is not None and isinstance(other, Same) and nullness(other.term) and not _is_own(part):
             return replace(part, perhaps=True)
     return None
 
@@ -226,7 +232,7 @@ def _chosen(a: Shape, b: Shape, how: Joins) -> Part | None:
     if how.extent is None or not (isinstance(a, Same) and isinstance(b, Same)) or same_term(a.term, b.term):
         return None
     first, second = _part(a), _part(b)
-    if first is None or second is None or not _alike(first, second):
+    if first is None or second is None or _is_own(first) or _is_own(second) or not _alike(first, second):
         return None
     kinds = tuple(base.type for base in first.bases if isinstance(base.type, Array))
     perhaps, wrap = first.perhaps or second.perhaps, first.wrap or second.wrap
@@ -239,9 +245,9 @@ def _alike(first: Part, second: Part) -> bool:
         return False
     if isinstance(first.like, RecView) and first.like.struct != cast("RecView", second.like).struct:
         return False
-    axes = [(axis if isinstance(axis, Scalar) else axis.through) for part in (first, second) for axis in part.axes]
+    axes = [(axis.through if isinstance(axis, Span) else axis) for part in (first, second) for axis in part.axes]
     half = len(first.axes)
-    return axes[:half] == axes[half:] and all(axis is None or isinstance(axis, Scalar) for axis in axes)
+    return axes[:half] == axes[half:] and all(axis is None or isinstance(axis, (Scalar, Cut)) for axis in axes)
 
 
 def _part(shape: Shape) -> Part | None:
@@ -252,12 +258,27 @@ def _part(shape: Shape) -> Part | None:
     if not isinstance(term, (View, RecView)) or nullness(term):
         return None
     view = term if isinstance(term, View) else term.first
-    cut = any(isinstance(axis, Span) and axis.start is not None for axis in view.axes)
-    if cut or view.array.outer or view.array.layout == OWN:
+    if view.array.outer or any(isinstance(axis, Span) and _is_cut(axis) and axis.through for axis in view.axes):
         return None
-    axes = tuple(axis if isinstance(axis, Span) else scalar_of(axis.index.type) for axis in view.axes)
+    axes = tuple(map(_axis, view.axes))
     wrap = any(isinstance(axis, Fixed) and axis.wrap for axis in view.axes)
     return Part(tuple(_bases(term)), axes, wrap, view.present is not None, term)
+
+
+def _is_cut(axis: Span) -> bool:
+    return axis.start is not None
+
+
+def _axis(axis: Fixed | Span) -> Scalar | Cut | Span:
+    if isinstance(axis, Fixed):
+        return scalar_of(axis.index.type)
+    return Cut(axis.step) if _is_cut(axis) else axis
+
+
+def _is_own(part: Part) -> bool:
+    """Whether it is a part of an array of the thread, which is there on all paths."""
+    view = part.like if isinstance(part.like, View) else part.like.first
+    return view.array.layout == OWN
 
 
 def _bases(term: View | RecView) -> Iterator[Value]:
@@ -275,7 +296,8 @@ def _of_other_bases(
     if isinstance(like, View):
         base = next(bases)
         own = tuple(
-            axis if isinstance(axis, Fixed) else replace(axis, length=extent(base, k)) for k, axis in enumerate(axes)
+            axis if isinstance(axis, Fixed) or _is_cut(axis) else replace(axis, length=extent(base, k))
+            for k, axis in enumerate(axes)
         )
         return View(base, own, present)
     parts = (_of_other_bases(item, bases, _axes_of(item, axes), present, extent) for item in like.items)
@@ -293,7 +315,8 @@ def _shown(like: View | RecView, axes: tuple[Fixed | Span, ...], present: Value 
 def _axes_of(item: View | RecView, axes: tuple[Fixed | Span, ...]) -> tuple[Fixed | Span, ...]:
     """The axes of one field of an array of structs, whose whole axes are its own."""
     own = item if isinstance(item, View) else item.first
-    return tuple(mine if isinstance(axis, Span) else axis for mine, axis in zip(own.axes, axes, strict=True))
+    pairs = zip(own.axes, axes, strict=True)
+    return tuple(mine if isinstance(axis, Span) and not _is_cut(axis) else axis for mine, axis in pairs)
 
 
 def common(a: Term, b: Term, how: Joins = Joins()) -> Shape | None:
@@ -337,7 +360,8 @@ def with_null(shape: Shape, *regions: Region, perhaps: bool = True) -> Shape | N
     match shape:
         case Same(View() | RecView() as term) if not nullness(term):
             part = _part(shape)
-            if part is None or not stands_outside(part, *regions):
+            cut = part is not None and any(isinstance(axis, Cut) for axis in part.axes)
+            if part is None or cut or _is_own(part) or not stands_outside(part, *regions):
                 return None
             return replace(part, perhaps=part.perhaps or perhaps) if perhaps or part.types else shape
         case Fields(struct, parts):
@@ -427,7 +451,12 @@ def _parts(cx: Context, term: Term, shape: Part) -> list[Value]:
     if not isinstance(term, (View, RecView)) or not (shape.kinds or tuple(_bases(term)) == shape.bases):
         return zeros(cx, shape)
     view = term if isinstance(term, View) else term.first
-    found = [*(_bases(term) if shape.kinds else ()), *(axis.index for axis in view.axes if isinstance(axis, Fixed))]
+    found = [*(_bases(term) if shape.kinds else ())]
+    for axis in view.axes:
+        if isinstance(axis, Fixed):
+            found.append(axis.index)
+        elif axis.start is not None:
+            found += [axis.start, axis.length()]
     if shape.perhaps:
         found.append(cx.b.const(True, BOOL) if view.present is None else view.present)
     return found
@@ -446,7 +475,7 @@ def build(shape: Shape, values: Iterator[Value]) -> Term:
         return shape.term
     if isinstance(shape, Part):
         bases = [next(values) for _ in shape.kinds]
-        axes = tuple(Fixed(next(values), shape.wrap) if isinstance(axis, Scalar) else axis for axis in shape.axes)
+        axes = tuple(_axis_of(axis, values, wrap=shape.wrap) for axis in shape.axes)
         present = next(values) if shape.perhaps else None
         if shape.extent is not None:
             return _of_other_bases(shape.like, iter(bases), axes, present, shape.extent)
@@ -454,6 +483,15 @@ def build(shape: Shape, values: Iterator[Value]) -> Term:
     if isinstance(shape, Fields):
         return Rec(shape.struct, tuple(build(part, values) for part in shape.parts))
     return Tup(tuple(build(part, values) for part in shape))
+
+
+def _axis_of(axis: Scalar | Cut | Span, values: Iterator[Value], *, wrap: bool) -> Fixed | Span:
+    if isinstance(axis, Scalar):
+        return Fixed(next(values), wrap)
+    if isinstance(axis, Span):
+        return axis
+    start, count = next(values), next(values)
+    return Span(start, axis.step, lambda: count, to_end=False)
 
 
 def sample(shape: Shape) -> Term:
