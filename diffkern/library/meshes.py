@@ -391,7 +391,7 @@ def mesh_query_sphere(id: uint64, center: vec3, radius: Float) -> MeshQuery:
 
 
 @func
-def next_face(query, index):  # type: ignore[no-untyped-def]
+def following(query, index):  # type: ignore[no-untyped-def]
     """The query at its next result, that result, and whether there is one."""
     found, goes_on, face = False, True, index
     while goes_on:
@@ -415,7 +415,7 @@ def mesh_query_next(query: MeshQuery, index: Int32) -> tuple[MeshQuery, int32, b
     while dk.mesh_query_next(s, j):
         q[j] = 1
     """
-    return next_face(query, index)  # type: ignore[no-any-return]
+    return following(query, index)  # type: ignore[no-any-return]
 
 
 @built_in(sets="query index")
@@ -428,7 +428,7 @@ def mesh_query_aabb_next(query: MeshQuery, index: Int32) -> tuple[MeshQuery, int
     while dk.mesh_query_aabb_next(s, j):
         q[j] = 1
     """
-    return next_face(query, index)  # type: ignore[no-any-return]
+    return following(query, index)  # type: ignore[no-any-return]
 
 
 # -- queries for places ------------------------------------------------------------------------------------------------
