@@ -199,7 +199,7 @@ def test_what_does_not_fit_is_refused():
 
 @dk.func
 def first_two(query: dk.BvhQuery, x: dk.array(dtype=float)):
-    s, n = float(0.0), 0
+    s, n = 0.0, 0
     for j in query:
         if j % 5 == 3:
             continue
@@ -224,7 +224,7 @@ def by_for(tree: dk.uint64, at: dk.array(dtype=dk.vec3), x: dk.array(dtype=float
 @dk.kernel
 def by_while(tree: dk.uint64, at: dk.array(dtype=dk.vec3), x: dk.array(dtype=float), y: dk.array(dtype=float)):
     i = dk.tid()
-    s, n, j = float(0.0), 0, 0
+    s, n, j = 0.0, 0, 0
     query = dk.bvh_query_sphere(tree, at[i], 0.5 + 0.1 * dk.abs(x[i]))
     left = False
     while not left and dk.bvh_query_next(query, j):

@@ -21,15 +21,24 @@ def nearest(mesh: dk.uint64, x: dk.array(dtype=dk.vec3), far: float, out: dk.arr
     if found.result:
         out[i, 0] = dk.length(dk.mesh_eval_position(mesh, found.face, found.u, found.v) - x[i])
         out[i, 1] = found.sign
-        out[i, 2] = dk.mesh_query_point_sign_normal(mesh, x[i], far).sign
-        out[i, 3] = dk.mesh_query_point_sign_parity(mesh, x[i], far, 3).sign
-        out[i, 4] = dk.mesh_query_point_sign_winding_number(mesh, x[i], far).sign
-    plain = dk.mesh_query_point_no_sign(mesh, x[i], far)
-    out[i, 5] = float(plain.result) + 10.0 * plain.sign
-    farthest = dk.mesh_query_furthest_point_no_sign(mesh, x[i], 1.5)
-    if farthest.result:
-        at = dk.mesh_eval_position(mesh, farthest.face, farthest.u, farthest.v)
-        out[i, 6] = dk.length(at - x[i])
+    out[i, 2] = float(found.result)
+
+
+@dk.kernel
+def signs(mesh: dk.uint64, x: dk.array(dtype=dk.vec3), out: dk.array2d(dtype=float)):
+    i = dk.tid()
+    out[i, 0] = dk.mesh_query_point_sign_normal(mesh, x[i], 1.0e6).sign
+    out[i, 1] = dk.mesh_query_point_sign_parity(mesh, x[i], 1.0e6, 3).sign
+    out[i, 2] = dk.mesh_query_point_sign_winding_number(mesh, x[i], 1.0e6).sign
+    out[i, 3] = dk.mesh_query_point_no_sign(mesh, x[i], 1.0e6).sign
+
+
+@dk.kernel
+def furthest(mesh: dk.uint64, x: dk.array(dtype=dk.vec3), out: dk.array(dtype=float)):
+    i = dk.tid()
+    found = dk.mesh_query_furthest_point_no_sign(mesh, x[i], 1.5)
+    if found.result:
+        out[i] = dk.length(dk.mesh_eval_position(mesh, found.face, found.u, found.v) - x[i])
 
 
 @dk.kernel
@@ -97,18 +106,31 @@ def asked(kernel: Any, shape: tuple[int, ...], mesh: dk.Mesh, *given: Any, dtype
     return out.numpy()
 
 
+def is_inside(points: np.ndarray, faces: np.ndarray, x: np.ndarray) -> np.ndarray:
+    return (np.isfinite(hits(points, faces, x, np.full((N, 3), [0.3, 0.5, 0.8]))).sum(axis=1) % 2) == 1
+
+
 def check_places(mesh: dk.Mesh, points: np.ndarray, faces: np.ndarray, x: np.ndarray) -> None:
     distance = closest(points, faces, x).min(axis=1)
-    inside = (np.isfinite(hits(points, faces, x, np.full((N, 3), [0.3, 0.5, 0.8]))).sum(axis=1) % 2) == 1
-    out = asked(nearest, (N, 7), mesh, vectors(x), FAR)
+    out = asked(nearest, (N, 3), mesh, vectors(x), FAR)
     np.testing.assert_allclose(out[:, 0], distance, atol=2e-6)
-    for column in (1, 2, 3, 4):
-        assert (out[:, column] == np.where(inside, -1.0, 1.0)).all(), column
-    assert (out[:, 5] == 1.0).all()
+    assert (out[:, 1] == np.where(is_inside(points, faces, x), -1.0, 1.0)).all()
+    near = asked(nearest, (N, 3), mesh, vectors(x), 0.2)
+    assert (near[:, 2] == (distance < 0.2)).all()
     most = np.linalg.norm(points[None] - x[:, None], axis=-1).max(axis=1)
-    np.testing.assert_allclose(out[:, 6], np.where(most > 1.5, most, 0.0), atol=1e-6)
-    near = asked(nearest, (N, 7), mesh, vectors(x), 0.2)
-    assert (near[:, 5] == (distance < 0.2)).all()
+    far = asked(furthest, (N,), mesh, vectors(x))
+    np.testing.assert_allclose(far, np.where(most > 1.5, most, 0.0), atol=1e-6)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("supported", [False, True])
+def test_all_ways_to_find_the_inside_agree(supported):
+    points, faces = sphere(2)
+    x, _ = places()
+    out = asked(signs, (N, 4), made(points, faces, support_winding_number=supported), vectors(x))
+    for column in range(3):
+        assert (out[:, column] == np.where(is_inside(points, faces, x), -1.0, 1.0)).all(), column
+    assert not out[:, 3].any()
 
 
 @pytest.mark.parametrize("options", [{}, {"support_winding_number": True, "bvh_leaf_size": 1}])
@@ -180,7 +202,7 @@ def test_meshes_without_faces_and_what_is_no_mesh_find_nothing():
     gone = dk.Mesh(vectors(sphere(0)[0]), dk.array(sphere(0)[1].ravel()))
     wrong = gone.id ^ (1 << 48)
     for mesh in (empty.id, 0, wrong):
-        for kernel, given, width in ((nearest, [FAR], 7), (first, [vectors(d), FAR, -1], 8)):
+        for kernel, given, width in ((nearest, [FAR], 3), (first, [vectors(d), FAR, -1], 8)):
             out = dk.zeros((N, width))
             dk.launch(kernel, N, [mesh, vectors(x), *given, out])
             assert not out.numpy().any()
@@ -196,10 +218,8 @@ def test_faces_without_area_and_vertices_that_are_no_numbers():
     n = len(points)
     extra = np.int32([[n, n, n], [n, n + 1, n + 2], [n, n + 1, n + 3]])
     mesh = made(flat, np.concatenate([faces, extra]))
-    check_places_of = asked(nearest, (N, 7), mesh, vectors(x), FAR)
-    np.testing.assert_array_equal(
-        check_places_of[:, :2], asked(nearest, (N, 7), made(points, faces), vectors(x), FAR)[:, :2]
-    )
+    near = [asked(nearest, (N, 3), m, vectors(x), FAR) for m in (mesh, made(points, faces))]
+    np.testing.assert_array_equal(near[0], near[1])
     rays = [asked(first, (N, 8), m, vectors(x), vectors(d), FAR, -1) for m in (mesh, made(points, faces))]
     np.testing.assert_array_equal(rays[0], rays[1])
     out = asked(
@@ -222,7 +242,7 @@ def test_scales(scale):
     points, faces = sphere(2)
     x, d = places()
     mesh = made((points * scale).astype(np.float32), faces)
-    out = asked(nearest, (N, 7), mesh, vectors((x * scale).astype(np.float32)), FAR)
+    out = asked(nearest, (N, 3), mesh, vectors((x * scale).astype(np.float32)), FAR)
     np.testing.assert_allclose(out[:, 0] / scale, closest(points, faces, x).min(axis=1), atol=2e-6)
     rays = asked(first, (N, 8), mesh, vectors((x * scale).astype(np.float32)), vectors(d), FAR, -1)
     t = hits(points, faces, x, d).min(axis=1)
