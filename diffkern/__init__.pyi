@@ -1503,7 +1503,7 @@ def inverse_approx(m: Any) -> Any:
 def closest_point_edge_edge(p1: Any, q1: Any, p2: Any, q2: Any, epsilon: Any) -> Any:
     """closest_point_edge_edge(p1, q1, p2, q2, epsilon)
 
-    The places of two edges that are nearest to each other, and how far that is: (s, t, distance), where the places are p1 + s (q1 - p1) and p2 + t (q2 - p2). An edge whose length squared is at most epsilon counts as its first end.
+    The places of two edges nearest to each other, and how far that is: (s, t, distance), where the places are p1 + s (q1 - p1) and p2 + t (q2 - p2). An edge whose length squared is at most epsilon counts as its first end.
 
     Parameters
     ----------

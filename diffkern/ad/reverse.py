@@ -275,7 +275,7 @@ class _Reverse:
 
     def op(self, op: Op, env: Env, cts: Cotangents, level: int) -> None:
         special: dict[str, Callable[[Op, Env, Cotangents], None]] = {
-            "load": self.load, "store": self.store, "atomic": self.atomic,
+            "load": self.load, "store": self.store, "atomic": self.atomic, "fetch": self.fetch,
             "tile_map": self.tile_map,
             "tile_sort": lambda op, env, cts: reverse_sort(self.b, op, env, cts, self.activity),
             "tile_extract": lambda op, env, cts: reverse_extract(op, env, cts, self.activity),
@@ -354,6 +354,12 @@ class _Reverse:
             return
         index = [env[v] for v in Access(op).index]
         self.b.op("accumulate", buffer, *index, ct, wrap=Access(op).wrap, mode="plain")
+
+    def fetch(self, op: Op, env: Env, cts: Cotangents) -> None:
+        ct = cts.take(op.result)
+        if ct is not None:
+            _, address, index = (env[v] for v in op.operands)
+            self.b.op("deposit", address, index, ct)
 
     def store(self, op: Op, env: Env, cts: Cotangents) -> None:
         """Take the element's cotangent and zero it: the store ended the life of the old content."""

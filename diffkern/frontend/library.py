@@ -286,7 +286,13 @@ def _peek(t: T.Scalar) -> Handler:
     return handler
 
 
+def _fetch(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
+    address, cotangents = (coerce.convert(cx, arg, T.UINT64, node, "the address") for arg in args[:2])
+    return Val(cx.b.one("fetch", address, cotangents, coerce.convert(cx, args[2], T.INT32, node, "the index")))
+
+
 _TABLE: Final[Mapping[str, _Row]] = {
+    "fetch": (3, _fetch),
     **dict(_of_rows()),
     "int_floor": (1, _to_int("floor", math.floor)),
     "int_ceil": (1, _to_int("ceil", math.ceil)),

@@ -23,6 +23,7 @@ from diffkern.frontend.tile_terms import holds_tiles, joined_views, shows_more
 from diffkern.frontend.unrolled import TakeItem
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Region, Value
+from diffkern.lang.queries import STEPPED
 
 __all__ = ["lower_loop"]
 
@@ -70,7 +71,10 @@ def lower_loop(cx: Context, stmt: ast.For | ast.While) -> None:
         _counted(cx, stmt, trips)
     else:
         items = iterables.items_or_query(cx, stmt.iter)
-        if isinstance(items, Rec):
+        if isinstance(items, Rec) and items.struct.name in STEPPED:
+            loop = queries.loop_through(cx, stmt, items)
+            _while(cx, _plan(cx, loop), loop)
+        elif isinstance(items, Rec):
             _counted(cx, *queries.loop_over(cx, stmt, items))
         elif isinstance(items.count, int) and (items.unrolled or unrolled.is_wanted(cx, stmt)):
             unrolled.unroll(cx, stmt, items)

@@ -208,5 +208,8 @@ It has three functions: ``segments(query)`` says in how many stretches of memory
 k)`` where the k-th begins and ends, ``item(query, at)`` what stands at a place of it.
 """
 
-STEPPED: Final[Mapping[str, str]] = {"BvhQuery": "bvh_query_next", "MeshQuery": "mesh_query_next"}
-"""Structs of queries by name whose results come one after the other, and the built-in that goes to the next one."""
+STEPPED: Final[Mapping[str, str]] = {"BvhQuery": "bvhs", "MeshQuery": "meshes"}
+"""Structs of queries by name whose results come one after the other, and the module of ``diffkern.library``.
+
+It has a function ``following(query, index)``: the query at its next result, that result, and whether there is one.
+"""

@@ -161,6 +161,12 @@ def advanced(query, index, max_dist):  # type: ignore[no-untyped-def]
 
 
 @func
+def following(query, index):  # type: ignore[no-untyped-def]
+    """The same, however far a ray goes."""
+    return advanced(query, index, float32(_FAR))
+
+
+@func
 def positive(x):  # type: ignore[no-untyped-def]
     """A float32, 0 if it is negative."""
     value = float32(x)

@@ -6,7 +6,7 @@ the vertices of that face (:mod:`diffkern.library.triangles`), which is differen
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from diffkern.ir import types as T
 from diffkern.ir.structs import Struct
@@ -20,6 +20,7 @@ from diffkern.library.language import (
     Float32,
     Int32,
     cross,
+    fetch,
     float32,
     int32,
     length_sq,
@@ -40,15 +41,28 @@ from diffkern.library.mesh_search import (
     furthest_corner,
     is_behind,
     is_in,
-    still,
     winding_number,
 )
 from diffkern.library.triangles import closest, closest_on_longest_edge, hit, is_sliver
 
 __all__: list[str] = []
 
-ID, POINTS, VELOCITIES, INDICES, POINT_COUNT, FACE_COUNT, BVH_ID, DIPOLES, WORDS = range(9)
-"""The words of a descriptor: its id; where arrays begin; numbers of points and faces; the id of the tree."""
+(
+    ID,
+    POINTS,
+    VELOCITIES,
+    INDICES,
+    POINT_COUNT,
+    FACE_COUNT,
+    BVH_ID,
+    DIPOLES,
+    POINT_COTANGENTS,
+    VELOCITY_COTANGENTS,
+    WORDS,
+) = range(11)
+"""The words of a descriptor: its id; where arrays begin; numbers of points and faces; the id of the tree; where what
+describes nodes for winding numbers begins; where an adjoint adds the cotangents of points and of velocities, or 0.
+"""
 
 _PLACE = (1 << ADDRESS_BITS) - 1
 _FAR: Final = float("inf")
@@ -94,16 +108,26 @@ def tree_of(id, root):  # type: ignore[no-untyped-def]
 
 
 @func
-def vertex(points, i):  # type: ignore[no-untyped-def]
-    """A point of a mesh, with respect to which results are differentiated."""
-    return still(points, i)
+def vertex(values, cotangents, i):  # type: ignore[no-untyped-def]
+    """A point or a velocity of a mesh, with respect to which results are differentiated."""
+    x, y = fetch(values, cotangents, 3 * i), fetch(values, cotangents, 3 * i + 1)
+    return vec3f(x, y, fetch(values, cotangents, 3 * i + 2))
 
 
 @func
-def vertices(points, indices, face):  # type: ignore[no-untyped-def]
-    """The vertices of a face."""
+def vertices(place, word, face):  # type: ignore[no-untyped-def]
+    """What the vertices of a face have, points or velocities."""
+    values, indices = peek_uint64(place, word), peek_uint64(place, INDICES)
+    cotangents = peek_uint64(place, word - POINTS + POINT_COTANGENTS)
     i, j, k = peek_int32(indices, 3 * face), peek_int32(indices, 3 * face + 1), peek_int32(indices, 3 * face + 2)
-    return vertex(points, i), vertex(points, j), vertex(points, k)
+    return vertex(values, cotangents, i), vertex(values, cotangents, j), vertex(values, cotangents, k)
+
+
+@func
+def corner(place, word, index):  # type: ignore[no-untyped-def]
+    """What the vertex at a corner of a face has."""
+    i = peek_int32(peek_uint64(place, INDICES), index)
+    return vertex(peek_uint64(place, word), peek_uint64(place, word - POINTS + POINT_COTANGENTS), i)
 
 
 @func
@@ -121,7 +145,7 @@ def evaluated(place, word, face, u, v):  # type: ignore[no-untyped-def]
     """What is at a place of a face, of something that the vertices have; zero where there is none."""
     value = vec3f(0.0, 0.0, 0.0)
     if has_face(place, face) and peek_uint64(place, word) != uint64(0):
-        a, b, c = vertices(peek_uint64(place, word), peek_uint64(place, INDICES), face)
+        a, b, c = vertices(place, word, face)
         value = blended(a, b, c, float32(u), float32(v))
     return value
 
@@ -154,7 +178,7 @@ def vector_at(held, index):  # type: ignore[no-untyped-def]
     assert inside, "the Mesh has no point of that number"
     value = vec3f(0.0, 0.0, 0.0)
     if inside:
-        value = vertex(held.at, int32(index))
+        value = vertex(held.at, held.cotangents, int32(index))
     return value
 
 
@@ -171,6 +195,7 @@ def points_of(mesh):  # type: ignore[no-untyped-def]
     """The points."""
     held = Vectors()
     held.at, held.size = mesh.points_at, mesh.point_count
+    held.cotangents = mesh.point_cotangents
     return held
 
 
@@ -179,6 +204,7 @@ def velocities_of(mesh):  # type: ignore[no-untyped-def]
     """The velocities; none if there are none."""
     held = Vectors()
     held.at, held.size = mesh.velocities_at, mesh.point_count if mesh.velocities_at != uint64(0) else 0
+    held.cotangents = mesh.velocity_cotangents
     return held
 
 
@@ -191,27 +217,22 @@ def indices_of(mesh):  # type: ignore[no-untyped-def]
 
 
 _HELD: Final = (("at", T.UINT64), ("size", T.INT32))
-register(
-    Vectors,
-    Definition(Struct("Vectors", _HELD), {}, methods={"__getitem__": vector_at}, properties={"shape": shape_of}),
+_ARRAYS: Final = (
+    *("id", "points_at", "velocities_at", "indices_at", "point_cotangents", "velocity_cotangents"),
+    *("point_count", "face_count"),
 )
-register(
-    Indices, Definition(Struct("Indices", _HELD), {}, methods={"__getitem__": index_at}, properties={"shape": shape_of})
-)
-register(
-    MeshData,
-    Definition(
-        Struct(
-            "Mesh",
-            (
-                ("id", T.UINT64), ("points_at", T.UINT64), ("velocities_at", T.UINT64), ("indices_at", T.UINT64),
-                ("point_count", T.INT32), ("face_count", T.INT32),
-            ),
-        ),
-        {},
-        properties={"points": points_of, "velocities": velocities_of, "indices": indices_of},
-    ),
-)  # fmt: skip
+_FIELDS: Final = tuple((name, T.INT32 if name.endswith("count") else T.UINT64) for name in _ARRAYS)
+_VECTORS: Final = Struct("Vectors", (*_HELD, ("cotangents", T.UINT64)))
+
+
+def _read_by(getter: Any) -> dict[str, Any]:
+    return {"methods": {"__getitem__": getter}, "properties": {"shape": shape_of}}
+
+
+register(Vectors, Definition(_VECTORS, {}, **_read_by(vector_at)))
+register(Indices, Definition(Struct("Indices", _HELD), {}, **_read_by(index_at)))
+_PROPERTIES: Final = {"points": points_of, "velocities": velocities_of, "indices": indices_of}
+register(MeshData, Definition(Struct("Mesh", _FIELDS), {}, properties=_PROPERTIES))
 
 
 @built_in()
@@ -227,6 +248,8 @@ def mesh_get(id: uint64) -> MeshData:
     if place != uint64(0):
         mesh.id, mesh.points_at = id, peek_uint64(place, POINTS)
         mesh.velocities_at, mesh.indices_at = peek_uint64(place, VELOCITIES), peek_uint64(place, INDICES)
+        mesh.point_cotangents = peek_uint64(place, POINT_COTANGENTS)
+        mesh.velocity_cotangents = peek_uint64(place, VELOCITY_COTANGENTS)
         mesh.point_count = int32(peek_uint64(place, POINT_COUNT))
         mesh.face_count = int32(peek_uint64(place, FACE_COUNT))
     return mesh
@@ -282,7 +305,7 @@ def mesh_get_point(id: uint64, index: Int32) -> vec3f:
     """
     place, value = descriptor(id), vec3f(0.0, 0.0, 0.0)
     if has_face(place, index // 3):
-        value = vertex(peek_uint64(place, POINTS), peek_int32(peek_uint64(place, INDICES), index))
+        value = corner(place, POINTS, index)
     return value
 
 
@@ -296,7 +319,7 @@ def mesh_get_velocity(id: uint64, index: Int32) -> vec3f:
     """
     place, value = descriptor(id), vec3f(0.0, 0.0, 0.0)
     if has_face(place, index // 3) and peek_uint64(place, VELOCITIES) != uint64(0):
-        value = vertex(peek_uint64(place, VELOCITIES), peek_int32(peek_uint64(place, INDICES), index))
+        value = corner(place, VELOCITIES, index)
     return value
 
 
@@ -332,7 +355,7 @@ def mesh_eval_face_normal(id: uint64, face: Int32) -> vec3f:
     """
     place, normal = descriptor(id), vec3f(0.0, 0.0, 0.0)
     if has_face(place, face):
-        a, b, c = vertices(peek_uint64(place, POINTS), peek_uint64(place, INDICES), face)
+        a, b, c = vertices(place, POINTS, face)
         normal = normalize(cross(b - a, c - a))
     return normal
 
@@ -368,7 +391,7 @@ def mesh_query_sphere(id: uint64, center: vec3, radius: Float) -> MeshQuery:
 
 
 @func
-def next_face(query, index):  # type: ignore[no-untyped-def]
+def following(query, index):  # type: ignore[no-untyped-def]
     """The query at its next result, that result, and whether there is one."""
     found, goes_on, face = False, True, index
     while goes_on:
@@ -392,7 +415,7 @@ def mesh_query_next(query: MeshQuery, index: Int32) -> tuple[MeshQuery, int32, b
     while dk.mesh_query_next(s, j):
         q[j] = 1
     """
-    return next_face(query, index)  # type: ignore[no-any-return]
+    return following(query, index)  # type: ignore[no-any-return]
 
 
 @built_in(sets="query index")
@@ -405,7 +428,7 @@ def mesh_query_aabb_next(query: MeshQuery, index: Int32) -> tuple[MeshQuery, int
     while dk.mesh_query_aabb_next(s, j):
         q[j] = 1
     """
-    return next_face(query, index)  # type: ignore[no-any-return]
+    return following(query, index)  # type: ignore[no-any-return]
 
 
 # -- queries for places ------------------------------------------------------------------------------------------------
@@ -420,7 +443,7 @@ def at_closest(id, point, max_dist):  # type: ignore[no-untyped-def]
     found.result = face >= 0
     if found.result:
         found.face = face
-        a, b, c = vertices(tree.points, tree.indices, found.face)
+        a, b, c = vertices(descriptor(id), POINTS, face)
         found.u, found.v = closest(x, a, b, c)
     return found, tree
 
@@ -560,7 +583,7 @@ def at_hit(id, start, dir, max_t, root):  # type: ignore[no-untyped-def]
     found.result = face >= 0
     if found.result:
         found.face = face
-        a, b, c = vertices(tree.points, tree.indices, found.face)
+        a, b, c = vertices(descriptor(id), POINTS, face)
         _, found.t, found.u, found.v, found.sign = hit(o, d, a, b, c)
         found.normal = normalize(cross(b - a, c - a))
     return found

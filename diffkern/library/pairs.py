@@ -27,7 +27,7 @@ def between(top, bottom):  # type: ignore[no-untyped-def]
 
 @built_in()
 def closest_point_edge_edge(p1: vec3, q1: vec3, p2: vec3, q2: vec3, epsilon: Float) -> vec3:
-    """The places of two edges that are nearest to each other, and how far that is: (s, t, distance), where the places are
+    """The places of two edges nearest to each other, and how far that is: (s, t, distance), where the places are
     p1 + s (q1 - p1) and p2 + t (q2 - p2). An edge whose length squared is at most epsilon counts as its first end.
 
     Derivative: of s, t and distance, with respect to the ends.

@@ -13,6 +13,7 @@ from diffkern.library.language import abs, cross, dot, float32, float64, vec3f  
 __all__: list[str] = []
 
 _FAR: Final = float("inf")
+_ROUNDING: Final = 2.0**-21
 _SLIVER: Final = 1.0e-6  # the area of a triangle that is none, in squares of its edges
 
 
@@ -99,9 +100,13 @@ def longest_axis(dir):  # type: ignore[no-untyped-def]
 
 @func
 def edge(p, q):  # type: ignore[no-untyped-def]
-    """On which side of an edge the ray passes: the area with its ends, also where that is small."""
-    area = p[0] * q[1] - p[1] * q[0]
-    if area == 0.0:
+    """On which side of an edge the ray passes: the area with its ends, whose sign is the other one from the other side.
+
+    Where rounding may decide on the sign, fused multiplication included, it is computed with products that are exact.
+    """
+    one, other = p[0] * q[1], p[1] * q[0]
+    area = one - other
+    if abs(area) <= float32(_ROUNDING) * (abs(one) + abs(other)):
         area = float32(float64(p[0]) * float64(q[1]) - float64(p[1]) * float64(q[0]))
     return area
 

@@ -12,7 +12,7 @@ from typing import Any
 from diffkern.errors import LaunchError
 from diffkern.ir.types import FLOAT32, INT32, Vec
 from diffkern.lang.queries import MESH
-from diffkern.library.meshes import WORDS
+from diffkern.library.meshes import POINT_COTANGENTS, VELOCITY_COTANGENTS, WORDS
 from diffkern.runtime.array import array, new
 from diffkern.runtime.device import Device, get_device
 from diffkern.runtime.launch import launch
@@ -158,10 +158,12 @@ class Mesh(Uncopied):
         self._lead_to()
 
     def _lead_to(self) -> None:
-        given = [a for a in (self._points, self._velocities) if a is not None]
-        arrays = [*given, self.indices, *(() if self._dipoles is None else (self._dipoles,))]
+        given = {POINT_COTANGENTS: self._points}
+        if self._velocities is not None:
+            given[VELOCITY_COTANGENTS] = self._velocities
+        arrays = [*given.values(), self.indices, *(() if self._dipoles is None else (self._dipoles,))]
         velocities, dipoles = (0 if a is None else a.ptr for a in (self._velocities, self._dipoles))
-        numbers = self._points.size, self._faces, self._bvh.id, dipoles
+        numbers = self._points.size, self._faces, self._bvh.id, dipoles, 0, 0
         self._resource.lead_to(Content(arrays, given), (self._points.ptr, velocities, self.indices.ptr, *numbers))
 
     def __repr__(self) -> str:

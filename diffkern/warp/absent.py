@@ -20,8 +20,8 @@ _BY_REASON: Final[Mapping[str, str]] = {
     "write it as an expression: it stands for syntax": "iter_next slice tuple",
     "let each thread go through a query of its own: bvh_query_aabb, bvh_query_ray, mesh_query_aabb": (
         "bvh_query_aabb_tiled bvh_query_next_tiled bvh_query_ray_tiled mesh_query_aabb_next_tiled "
-        "mesh_query_aabb_tiled tile_bvh_query_aabb tile_bvh_query_next tile_bvh_query_ray tile_mesh_query_aabb tile_mesh_query_aabb_next "
-        "tile_query_valid"
+        "mesh_query_aabb_tiled tile_bvh_query_aabb tile_bvh_query_next tile_bvh_query_ray tile_mesh_query_aabb "
+        "tile_mesh_query_aabb_next tile_query_valid"
     ),
     "interpolate between elements of an array, as in a[i] * (1.0 - t) + a[i + 1] * t": ("texture_sample"),
     "pass the values as a dense array, or the voxels that there are as arrays of coordinates and values": (
