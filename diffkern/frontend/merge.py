@@ -219,8 +219,11 @@ def _joined_parts(a: Shape, b: Shape) -> Part | None:
     if isinstance(a, Same) and isinstance(b, Same) and same_term(a.term, b.term):
         return None
     first, second = _part(a), _part(b)
-    if first is not None and second is not None and (first.bases, first.axes) == (second.bases, second.axes):
-        return replace(first, wrap=first.wrap or second.wrap, perhaps=first.perhaps or second.perhaps)
+    if first is not None and second is not None and first.bases == second.bases:
+        axes = _common_axes(first, second)
+        if axes is not None:
+            wrap, perhaps = first.wrap or second.wrap, first.perhaps or second.perhaps
+            return replace(first, axes=axes, wrap=wrap, perhaps=perhaps)
     for part, other in ((first, b), (second, a)):
         if part is not None and isinstance(other, Same) and nullness(other.term) and not _is_own(part):
             return replace(part, perhaps=True)
@@ -263,6 +266,17 @@ def _part(shape: Shape) -> Part | None:
     axes = tuple(map(_axis, view.axes))
     wrap = any(isinstance(axis, Fixed) and axis.wrap for axis in view.axes)
     return Part(tuple(_bases(term)), axes, wrap, view.present is not None, term)
+
+
+def _common_axes(first: Part, second: Part) -> tuple[Scalar | Cut | Span, ...] | None:
+    """The axes of two parts of one array, of which an axis that is cut in one part may be whole in the other."""
+    found = []
+    for a, b in zip(first.axes, second.axes, strict=True):
+        is_whole = [isinstance(axis, Span) and axis.through is None for axis in (a, b)]
+        if a != b and not (Cut(1) in (a, b) and any(is_whole)):
+            return None
+        found.append(a if a == b else Cut(1))
+    return tuple(found)
 
 
 def _is_cut(axis: Span) -> bool:
@@ -452,11 +466,11 @@ def _parts(cx: Context, term: Term, shape: Part) -> list[Value]:
         return zeros(cx, shape)
     view = term if isinstance(term, View) else term.first
     found = [*(_bases(term) if shape.kinds else ())]
-    for axis in view.axes:
+    for axis, as_one in zip(view.axes, shape.axes, strict=True):
         if isinstance(axis, Fixed):
             found.append(axis.index)
-        elif axis.start is not None:
-            found += [axis.start, axis.length()]
+        elif isinstance(as_one, Cut):
+            found += [cx.b.i32(0) if axis.start is None else axis.start, axis.length()]
     if shape.perhaps:
         found.append(cx.b.const(True, BOOL) if view.present is None else view.present)
     return found

@@ -100,6 +100,31 @@ def test_a_loop_carries_a_part() -> None:
 
 
 @wp.kernel
+def a_part_or_all(x: A, o: A):
+    i = wp.tid()
+    b = wp.zeros(shape=4, dtype=float)
+    for k in range(4):
+        b[k] = x[k] * x[k]
+    c = b[1:3]
+    y = x
+    if i == 0:
+        c = b
+        y = x[2:4]
+    c[1] = 3.0 * c[1]
+    o[2 * i] = float(len(c)) + c[1] + b[1]
+    o[2 * i + 1] = float(len(y)) + y[1]
+
+
+def test_all_of_an_array_or_a_part() -> None:
+    x, o = wp.array(np.arange(1.0, 6.0), dtype=float, requires_grad=True), wp.zeros(4, requires_grad=True)
+    with wp.Tape() as tape:
+        wp.launch(a_part_or_all, 2, [x, o])
+    tape.backward(grads={o: wp.ones(4)})
+    assert o.numpy().tolist() == [4.0 + 12.0 + 12.0, 2.0 + 4.0, 2.0 + 27.0 + 4.0, 5.0 + 2.0]
+    assert x.grad.numpy().tolist() == [0.0, 24.0 + 4.0 + 1.0, 18.0, 1.0, 0.0]
+
+
+@wp.kernel
 def two_axes(x: A, o: A):
     y = wp.array(ptr=x.ptr, shape=(2, 2), dtype=float)
     o[0] = y[0, 0]
