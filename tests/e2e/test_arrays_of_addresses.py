@@ -65,9 +65,9 @@ def of_a_parameter(x: A, o: A, n: int):
     i = wp.tid()
     y = wp.array(ptr=begins(x, i), shape=(2,), dtype=float)
     z = wp.array(ptr=begins(o, n), shape=(n,), dtype=wp.float32)
-    o[i] = y[0] * y[1]
+    inner = wp.array(ptr=y.ptr + wp.uint64(4), shape=(1,), dtype=float)
+    o[i] = y[0] * inner[0]
     z[i] = y[1]
-    inner = wp.array(ptr=z.ptr + wp.uint64(4), shape=(1,), dtype=float)
     if i == 0:
         z = wp.array(ptr=begins(o, 8), shape=(2,), dtype=float)
         z[1] = float(len(inner)) + float(len(z))

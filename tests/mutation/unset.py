@@ -6,7 +6,7 @@ They are put in as those of :mod:`mutation.elsewhere` are.
 from __future__ import annotations
 
 from diffkern.analysis import exclusive
-from diffkern.frontend import array_choices, branch, context, inline, loops, merge, tile_terms, unset, views
+from diffkern.frontend import array_choices, branch, context, inline, loops, merge, pointers, tile_terms, unset, views
 
 from .edits import Fault, edit
 
@@ -36,6 +36,12 @@ UNSET = [
     Fault("an update of a chosen array is no atomic one",
           edit(array_choices, "expand", "for made in expander.updates(update)", "for made in (update,)"),
           ("tests/e2e/test_chosen_arrays.py::test_updates_of_the_chosen_array_are_atomic",)),
+    Fault("an array of an address begins anywhere",
+          edit(pointers, "_divisor", "return abs(term.value) if", "return 4 if"),
+          ("tests/e2e/test_arrays_of_addresses.py::test_what_is_refused",)),
+    Fault("a part of an array begins where the array does",
+          edit(pointers, "of_address", "start = cx.b.add(axis.start, start)", "pass"),
+          ("tests/e2e/test_arrays_of_addresses.py::test_parts_of_a_parameter",)),
     Fault("a func of any dialect may end without a value",
           edit(inline, "returned", "frame.may_return_nothing and not frame.dialect.unset_is_zero", "False"),
           (f"{_ENDS}::test_several_values_and_other_dialects_are_refused",)),
