@@ -11,7 +11,7 @@ from packages import PACKAGES, Package
 
 __all__ = ["kernel_counts", "largest", "printed", "program_rows", "reasons", "rst"]
 
-_MANY = 8
+_MANY = 60
 """How many reasons are shown of a package."""
 
 
