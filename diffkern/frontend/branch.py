@@ -44,7 +44,7 @@ def choose(
     if merge.same_term(a, b):
         cx.b.region.ops.extend(regions[0].ops)
         return a
-    shape = merge.common(a, b, merge.Joins.of(cx, branches=merge.are_outside((a, b), *regions)))
+    shape = merge.common(a, b, merge.Joins.of(cx, regions))
     if shape is None:
         _refuse_mixed(cx, a, b, node, what)
     trivial = not regions[0].ops and not regions[1].ops
@@ -88,7 +88,7 @@ def _with_changes(
     what: str,
 ) -> Term:
     """A choice whose sides set variables: an ``if`` statement, whose result is one more variable."""
-    if merge.common(*results, merge.Joins.of(cx, branches=True)) is None:
+    if merge.common(*results, merge.Joins.of(cx, ())) is None:
         _refuse_mixed(cx, *results, node, what)
     chosen = f"$chosen{cx.new_uid()}"
     for side, result in zip(sides, results, strict=True):
@@ -299,8 +299,7 @@ def _joined_shape(
         return merge.with_null(shape, *regions)
     second = set_here[1]
     assert second.term is not None
-    terms = (first.term, second.term)
-    joined = merge.common(*terms, merge.Joins.of(cx, branches=merge.are_outside(terms, *regions)))
+    joined = merge.common(first.term, second.term, merge.Joins.of(cx, regions))
     if joined is None or not merge.stands_outside(joined, *regions):
         error = conflict(cx, name, first, second, node)
         cx.errors.append(error)

@@ -41,7 +41,6 @@ __all__ = [
     "Same",
     "Shape",
     "after_trip",
-    "are_outside",
     "build",
     "common",
     "emit",
@@ -137,17 +136,20 @@ class Joins:
         Whether an array may be null on the other path, and another part of the same array.
     extent
         What makes the length of an axis of another array, where there may be one on the other path.
+    regions
+        The two paths, where none of these arrays is made.
     """
 
     numba: bool = False
     nulls: bool = False
     extent: Extent | None = None
+    regions: tuple[Region, ...] = ()
 
     @classmethod
-    def of(cls, cx: Context, *, branches: bool = False) -> Joins:
-        """What may be in the function that is being lowered; ``branches``: on two sides of a branch."""
-        extent = partial(extent_of, cx) if branches and cx.dialect.arrays_are_chosen else None
-        return cls(cx.layout is not None, cx.dialect.unset_is_zero, extent)
+    def of(cls, cx: Context, regions: tuple[Region, ...] | None = None) -> Joins:
+        """What may be in the function that is being lowered; on two sides of a branch, with these regions."""
+        extent = partial(extent_of, cx) if regions is not None and cx.dialect.arrays_are_chosen else None
+        return cls(cx.layout is not None, cx.dialect.unset_is_zero, extent, regions or ())
 
 
 Extent: TypeAlias = Callable[[Value, int], Callable[[], Value]]
@@ -236,6 +238,8 @@ def _chosen(a: Shape, b: Shape, how: Joins) -> Part | None:
         return None
     first, second = _part(a), _part(b)
     if first is None or second is None or _is_own(first) or _is_own(second) or not _alike(first, second):
+        return None
+    if not _are_outside((a.term, b.term), *how.regions):
         return None
     kinds = tuple(base.type for base in first.bases if isinstance(base.type, Array))
     perhaps, wrap = first.perhaps or second.perhaps, first.wrap or second.wrap
@@ -401,7 +405,7 @@ def stands_outside(shape: Shape, *regions: Region) -> bool:
     return True
 
 
-def are_outside(terms: Iterable[Term], *regions: Region) -> bool:
+def _are_outside(terms: Iterable[Term], *regions: Region) -> bool:
     """Whether no array that is in some terms is made in one of the regions."""
     bases = {base for term in terms for base in _arrays(term)}
     return not bases or all(bases.isdisjoint(_made(region)) for region in regions)
