@@ -126,7 +126,7 @@ _MODULES: Final[Mapping[str, str]] = {
     "lang.rules": "adjoint func_grad func_replay",
     "lang.patterns": "Float Int Scalar",
     "lang.static": "static",
-    "lang.queries": "HashGridQuery",
+    "lang.queries": "BvhQuery HashGridQuery MeshQuery MeshQueryPoint MeshQueryRay",
     "runtime.anomaly": "detect_anomaly",
     "runtime.array": "array",
     "runtime.array_copy": "clone copy",
@@ -154,7 +154,9 @@ _MODULES: Final[Mapping[str, str]] = {
     "runtime.timer": "ScopedTimer",
     "runtime.trace": "ScopedTrace",
     "interop.jax": "jax_callable jax_kernel",
+    "spatial.bvh": "Bvh",
     "spatial.hash_grid": "HashGrid",
+    "spatial.mesh": "Mesh",
 }
 """What is imported when it is first asked for: public names by module, ``name=public`` where they differ.
 

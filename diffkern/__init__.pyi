@@ -60,7 +60,11 @@ from diffkern.lang.func import func as func
 from diffkern.lang.patterns import Float as Float
 from diffkern.lang.patterns import Int as Int
 from diffkern.lang.patterns import Scalar as Scalar
+from diffkern.lang.queries import BvhQuery as BvhQuery
 from diffkern.lang.queries import HashGridQuery as HashGridQuery
+from diffkern.lang.queries import MeshQuery as MeshQuery
+from diffkern.lang.queries import MeshQueryPoint as MeshQueryPoint
+from diffkern.lang.queries import MeshQueryRay as MeshQueryRay
 from diffkern.lang.rules import adjoint as adjoint
 from diffkern.lang.rules import func_grad as func_grad
 from diffkern.lang.rules import func_replay as func_replay
@@ -129,7 +133,9 @@ from diffkern.runtime.tangents import Tangents as Tangents
 from diffkern.runtime.tape import Tape as Tape
 from diffkern.runtime.timer import ScopedTimer as ScopedTimer
 from diffkern.runtime.trace import ScopedTrace as ScopedTrace
+from diffkern.spatial.bvh import Bvh as Bvh
 from diffkern.spatial.hash_grid import HashGrid as HashGrid
+from diffkern.spatial.mesh import Mesh as Mesh
 from diffkern import cuda as cuda
 from diffkern.interop import jax as jax
 from diffkern import optim as optim
@@ -283,6 +289,175 @@ class spatial_matrix(_Matrix): ...
 spatial_matrixf: TypeAlias = spatial_matrix
 class spatial_matrixd(_Matrix): ...
 class spatial_matrixh(_Matrix): ...
+def bvh_get_group_root(id: Any, group: Any) -> Any:
+    """bvh_get_group_root(id, group)
+
+    The node below which the boxes of a group are, for the argument root of queries; -1, all boxes, if there is none.
+
+    Parameters
+    ----------
+    id : uint64
+    group : int32
+
+    Returns
+    -------
+    int32
+
+    Notes
+    -----
+    Derivative: none, it is an integer.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        q[i] = dk.bvh_get_group_root(tree, i)
+    """
+
+def bvh_query_aabb(id: Any, low: Any, high: Any, root: Any = ...) -> Any:
+    """bvh_query_aabb(id, low, high, root=-1)
+
+    A query of a Bvh for the boxes that meet a box, borders included: ``while bvh_query_next(query, i)`` goes through their indices, in no set order, and so does ``for i in query``. With a root, which bvh_get_group_root gives, it finds boxes of that group alone.
+
+    Parameters
+    ----------
+    id : uint64
+    low : vec3
+    high : vec3
+    root : int32
+
+    Returns
+    -------
+    BvhQuery
+
+    Notes
+    -----
+    Derivative: none, the results are integers; what is read at these indices is differentiated as ever.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        s, j = dk.bvh_query_aabb(tree, u - w, u + w), 0
+        while dk.bvh_query_next(s, j):
+            q[j] = 1
+    """
+
+def bvh_query_capsule(id: Any, start: Any, dir: Any, radius: Any, root: Any = ...) -> Any:
+    """bvh_query_capsule(id, start, dir, radius, root=-1)
+
+    A query of a Bvh for the boxes that a ray meets once they are enlarged by a radius on each side. They are all boxes that come within the radius of the ray, and some near their corners that do not. Pass p1 - p0 and 1.0 to bvh_query_next for the capsule between two points.
+
+    Parameters
+    ----------
+    id : uint64
+    start : vec3
+    dir : vec3
+    radius : float
+    root : int32
+
+    Returns
+    -------
+    BvhQuery
+
+    Notes
+    -----
+    Derivative: none, the results are integers.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        s, j = dk.bvh_query_capsule(tree, u, w, 0.1), 0
+        while dk.bvh_query_next(s, j, 1.0):
+            q[j] = 1
+    """
+
+def bvh_query_next(query: Any, index: Any, max_dist: Any = ...) -> bool:
+    """bvh_query_next(query, index, max_dist=inf)
+
+    Whether there is one more box, whose index the second argument then is. max_dist is how far a ray or a capsule goes, in lengths of its direction. It may become less from call to call, not more. Other queries do not look at it.
+
+    Parameters
+    ----------
+    query : BvhQuery
+    index : int32
+    max_dist : float
+
+    Returns
+    -------
+    bool
+
+    Notes
+    -----
+    Derivative: none, it is an integer.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        s, j = dk.bvh_query_ray(tree, u, w), 0
+        while dk.bvh_query_next(s, j):
+            q[j] = 1
+    """
+
+def bvh_query_ray(id: Any, start: Any, dir: Any, root: Any = ...) -> Any:
+    """bvh_query_ray(id, start, dir, root=-1)
+
+    A query of a Bvh for the boxes that a ray meets, in no set order. How far it goes is said to bvh_query_next.
+
+    Parameters
+    ----------
+    id : uint64
+    start : vec3
+    dir : vec3
+    root : int32
+
+    Returns
+    -------
+    BvhQuery
+
+    Notes
+    -----
+    Derivative: none, the results are integers.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        s, j = dk.bvh_query_ray(tree, u, w), 0
+        while dk.bvh_query_next(s, j, 2.0):
+            q[j] = 1
+    """
+
+def bvh_query_sphere(id: Any, center: Any, radius: Any, root: Any = ...) -> Any:
+    """bvh_query_sphere(id, center, radius, root=-1)
+
+    A query of a Bvh for the boxes that meet a sphere; of a negative radius for those that hold its centre.
+
+    Parameters
+    ----------
+    id : uint64
+    center : vec3
+    radius : float
+    root : int32
+
+    Returns
+    -------
+    BvhQuery
+
+    Notes
+    -----
+    Derivative: none, the results are integers.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        for j in dk.bvh_query_sphere(tree, u, 0.5):
+            q[j] = 1
+    """
+
 def angle(z: Any) -> float:
     """angle(z)
 
@@ -547,6 +722,607 @@ def hash_grid_query_next(query: Any, index: Any) -> bool:
             q[j] = 1
     """
 
+def mesh_eval_face_normal(id: Any, face: Any) -> Any:
+    """mesh_eval_face_normal(id, face)
+
+    The unit normal of a face, to the side from which its vertices go round counterclockwise.
+
+    Parameters
+    ----------
+    id : uint64
+    face : int32
+
+    Returns
+    -------
+    vec3f
+
+    Notes
+    -----
+    Derivative: with respect to the points of the mesh.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        w[i] = dk.mesh_eval_face_normal(mesh, 0)
+    """
+
+def mesh_eval_position(id: Any, face: Any, u: Any, v: Any) -> Any:
+    """mesh_eval_position(id, face, u, v)
+
+    The position of a place of a face: u times its first vertex, v times its second, 1 - u - v times its third.
+
+    Parameters
+    ----------
+    id : uint64
+    face : int32
+    u : float
+    v : float
+
+    Returns
+    -------
+    vec3f
+
+    Notes
+    -----
+    Derivative: with respect to u, v and the points of the mesh.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        w[i] = dk.mesh_eval_position(mesh, 0, x, y)
+    """
+
+def mesh_eval_velocity(id: Any, face: Any, u: Any, v: Any) -> Any:
+    """mesh_eval_velocity(id, face, u, v)
+
+    The velocity of a place of a face, as of mesh_eval_position; zero if the mesh has none.
+
+    Parameters
+    ----------
+    id : uint64
+    face : int32
+    u : float
+    v : float
+
+    Returns
+    -------
+    vec3f
+
+    Notes
+    -----
+    Derivative: with respect to u, v and the velocities of the mesh.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        w[i] = dk.mesh_eval_velocity(mesh, 0, x, y)
+    """
+
+def mesh_get(id: Any) -> Any:
+    """mesh_get(id)
+
+    A Mesh in a kernel: its points, velocities and indices are read by index and have a shape.
+
+    Parameters
+    ----------
+    id : uint64
+
+    Returns
+    -------
+    MeshData
+
+    Notes
+    -----
+    Derivative: of points and velocities that are read, with respect to those of the mesh.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        m = dk.mesh_get(mesh)
+        w[i] = m.points[m.indices[0]]
+    """
+
+def mesh_get_bvh(id: Any) -> Any:
+    """mesh_get_bvh(id)
+
+    The id of the tree of a Mesh's faces, for bvh_query_aabb and its like, whose results are then faces.
+
+    Parameters
+    ----------
+    id : uint64
+
+    Returns
+    -------
+    uint64
+
+    Notes
+    -----
+    Derivative: none, it is an integer.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        s = dk.bvh_query_aabb(dk.mesh_get_bvh(mesh), u, w)
+    """
+
+def mesh_get_group_root(id: Any, group: Any) -> Any:
+    """mesh_get_group_root(id, group)
+
+    The node below which the faces of a group are, for the argument root of queries; -1, all faces, if there is none.
+
+    Parameters
+    ----------
+    id : uint64
+    group : int32
+
+    Returns
+    -------
+    int32
+
+    Notes
+    -----
+    Derivative: none, it is an integer.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        q[i] = dk.mesh_get_group_root(mesh, i)
+    """
+
+def mesh_get_index(id: Any, index: Any) -> Any:
+    """mesh_get_index(id, index)
+
+    The point of a corner of a face: corners 3 f, 3 f + 1 and 3 f + 2 are those of face f.
+
+    Parameters
+    ----------
+    id : uint64
+    index : int32
+
+    Returns
+    -------
+    int32
+
+    Notes
+    -----
+    Derivative: none, it is an integer.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        q[i] = dk.mesh_get_index(mesh, 3 * i)
+    """
+
+def mesh_get_point(id: Any, index: Any) -> Any:
+    """mesh_get_point(id, index)
+
+    The position of a corner of a face: corners 3 f, 3 f + 1 and 3 f + 2 are those of face f.
+
+    Parameters
+    ----------
+    id : uint64
+    index : int32
+
+    Returns
+    -------
+    vec3f
+
+    Notes
+    -----
+    Derivative: with respect to the points of the mesh.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        w[i] = dk.mesh_get_point(mesh, 3 * i)
+    """
+
+def mesh_get_velocity(id: Any, index: Any) -> Any:
+    """mesh_get_velocity(id, index)
+
+    The velocity of a corner of a face; zero if the mesh has none.
+
+    Parameters
+    ----------
+    id : uint64
+    index : int32
+
+    Returns
+    -------
+    vec3f
+
+    Notes
+    -----
+    Derivative: with respect to the velocities of the mesh.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        w[i] = dk.mesh_get_velocity(mesh, 3 * i)
+    """
+
+def mesh_query_aabb(id: Any, low: Any, high: Any) -> Any:
+    """mesh_query_aabb(id, low, high)
+
+    A query of a Mesh for the faces whose boxes meet a box: ``while mesh_query_next(query, f)`` goes through them.
+
+    Parameters
+    ----------
+    id : uint64
+    low : vec3
+    high : vec3
+
+    Returns
+    -------
+    MeshQuery
+
+    Notes
+    -----
+    Derivative: none, the results are integers.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        s, j = dk.mesh_query_aabb(mesh, u, w), 0
+        while dk.mesh_query_next(s, j):
+            q[j] = 1
+    """
+
+def mesh_query_aabb_next(query: Any, index: Any) -> bool:
+    """mesh_query_aabb_next(query, index)
+
+    The same as mesh_query_next.
+
+    Parameters
+    ----------
+    query : MeshQuery
+    index : int32
+
+    Returns
+    -------
+    bool
+
+    Notes
+    -----
+    Derivative: none, it is an integer.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        s, j = dk.mesh_query_aabb(mesh, u, w), 0
+        while dk.mesh_query_aabb_next(s, j):
+            q[j] = 1
+    """
+
+def mesh_query_furthest_point_no_sign(id: Any, point: Any, min_dist: Any) -> Any:
+    """mesh_query_furthest_point_no_sign(id, point, min_dist)
+
+    The place of a Mesh furthest from a point, further than min_dist, which is a vertex. Faces without area are left out.
+
+    Parameters
+    ----------
+    id : uint64
+    point : vec3
+    min_dist : float
+
+    Returns
+    -------
+    MeshQueryPoint
+
+    Notes
+    -----
+    Derivative: none, u and v are 0 or 1.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        h = dk.mesh_query_furthest_point_no_sign(mesh, u, 0.0)
+        w[i] = dk.mesh_eval_position(mesh, h.face, h.u, h.v)
+    """
+
+def mesh_query_next(query: Any, index: Any) -> bool:
+    """mesh_query_next(query, index)
+
+    Whether there is one more face, whose number the second argument then is.
+
+    Parameters
+    ----------
+    query : MeshQuery
+    index : int32
+
+    Returns
+    -------
+    bool
+
+    Notes
+    -----
+    Derivative: none, it is an integer.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        s, j = dk.mesh_query_aabb(mesh, u, w), 0
+        while dk.mesh_query_next(s, j):
+            q[j] = 1
+    """
+
+def mesh_query_point(id: Any, point: Any, max_dist: Any) -> Any:
+    """mesh_query_point(id, point, max_dist)
+
+    As mesh_query_point_no_sign, and ``sign`` is negative inside the mesh: where two of three rays along the axes first meet the back of a face.
+
+    Parameters
+    ----------
+    id : uint64
+    point : vec3
+    max_dist : float
+
+    Returns
+    -------
+    MeshQueryPoint
+
+    Notes
+    -----
+    Derivative: of u and v, with respect to the point and the points of the mesh; sign has none.
+
+    At kinks: where another face, edge or vertex becomes the nearest.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        h = dk.mesh_query_point(mesh, u, 10.0)
+        z[i] = h.sign
+    """
+
+def mesh_query_point_no_sign(id: Any, point: Any, max_dist: Any) -> Any:
+    """mesh_query_point_no_sign(id, point, max_dist)
+
+    The place of a Mesh nearest to a point, nearer than max_dist: ``result`` says whether there is one; ``face``, ``u`` and ``v`` where, for mesh_eval_position. Faces without area are left out.
+
+    Parameters
+    ----------
+    id : uint64
+    point : vec3
+    max_dist : float
+
+    Returns
+    -------
+    MeshQueryPoint
+
+    Notes
+    -----
+    Derivative: of u and v, with respect to the point and the points of the mesh.
+
+    At kinks: where another face, edge or vertex becomes the nearest.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        h = dk.mesh_query_point_no_sign(mesh, u, 10.0)
+        w[i] = dk.mesh_eval_position(mesh, h.face, h.u, h.v)
+    """
+
+def mesh_query_point_sign_normal(id: Any, point: Any, max_dist: Any, epsilon: Any = ...) -> Any:
+    """mesh_query_point_sign_normal(id, point, max_dist, epsilon=0.001)
+
+    As mesh_query_point_no_sign, and ``sign`` is negative inside the mesh: behind the normals of the faces that meet at the place, weighted by their angles there. epsilon, in mean edges of the face, is how near an edge or a vertex counts as the place.
+
+    Parameters
+    ----------
+    id : uint64
+    point : vec3
+    max_dist : float
+    epsilon : float32
+
+    Returns
+    -------
+    MeshQueryPoint
+
+    Notes
+    -----
+    Derivative: of u and v, with respect to the point and the points of the mesh; sign has none.
+
+    At kinks: where another face, edge or vertex becomes the nearest.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        h = dk.mesh_query_point_sign_normal(mesh, u, 10.0)
+        z[i] = h.sign
+    """
+
+def mesh_query_point_sign_parity(id: Any, point: Any, max_dist: Any, n_sample: Any = ..., perturbation_scale: Any = ...) -> Any:
+    """mesh_query_point_sign_parity(id, point, max_dist, n_sample=1, perturbation_scale=0.1)
+
+    As mesh_query_point_no_sign, and ``sign`` is negative inside the mesh: where most of n_sample rays meet an odd number of faces. The rays differ by perturbation_scale from one direction.
+
+    Parameters
+    ----------
+    id : uint64
+    point : vec3
+    max_dist : float
+    n_sample : int32
+    perturbation_scale : float32
+
+    Returns
+    -------
+    MeshQueryPoint
+
+    Notes
+    -----
+    Derivative: of u and v, with respect to the point and the points of the mesh; sign has none.
+
+    At kinks: where another face, edge or vertex becomes the nearest.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        h = dk.mesh_query_point_sign_parity(mesh, u, 10.0)
+        z[i] = h.sign
+    """
+
+def mesh_query_point_sign_winding_number(id: Any, point: Any, max_dist: Any, accuracy: Any = ..., threshold: Any = ...) -> Any:
+    """mesh_query_point_sign_winding_number(id, point, max_dist, accuracy=2.0, threshold=0.5)
+
+    As mesh_query_point_no_sign, and ``sign`` is negative inside the mesh: where it goes around the point more often than threshold, also with holes. Of a Mesh with support_winding_number faces further away than accuracy times their extent are taken together; of another one each face is added up.
+
+    Parameters
+    ----------
+    id : uint64
+    point : vec3
+    max_dist : float
+    accuracy : float32
+    threshold : float32
+
+    Returns
+    -------
+    MeshQueryPoint
+
+    Notes
+    -----
+    Derivative: of u and v, with respect to the point and the points of the mesh; sign has none.
+
+    At kinks: where another face, edge or vertex becomes the nearest.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        h = dk.mesh_query_point_sign_winding_number(mesh, u, 10.0)
+        z[i] = h.sign
+    """
+
+def mesh_query_ray(id: Any, start: Any, dir: Any, max_t: Any, root: Any = ...) -> Any:
+    """mesh_query_ray(id, start, dir, max_t, root=-1)
+
+    The first face of a Mesh that a ray hits, before max_t: ``result`` says whether there is one, ``t`` where on the ray, in lengths of dir, ``face``, ``u`` and ``v`` where in the mesh, ``normal`` is the face's, and ``sign`` is positive if it is hit from its front.
+
+    Parameters
+    ----------
+    id : uint64
+    start : vec3
+    dir : vec3
+    max_t : float
+    root : int32 or float
+
+    Returns
+    -------
+    MeshQueryRay
+
+    Notes
+    -----
+    Derivative: of t, u, v and normal, with respect to start, dir and the points of the mesh; sign has none.
+
+    At kinks: where another face becomes the first.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        h = dk.mesh_query_ray(mesh, u, w, 100.0)
+        z[i] = h.t
+    """
+
+def mesh_query_ray_anyhit(id: Any, start: Any, dir: Any, max_t: Any, root: Any = ...) -> bool:
+    """mesh_query_ray_anyhit(id, start, dir, max_t, root=-1)
+
+    Whether a ray hits a Mesh before max_t, in lengths of dir.
+
+    Parameters
+    ----------
+    id : uint64
+    start : vec3
+    dir : vec3
+    max_t : float
+    root : int32
+
+    Returns
+    -------
+    bool
+
+    Notes
+    -----
+    Derivative: none.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        q[i] = int(dk.mesh_query_ray_anyhit(mesh, u, w, 100.0))
+    """
+
+def mesh_query_ray_count_intersections(id: Any, start: Any, dir: Any, root: Any = ...) -> Any:
+    """mesh_query_ray_count_intersections(id, start, dir, root=-1)
+
+    How many faces of a Mesh a ray hits.
+
+    Parameters
+    ----------
+    id : uint64
+    start : vec3
+    dir : vec3
+    root : int32
+
+    Returns
+    -------
+    int32
+
+    Notes
+    -----
+    Derivative: none, it is an integer.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        q[i] = dk.mesh_query_ray_count_intersections(mesh, u, w)
+    """
+
+def mesh_query_sphere(id: Any, center: Any, radius: Any) -> Any:
+    """mesh_query_sphere(id, center, radius)
+
+    A query of a Mesh for the faces that meet a sphere, in no set order.
+
+    Parameters
+    ----------
+    id : uint64
+    center : vec3
+    radius : float
+
+    Returns
+    -------
+    MeshQuery
+
+    Notes
+    -----
+    Derivative: none, the results are integers.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        s, j = dk.mesh_query_sphere(mesh, u, 0.5), 0
+        while dk.mesh_query_next(s, j):
+            q[j] = 1
+    """
+
 def curlnoise(state: Any, xy: Any, octaves: Any = ..., lacunarity: Any = ..., gain: Any = ...) -> Any:
     """curlnoise(state, xy, octaves=1, lacunarity=2.0, gain=0.5)
 
@@ -752,6 +1528,65 @@ def inverse_approx(m: Any) -> Any:
     .. code-block:: python
 
         e[i] = dk.inverse_approx(m)
+    """
+
+def closest_point_edge_edge(p1: Any, q1: Any, p2: Any, q2: Any, epsilon: Any) -> Any:
+    """closest_point_edge_edge(p1, q1, p2, q2, epsilon)
+
+    The places of two edges nearest to each other, and how far that is: (s, t, distance), where the places are p1 + s (q1 - p1) and p2 + t (q2 - p2). An edge whose length squared is at most epsilon counts as its first end.
+
+    Parameters
+    ----------
+    p1 : vec3
+    q1 : vec3
+    p2 : vec3
+    q2 : vec3
+    epsilon : float
+
+    Returns
+    -------
+    vec3
+
+    Notes
+    -----
+    Derivative: of s, t and distance, with respect to the ends.
+
+    At kinks: where an end becomes the nearest, and for parallel edges, of which one of many places is taken. At distance 0 the derivative of the distance is 0.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        w[i] = dk.closest_point_edge_edge(u, w, u + w, u - w, 1e-6)
+    """
+
+def intersect_tri_tri(v0: Any, v1: Any, v2: Any, u0: Any, u1: Any, u2: Any) -> Any:
+    """intersect_tri_tri(v0, v1, v2, u0, u1, u2)
+
+    1 if two triangles meet, also in one plane or at a border, else 0.
+
+    Parameters
+    ----------
+    v0 : vec3
+    v1 : vec3
+    v2 : vec3
+    u0 : vec3
+    u1 : vec3
+    u2 : vec3
+
+    Returns
+    -------
+    int32
+
+    Notes
+    -----
+    Derivative: none, it is an integer.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        q[i] = dk.intersect_tri_tri(u, w, u + w, w, u - w, u)
     """
 
 def quat_between_vectors(a: Any, b: Any) -> Any:
@@ -6732,6 +7567,8 @@ def tile_upper_solve_inplace(U: Any, z: Any) -> Any:
 __all__ = [
     "ANY",
     "AutodiffError",
+    "Bvh",
+    "BvhQuery",
     "CompileError",
     "CudaError",
     "Device",
@@ -6755,6 +7592,10 @@ __all__ = [
     "LOG2E",
     "Launch",
     "LaunchError",
+    "Mesh",
+    "MeshQuery",
+    "MeshQueryPoint",
+    "MeshQueryRay",
     "MisuseError",
     "NAN",
     "NonFiniteError",
@@ -6807,6 +7648,12 @@ __all__ = [
     "block_dim",
     "block_index",
     "bool_",
+    "bvh_get_group_root",
+    "bvh_query_aabb",
+    "bvh_query_capsule",
+    "bvh_query_next",
+    "bvh_query_ray",
+    "bvh_query_sphere",
     "capture_begin",
     "capture_end",
     "capture_if",
@@ -6915,6 +7762,7 @@ __all__ = [
     "int32",
     "int64",
     "int8",
+    "intersect_tri_tri",
     "inverse",
     "inverse_approx",
     "invert",
@@ -6964,6 +7812,28 @@ __all__ = [
     "matrix_from_cols",
     "matrix_from_rows",
     "max",
+    "mesh_eval_face_normal",
+    "mesh_eval_position",
+    "mesh_eval_velocity",
+    "mesh_get",
+    "mesh_get_bvh",
+    "mesh_get_group_root",
+    "mesh_get_index",
+    "mesh_get_point",
+    "mesh_get_velocity",
+    "mesh_query_aabb",
+    "mesh_query_aabb_next",
+    "mesh_query_furthest_point_no_sign",
+    "mesh_query_next",
+    "mesh_query_point",
+    "mesh_query_point_no_sign",
+    "mesh_query_point_sign_normal",
+    "mesh_query_point_sign_parity",
+    "mesh_query_point_sign_winding_number",
+    "mesh_query_ray",
+    "mesh_query_ray_anyhit",
+    "mesh_query_ray_count_intersections",
+    "mesh_query_sphere",
     "min",
     "mod",
     "mul",

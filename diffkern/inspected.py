@@ -14,7 +14,7 @@ import numpy as np
 from diffkern import platforms
 from diffkern.callers import compiles
 from diffkern.errors import KernelError, MisuseError
-from diffkern.ir.structs import Argument, StructArray, flatten
+from diffkern.ir.structs import Argument, IndexedArray, Struct, StructArray, flatten
 from diffkern.ir.types import Array, is_differentiable
 from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.lang.structs import array_field, resolve_type
@@ -182,8 +182,11 @@ def _type_of(value: Any, parameter: Parameter) -> Argument:
     if isinstance(value, ArrayAnnotation):
         if value.element is None:
             raise parameter.error("the annotation takes any dtype, so its type is not known", "pass a type for it")
+        if value.indexed and not isinstance(value.element, Struct):  # of which each axis has an index array
+            contiguous = Array(value.element, value.ndim)
+            return IndexedArray(value.element, value.ndim, contiguous.layout, (contiguous.layout,) * value.ndim)
         return array_field(value.element, value.ndim)
-    if isinstance(value, (Array, StructArray)):
+    if isinstance(value, (Array, StructArray, IndexedArray)):
         return value
     if isinstance(value, array):
         return value._type

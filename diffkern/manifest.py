@@ -291,14 +291,14 @@ class RaceCheck:
 
 @dataclass(frozen=True)
 class Unproved:
-    """A load and a write of an array of which it is not proved that no two threads touch one element with them.
+    """Two accesses to an array of which it is not proved that no two threads touch one element with them.
 
     Attributes
     ----------
     array
         The parameter.
     load, write
-        Where the two stand.
+        Where a load and a write stand, or an update and a store.
     """
 
     array: int

@@ -34,6 +34,7 @@ from diffkern.analysis.blocks import check_adjoint
 from diffkern.analysis.conflicts import analyse_conflicts
 from diffkern.analysis.cost import thread_cost
 from diffkern.analysis.coverage import keep_taken
+from diffkern.analysis.deposits import check_no_deposits
 from diffkern.analysis.pointed import check_not_pointed
 from diffkern.analysis.sorted_updates import Unsorted, sorted_sums, store_contributions
 from diffkern.frontend.derived import set_differentiators
@@ -163,6 +164,8 @@ def finish(
     elif primal is not None and _may_be_joined(variant):
         work = _joint_work(primal, adjoint)
     check_adjoint(adjoint.fn, target.shared_bytes)
+    if variant.deterministic:
+        check_no_deposits(adjoint.fn)
     conflicts = analyse_conflicts(adjoint.fn, adjoint.buffers)
     context.done("conflicts", PROGRAM, adjoint.fn)
     pays = gathering is not None and gathering_pays(adjoint.fn, conflicts, gathering[0])

@@ -108,7 +108,7 @@ def forward_manifest(
         blockwise=is_simt(fn),
         log=log,
         turn=turn,
-        by_id=any(op.name == "peek" or _is_pointing(op) for op in walk(fn.body)),
+        by_id=any(op.name in ("peek", "fetch") or _is_pointing(op) for op in walk(fn.body)),
     )
 
 

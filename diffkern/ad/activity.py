@@ -47,6 +47,8 @@ class Activity:
                 seen = Access(op).array in self.roots and not op.attrs.get("opaque")
                 if seen and is_differentiable(op.results[0].type):
                     self.varied.add(op.results[0])
+            elif op.name == "fetch":
+                self.varied.add(op.result)
             elif op.name == "if":
                 for sub in op.regions:
                     self._forward(sub)

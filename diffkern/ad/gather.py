@@ -51,6 +51,8 @@ def gathered(adjoint: Adjoint) -> tuple[Adjoint, Gather] | None:
     fn = adjoint.fn
     if fn.tid_arity != 1 or is_simt(fn) or any(isinstance(v.type, Tile) for op in walk(fn.body) for v in op.results):
         return None
+    if any(op.name == "deposit" for op in walk(fn.body)):
+        return None  # it adds to what is no parameter
     if any(isinstance(p.type, Array) and p.type.outer for p in fn.params):
         return None  # which elements are one is known to the launch alone
     threads = [op for op in fn.body.ops if op.name == "tid"]

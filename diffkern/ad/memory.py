@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import TypeAlias
 
 from diffkern.ad.activity import Activity, HiddenPaths
 from diffkern.ad.blocks import BlockMemory
@@ -15,6 +16,8 @@ from diffkern.ir.types import is_differentiable, is_shared
 from diffkern.ir.views import Access, Ruled
 from diffkern.ops.memory import ATOMICS, LOADS, STORES
 
+Pair: TypeAlias = "tuple[Op, Op]"
+
 __all__ = ["check_atomics", "check_memory", "check_one_writer", "check_stacks", "stores_to", "touches_cotangents"]
 
 
@@ -24,7 +27,9 @@ def check_memory(
     with_cotangents: Collection[Value],
     activity: Activity,
     facts: Mapping[Op, LoadFact],
-) -> None:
+    *,
+    stamped: bool = False,
+) -> list[Pair]:
     """Refuse what the sweep through memory cannot get right, whatever the values are.
 
     Parameters
@@ -39,13 +44,20 @@ def check_memory(
         Of its values.
     facts : mapping
         What is known of its loads from arrays that it writes to.
+    stamped : bool, optional
+        Whether stamps have shown of the launch that no two threads race.
+
+    Returns
+    -------
+    list of pairs of Op
+        Updates and stores, for which the stamps have to show that no two threads touch one element with them.
 
     Raises
     ------
     AutodiffError
         With the line of what is refused.
     """
-    check_atomics(fn, with_cotangents)
+    apart = check_atomics(fn, with_cotangents, stamped=stamped)
     hidden = HiddenPaths(fn, roots)
     for op in walk(fn.body):
         if op.name not in LOADS | ATOMICS or op.attrs.get("opaque") or not is_differentiable(op.result.type):
@@ -67,10 +79,15 @@ def check_memory(
                 loc=op.loc,
                 remedy=f"make {array.name} an array with requires_grad=True",
             )
+    return apart
 
 
-def check_atomics(fn: Function, with_cotangents: Collection[Value]) -> None:
-    """Refuse arrays updated in ways whose order decides about the result."""
+def check_atomics(fn: Function, with_cotangents: Collection[Value], *, stamped: bool = False) -> list[Pair]:
+    """Refuse arrays updated in ways whose order decides about the result.
+
+    Of a stamped launch, return those updates and stores of an array that do not touch one element in two threads: one
+    thread adds and stores in the order of its program.
+    """
     updates: dict[Value, list[tuple[Op, str]]] = {}
     for op in walk(fn.body):
         kind = op.attrs.get("kind", "store")
@@ -80,20 +97,28 @@ def check_atomics(fn: Function, with_cotangents: Collection[Value]) -> None:
             updates.setdefault(Access(op).array, []).append((op, "add" if kind == "sub" else kind))
     mixed = [array for array, ops in updates.items() if len({kind for _, kind in ops}) > 1]
     if all(is_shared(array.type) for array in mixed):
-        return  # barriers keep those of a shared array in order
-    exclusive = Exclusive(fn)
+        return []  # barriers keep those of a shared array in order
+    exclusive, apart = Exclusive(fn), list[Pair]()
     for array in (array for array in mixed if not is_shared(array.type)):
         for op, kind in updates[array]:
             others = [(other, k) for other, k in updates[array] if k != kind and not exclusive(op, other)]
-            if op.name in ATOMICS and others:
-                stored = any(k == "store" for _, k in others)
-                how = "stored to and updated atomically" if stored else "updated by atomics of different kinds"
-                raise AutodiffError(
-                    f"{array.name} is {how} in one kernel",
-                    loc=op.loc,
-                    remedy="do the two in separate launches, or let a parameter that is no array choose one of them"
-                    + plain_form(op),
-                )
+            if op.name not in ATOMICS or not others:
+                continue
+            by_one_thread = kind == "add" and all(other.name == "store" for other, _ in others)
+            if stamped and by_one_thread:
+                apart += [(op, other) for other, _ in others]
+                continue
+            stored = any(k == "store" for _, k in others)
+            how = "stored to and updated atomically" if stored else "updated by atomics of different kinds"
+            error = AutodiffError(
+                f"{array.name} is {how} in one kernel",
+                loc=op.loc,
+                remedy="do the two in separate launches, or let a parameter that is no array choose one of them"
+                + plain_form(op),
+            )
+            error.is_race = by_one_thread
+            raise error
+    return apart
 
 
 def check_one_writer(store: Op, memory: BlockMemory | None) -> None:

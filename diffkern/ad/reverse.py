@@ -46,6 +46,7 @@ from diffkern.ir.clone import free_values
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Array, Tile, is_differentiable, is_shared
 from diffkern.ir.views import Access, If, Ruled, loop
+from diffkern.manifest import Unproved
 from diffkern.ops.memory import ATOMICS, EXTREMA, LOADS, STORES
 from diffkern.ops.row import Diff
 from diffkern.ops.table import lookup
@@ -154,6 +155,7 @@ class _Reverse:
         self.saved: Env = {self.params[p]: Value(p.type, f"saved_{p.name}") for p in arrays}
         saved_of = {p: self.saved[self.params[p]] for p in arrays}
         self.context = ReplayContext(classify_loads(fn, stamped=stamped), saved_of, logged, buffers=self.ct_params)
+        self.stamped = stamped
         self.shared_stores = {fn.params[pair.array] for f in self.context.facts.values() for pair in f.unproved}
         self.constants = {op.result: op.attrs["value"] for op in walk(fn.body) if op.name == "const"}
         self.constructs = {op.result: op.operands for op in walk(fn.body) if op.name == "construct"}
@@ -195,7 +197,8 @@ class _Reverse:
         LiveReplay(self.b, env, self.context, self.memory, sweep=True).ops(region.ops)
 
     def run(self) -> Swept:
-        check_memory(self.fn, self.roots, self.ct_params, self.activity, self.context.facts)
+        known = (self.fn, self.roots, self.ct_params, self.activity, self.context.facts)
+        apart = check_memory(*known, stamped=self.stamped)
         env: Env = dict(self.params)
         self.replay_scope(env, None)
         cts = Cotangents(self.b)
@@ -213,7 +216,12 @@ class _Reverse:
         prologue = [] if self.memory is None else self.memory.prologue()
         facts, useful = self.context.facts.items(), self.activity.useful
         passed = [fact for op, fact in facts if op.result in useful and is_differentiable(op.result.type)]
-        return Swept(out, params, self.saved, self.cotangents, self.context, passed, self.memory, prologue)
+        swept = Swept(out, params, self.saved, self.cotangents, self.context, passed, self.memory, prologue)
+        return replace(swept, apart=[self.unproved(*pair) for pair in apart])
+
+    def unproved(self, update: Op, store: Op) -> Unproved:
+        """An update and a store that are right if no two threads touch one element with them."""
+        return Unproved(self.fn.params.index(Access(update).array), update.loc, store.loc)
 
     def elements(self) -> Region:
         """The adjoint of the function of a map: from parameters and cotangents of the yields to cotangents."""
@@ -267,7 +275,7 @@ class _Reverse:
 
     def op(self, op: Op, env: Env, cts: Cotangents, level: int) -> None:
         special: dict[str, Callable[[Op, Env, Cotangents], None]] = {
-            "load": self.load, "store": self.store, "atomic": self.atomic,
+            "load": self.load, "store": self.store, "atomic": self.atomic, "fetch": self.fetch,
             "tile_map": self.tile_map,
             "tile_sort": lambda op, env, cts: reverse_sort(self.b, op, env, cts, self.activity),
             "tile_extract": lambda op, env, cts: reverse_extract(op, env, cts, self.activity),
@@ -346,6 +354,12 @@ class _Reverse:
             return
         index = [env[v] for v in Access(op).index]
         self.b.op("accumulate", buffer, *index, ct, wrap=Access(op).wrap, mode="plain")
+
+    def fetch(self, op: Op, env: Env, cts: Cotangents) -> None:
+        ct = cts.take(op.result)
+        if ct is not None:
+            _, address, index = (env[v] for v in op.operands)
+            self.b.op("deposit", address, index, ct)
 
     def store(self, op: Op, env: Env, cts: Cotangents) -> None:
         """Take the element's cotangent and zero it: the store ended the life of the old content."""

@@ -305,6 +305,8 @@ def compare(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Const | Va
         cx.type_error(node, f"{SIGN[op]} of {describe(a)} and {describe(b)}", _operand_hint(a, b))
     if not (coerce.is_number(a) and coerce.is_number(b)):
         return _compare_composites(cx, op, a, b, node)
+    if cx.dialect.bools_are_numbers:
+        a, b = _as_number(cx, a, b, op, node), _as_number(cx, b, a, op, node)
     left, right = coerce.unify(cx, a, b, node, SIGN[op])
     if left.type == T.BOOL and op in ("eq", "ne"):
         differ = cx.b.one("xor", left, right)
@@ -312,6 +314,22 @@ def compare(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Const | Va
     if left.type == T.BOOL:
         cx.type_error(node, f"{SIGN[op]} of two bools", "convert them first: int(b)")
     return Val(cx.b.one(op, left, right))
+
+
+def _as_number(cx: Context, side: Const | Val, other: Const | Val, op: str, node: ast.AST) -> Const | Val:
+    """A bool that is compared with a number, or by order, as 0 or 1 of the number's type."""
+    if not _is_bool(side) or (_is_bool(other) and op in ("eq", "ne")):
+        return side
+    if isinstance(side, Const):
+        return Const(int(side.value))
+    is_float = isinstance(other, Const) and isinstance(other.value, float)
+    t = other.type if isinstance(other, Val) and not _is_bool(other) else T.FLOAT32 if is_float else T.INT32
+    assert isinstance(t, T.Scalar)
+    return Val(coerce.to_scalar(cx, side, t, node))
+
+
+def _is_bool(term: Const | Val) -> bool:
+    return isinstance(term.value, bool) if isinstance(term, Const) else term.type == T.BOOL
 
 
 def _compare_composites(cx: Context, op: str, a: Const | Val, b: Const | Val, node: ast.AST) -> Const | Val:

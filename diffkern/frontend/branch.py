@@ -44,15 +44,15 @@ def choose(
     if merge.same_term(a, b):
         cx.b.region.ops.extend(regions[0].ops)
         return a
-    shape = merge.common(a, b, merge.Joins.of(cx))
+    shape = merge.common(a, b, merge.Joins.of(cx, regions))
     if shape is None:
         _refuse_mixed(cx, a, b, node, what)
     trivial = not regions[0].ops and not regions[1].ops
     for region, term in zip(regions, (a, b), strict=True):
         with cx.b.into(cx.b.region if trivial else region):
             region.yields = tuple(merge.emit(cx, term, shape, node, what))
-    # Values are selected by one instruction; a tile is memory, which only a branch can choose.
-    if trivial and not any(isinstance(v.type, T.Tile) for v in regions[0].yields):
+    # Values are selected by one instruction; a tile or an array is memory, which only a branch can choose.
+    if trivial and not any(isinstance(v.type, (T.Array, T.Tile)) for v in regions[0].yields):
         results = [cx.b.select(test.value, x, y) for x, y in zip(regions[0].yields, regions[1].yields, strict=True)]
     else:
         results = list(cx.b.if_(test.value, *regions))
@@ -88,7 +88,7 @@ def _with_changes(
     what: str,
 ) -> Term:
     """A choice whose sides set variables: an ``if`` statement, whose result is one more variable."""
-    if merge.common(*results, merge.Joins.of(cx)) is None:
+    if merge.common(*results, merge.Joins.of(cx, ())) is None:
         _refuse_mixed(cx, *results, node, what)
     chosen = f"$chosen{cx.new_uid()}"
     for side, result in zip(sides, results, strict=True):
@@ -200,7 +200,7 @@ def merge_branches(
             cx.env.pop(name, None)
             continue
         terms = tuple(None if b is None else b.term for b in pair)
-        unset = _unset(name, sides, describe_condition)
+        unset = None if cx.frame.is_sure(name) else _unset(name, sides, describe_condition)
         if terms[0] is None and terms[1] is None:
             cx.env[name] = Binding(None, None, unset)
             continue
@@ -262,9 +262,7 @@ def _relevant(name: str, then: Side, orelse: Side) -> tuple[Binding | None, Bind
 
 
 def _unset(name: str, sides: tuple[Side, Side], condition: str) -> str | None:
-    """Why a variable may not be set after a branch. A func's result is known to be set where it is read."""
-    if name == RETURN:
-        return None
+    """Why a variable may not be set after a branch."""
     reasons = [_unset_in(side.env.get(name)) for side in sides if not side.left]
     for side, word in zip(sides, ("holds", "does not hold"), strict=True):
         binding = side.env.get(name)
@@ -301,7 +299,7 @@ def _joined_shape(
         return merge.with_null(shape, *regions)
     second = set_here[1]
     assert second.term is not None
-    joined = merge.common(first.term, second.term, merge.Joins.of(cx))
+    joined = merge.common(first.term, second.term, merge.Joins.of(cx, regions))
     if joined is None or not merge.stands_outside(joined, *regions):
         error = conflict(cx, name, first, second, node)
         cx.errors.append(error)

@@ -21,6 +21,7 @@ from diffkern.frontend import (
     library,
     narrow,
     nested,
+    pointers,
     records,
     tiles,
 )
@@ -47,6 +48,8 @@ def lower_call(cx: Context, node: ast.Call) -> Term:
     if not isinstance(callee, Static):
         cx.type_error(node.func, f"{describe(callee)} is called", "only functions can be called")
     obj = callee.obj
+    if pointers.makes_array(obj, node):
+        return pointers.of_address(cx, node)
     key = lowering_key(obj)
     if key is not None and tiles.is_function(key):
         return tiles.call(cx, key, callee.name, node)

@@ -303,6 +303,9 @@ def captures(meaning: Meaning) -> list[Capture]:
             elif inspect.isclass(obj):
                 cls, obj = obj, guard.scope.attribute(obj, name)
                 note(cls, name, (partial(getattr, cls), name, obj))
+            elif isinstance(obj, Func):
+                variables, obj = vars(obj), guard.scope.attribute(obj, name)
+                note(variables, name, (variables.get, name, obj))
             elif (found_there := guard.scope.attribute(obj, name)) is not MISSING:
                 owner, obj = obj, found_there
                 note(owner, name, (partial(getattr, owner), name, obj))

@@ -60,6 +60,7 @@ class Frame:
     env: dict[str, Binding] = field(default_factory=dict)
     loops: list[LoopState] = field(default_factory=list)
     returns_value: bool = False
+    may_return_nothing: bool = False  # which is zero of its type then
     lowered: bool = False  # to its end: a rule of the function may call it
     going_on: list[str] = field(default_factory=list)  # flags of chains whose rest is lowered after their beginning
     tile_parameters: Names = frozenset()  # parameters of a func that are the caller's tiles
@@ -67,6 +68,10 @@ class Frame:
     around: Frame | None = None  # of a function that another one defines, the activation of that one
     local: object = None  # which function that is
     seen: dict[str, Term] = field(default_factory=dict)  # what variables were set to before, in the order of the text
+
+    def is_sure(self, name: str) -> bool:
+        """Whether a name is a func's result, which is set where it is read."""
+        return name == RETURN and not self.may_return_nothing
 
     def holder(self, name: str) -> Frame | None:
         """The activation whose variable a name is: this one, or one around it; None for what is no variable."""

@@ -25,6 +25,7 @@ from diffkern.frontend import (
     inline,
     narrow,
     nested,
+    pointers,
     records,
     tile_fields,
     tile_math,
@@ -208,6 +209,8 @@ def _array_attribute(cx: Context, owner: View | RecView, node: ast.Attribute) ->
         return Const(len(view.spans))
     if node.attr == "size":
         return views.size(cx, view, node)
+    if node.attr == "ptr" and isinstance(owner, View):
+        return pointers.address(cx, owner, node)
     if node.attr == "T" and len(view.spans) == 2:
         cx.type_error(node, "a view with its axes exchanged is not supported", "exchange the indices instead: a[j, i]")
     if isinstance(owner, RecView) and node.attr == "dtype" and "dtype" not in owner.struct.names:
@@ -242,6 +245,8 @@ def binary(cx: Context, op: str, left: Term, right: Term, node: ast.AST) -> Term
     """An operator on numbers, vectors, matrices or tiles, or that of the program for the types of the operands."""
     if (own := user_operator(cx, op, left, right, node)) is not None:
         return inline.inline(cx, own, cast(ast.expr, node), (left, right))
+    if pointers.is_address(left) or pointers.is_address(right):
+        return pointers.plus(cx, op, left, right, node)
     if is_tile(left) or is_tile(right):
         return tile_math.binary(cx, op, left, right, node)
     if tile_fields.is_one(left) or tile_fields.is_one(right):
@@ -368,6 +373,8 @@ def subscript_term(cx: Context, owner: Term, node: ast.Subscript) -> Term:
         return tile_fields.each(owner, lambda leaf: tiles.subscript(cx, leaf.value, entries, node))
     if isinstance(owner, Val) and not isinstance(owner.type, T.Scalar):
         return components.subscript(cx, owner, node)
+    if isinstance(owner, Rec) and (getter := records.getter_of(owner)) is not None:
+        return inline.inline(cx, getter, node, [owner, cx.expr(node.slice)])
     if isinstance(owner, Tup) and isinstance(node.slice, ast.Slice):
         return Tup(owner.items[components.constant_slice(cx, node.slice, "a tuple is sliced by constants")])
     if isinstance(owner, Tup):

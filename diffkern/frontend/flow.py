@@ -213,6 +213,10 @@ class Liveness:
         """Let a statement made by the lowering be one in a loop of the source, followed by the loop's next trip."""
         self._after[made] = self._head[made] = self.head(loop) | self.after(loop)
 
+    def keep(self, names: Iterable[str]) -> None:
+        """Take variables that the lowering has made for read in any case."""
+        self._always |= frozenset(names)
+
     def head(self, loop: ast.stmt) -> Names:
         """Names whose value at the start of an iteration is read, in it or later."""
         return self._head.get(loop, frozenset()) | self._always

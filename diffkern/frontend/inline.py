@@ -11,10 +11,10 @@ import copy
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 from diffkern.errors import KernelTypeError
-from diffkern.frontend import coerce, fence, local, matching, narrow, records, rules
+from diffkern.frontend import coerce, fence, local, matching, narrow, records, rules, unset
 from diffkern.frontend.captured import static_term
 from diffkern.frontend.context import RETURN, RETURNED, Cascade, Context, Frame, Prepared
 from diffkern.frontend.flow import Liveness, falls_off
@@ -29,7 +29,6 @@ from diffkern.frontend.signature import Annotation, parameter_type, references, 
 from diffkern.frontend.source import Source, get_source
 from diffkern.frontend.terms import Binding, Const, Static, Term, Tup, Val, describe
 from diffkern.frontend.tile_terms import holds_tiles
-from diffkern.frontend.unset import maybe_unset, with_marks
 from diffkern.ir.types import Mat, Scalar, Vec
 from diffkern.lang import ArrayAnnotation, Func
 from diffkern.lang.annotations import TileAnnotation
@@ -59,7 +58,7 @@ def make_frame(cx: Context, pyfunc: Callable[..., Any], source: Source, local: o
     frame = Frame(pyfunc, source, scope, known.names, known.liveness, dialect, returns_value=known.returns_value)
     frame.env[RETURNED] = Binding(Const(False), None)
     if dialect.unset_is_zero:
-        frame.env.update(with_marks(cx, known.unset))
+        frame.env.update(unset.with_marks(cx, known.unset))
     return frame
 
 
@@ -85,8 +84,8 @@ def _prepared(cx: Context, pyfunc: Callable[..., Any], source: Source) -> Prepar
     body = source.node.body
     nodes = (node for stmt in body for node in ast.walk(stmt))
     returns_value = any(isinstance(n, ast.Return) and n.value is not None and not _is_none(n.value) for n in nodes)
-    unset = maybe_unset(body, names, parameters) if cx.checked else frozenset()
-    return Prepared(source.node, names, Liveness(body, captured(body)), returns_value, unset)
+    perhaps = unset.maybe_unset(body, names, parameters) if cx.checked else frozenset()
+    return Prepared(source.node, names, Liveness(body, captured(body)), returns_value, perhaps)
 
 
 def _is_none(node: ast.expr) -> bool:
@@ -248,16 +247,26 @@ def returned(cx: Context) -> Term:
     """Lower the body of the innermost frame, a func's; returns what it gives back, which is None if nothing."""
     frame = cx.frame
     name, body = frame.source.node.name, frame.source.node.body
-    if frame.returns_value and falls_off(body):
-        cx.type_error(body[-1], f"{name} ends without a value on some path", "end every path with return ...")
-    run(cx)
+    frame.may_return_nothing = frame.returns_value and falls_off(body)
+    if frame.may_return_nothing and not frame.dialect.unset_is_zero:
+        _refuse_end(cx, name, body[-1])
+    cx.block(body, True, not (frame.may_return_nothing and cx.checked))
     frame.lowered = True
     if not frame.returns_value:
         return Static(None, f"{name}(...)")
     result = frame.env.get(RETURN)
-    if result is None or result.term is None:
+    term = None if result is None else result.term
+    if frame.may_return_nothing:
+        term = unset.result(cx, term, body[-1])
+        if isinstance(term, (Static, Tup)):
+            _refuse_end(cx, name, body[-1])
+    if term is None:
         raise Cascade  # an error in the func has been recorded
-    return result.term
+    return term
+
+
+def _refuse_end(cx: Context, name: str, last: ast.stmt) -> NoReturn:
+    cx.type_error(last, f"{name} ends without a value on some path", "end every path with return ...")
 
 
 def arguments_of(

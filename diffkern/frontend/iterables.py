@@ -18,7 +18,7 @@ from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
 from diffkern.ir.trip_count import PYTHON, trip_count
 from diffkern.lang.intrinsics import lowering_key
-from diffkern.lang.queries import WALKED
+from diffkern.lang.queries import STEPPED, WALKED
 
 __all__ = ["Index", "Items", "items_of", "items_or_query", "number", "reversed_range"]
 
@@ -70,7 +70,7 @@ def items_or_query(cx: Context, node: ast.expr) -> Items | Rec:
             if made is not None:
                 return made(cx, node)
     term = cx.expr(node)
-    return term if isinstance(term, Rec) and term.struct.name in WALKED else _of_term(cx, term, node)
+    return term if isinstance(term, Rec) and term.struct.name in {*WALKED, *STEPPED} else _of_term(cx, term, node)
 
 
 def _is_hashable(obj: object) -> bool:

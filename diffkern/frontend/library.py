@@ -286,7 +286,13 @@ def _peek(t: T.Scalar) -> Handler:
     return handler
 
 
+def _fetch(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
+    address, cotangents = (coerce.convert(cx, arg, T.UINT64, node, "the address") for arg in args[:2])
+    return Val(cx.b.one("fetch", address, cotangents, coerce.convert(cx, args[2], T.INT32, node, "the index")))
+
+
 _TABLE: Final[Mapping[str, _Row]] = {
+    "fetch": (3, _fetch),
     **dict(_of_rows()),
     "int_floor": (1, _to_int("floor", math.floor)),
     "int_ceil": (1, _to_int("ceil", math.ceil)),
@@ -314,7 +320,7 @@ _TABLE: Final[Mapping[str, _Row]] = {
     "invert": (1, _invert),
     "unot": (1, _not),
     "len": (1, _len),
-    **{name: (2, _peek(T.SCALARS[name.removeprefix("peek_")])) for name in INTERNAL},
+    **{name: (2, _peek(T.SCALARS[name.removeprefix("peek_")])) for name in INTERNAL if name.startswith("peek_")},
 }
 
 

@@ -23,6 +23,7 @@ from diffkern.frontend.tile_terms import holds_tiles, joined_views, shows_more
 from diffkern.frontend.unrolled import TakeItem
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Region, Value
+from diffkern.lang.queries import STEPPED
 
 __all__ = ["lower_loop"]
 
@@ -70,7 +71,10 @@ def lower_loop(cx: Context, stmt: ast.For | ast.While) -> None:
         _counted(cx, stmt, trips)
     else:
         items = iterables.items_or_query(cx, stmt.iter)
-        if isinstance(items, Rec):
+        if isinstance(items, Rec) and items.struct.name in STEPPED:
+            loop = queries.loop_through(cx, stmt, items)
+            _while(cx, _plan(cx, loop), loop)
+        elif isinstance(items, Rec):
             _counted(cx, *queries.loop_over(cx, stmt, items))
         elif isinstance(items.count, int) and (items.unrolled or unrolled.is_wanted(cx, stmt)):
             unrolled.unroll(cx, stmt, items)
@@ -189,7 +193,7 @@ def _bound(cx: Context, plan: _Plan, terms: dict[str, Term]) -> dict[str, Bindin
     env = dict(cx.env)
     for name, term in terms.items():
         entry = plan.entry[name]
-        unset = None if name == RETURN else "no trip before has set it"
+        unset = None if cx.frame.is_sure(name) else "no trip before has set it"
         if entry is not None and entry.term is not None:
             unset = entry.unset
         env[name] = Binding(term, entry.loc if entry is not None else None, unset)
@@ -285,7 +289,7 @@ def _first_shape(cx: Context, plan: _Plan, name: str, end: Term, region: Region)
     if (not plan.placeholders and name != RETURN) or isinstance(end, Poison):
         return None
     shape = merge.shape_of(end)
-    if name == RETURN or not cx.dialect.unset_is_zero:
+    if cx.frame.is_sure(name) or not cx.dialect.unset_is_zero:
         return shape
     return merge.with_null(shape, region, perhaps=not plan.trips_surely)
 
@@ -361,9 +365,9 @@ def _finish(cx: Context, plan: _Plan, body: _Body, flags: Sequence[Value], resul
             at_end = entry.unset
         if at_end is not None and plan.trips_surely and end is not None and end.term is not None:
             at_end = end.unset
-        if name == RETURN or (isinstance(stmt, ast.For) and name == _target_name(stmt)):
+        if cx.frame.is_sure(name) or (isinstance(stmt, ast.For) and name == _target_name(stmt)):
             at_end = None
-        set_at_all = name == RETURN or all(name in known for known in breaks)
+        set_at_all = cx.frame.is_sure(name) or all(name in known for known in breaks)
         at_break = None if set_at_all else f"a break of the loop in line {line} comes before it is set"
         exhausted[name] = Binding(terms.get(name), loc, at_end)
         broken[name] = Binding(terms.get(name), loc, at_break)

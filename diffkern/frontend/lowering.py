@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from diffkern.errors import KernelError, KernelSyntaxError, KernelTypeError, raise_all
-from diffkern.frontend import coerce, composed, narrow, numba_cuda, records, views
+from diffkern.frontend import array_choices, coerce, composed, narrow, numba_cuda, records, views
 from diffkern.frontend.assign import assign
 from diffkern.frontend.captured import static_term
 from diffkern.frontend.context import RETURNED, Cascade, Context
@@ -258,6 +258,7 @@ def _function(
 
 def _settled(cx: Context, results: tuple[Value, ...]) -> tuple[tuple[Update, ...], tuple[Value, ...]]:
     """Give what was lowered its types; returns the augmented assignments that are in it, and what results become."""
+    array_choices.expand(cx)
     kept = set(walk(cx.b.region)) if cx.updates else set()
     updates = tuple(u for u in cx.updates if u.store in kept)
     beside = Op("updates", (), (), {}, tuple(u.prelude for u in updates), None)  # what an atomic update would need

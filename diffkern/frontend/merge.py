@@ -7,9 +7,10 @@ In: the terms a variable has on two paths (after a branch, or at the start and t
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from functools import partial
+from typing import TypeAlias, cast
 
 from diffkern.frontend import coerce
 from diffkern.frontend.context import Context
@@ -27,9 +28,10 @@ from diffkern.frontend.terms import (
     View,
     nullness,
 )
+from diffkern.frontend.views import extent_of
 from diffkern.ir.nodes import Region, Value
 from diffkern.ir.structs import Struct
-from diffkern.ir.types import BOOL, OWN, Element, Scalar, scalar_of
+from diffkern.ir.types import BOOL, INT32, OWN, Array, Element, Scalar, scalar_of
 
 __all__ = [
     "Fields",
@@ -56,9 +58,9 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """One IR value."""
+    """One IR value: a number, vector or matrix, or an array that a branch chooses."""
 
-    type: Element
+    type: Element | Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,33 +79,49 @@ class Fields:
 
 
 @dataclass(frozen=True, slots=True)
+class Cut:
+    """An axis of which every `step`-th element of a part is left: IR values say where it begins and how long it is."""
+
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
     """An array or a part of one, with an IR value for each index, and one that says whether it is there.
 
     Attributes
     ----------
     bases
-        The array; of structs, those of the fields.
+        The array; of structs, those of the fields. None where a branch chooses it.
     axes
-        The types of indices, and axes that are whole.
+        The types of indices, axes that are cut, and axes that are whole.
     wrap
         Whether indices may be negative.
     perhaps
         Whether it is null on some path.
     like
         Such an array.
+    kinds
+        Of an array that a branch chooses the type; of structs, those of the fields. They are IR values as well.
+    extent
+        What makes the length of an axis of it.
     """
 
     bases: tuple[Value, ...]
-    axes: tuple[Scalar | Span, ...]
+    axes: tuple[Scalar | Cut | Span, ...]
     wrap: bool
     perhaps: bool
     like: View | RecView = field(compare=False)
+    kinds: tuple[Array, ...] = ()
+    extent: Extent | None = field(default=None, compare=False)
 
     @property
-    def types(self) -> list[Scalar]:
+    def types(self) -> list[Scalar | Array]:
         """Of the IR values."""
-        return [*(axis for axis in self.axes if isinstance(axis, Scalar)), *([BOOL] if self.perhaps else [])]
+        found: list[Scalar | Array] = [*self.kinds]
+        for axis in self.axes:
+            found += [axis] if isinstance(axis, Scalar) else [INT32, INT32] if isinstance(axis, Cut) else []
+        return [*found, *([BOOL] if self.perhaps else [])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,17 +134,25 @@ class Joins:
         Whether numbers give way as in numba's spelling.
     nulls
         Whether an array may be null on the other path, and another part of the same array.
+    extent
+        What makes the length of an axis of another array, where there may be one on the other path.
+    regions
+        The two paths, where none of these arrays is made.
     """
 
     numba: bool = False
     nulls: bool = False
+    extent: Extent | None = None
+    regions: tuple[Region, ...] = ()
 
     @classmethod
-    def of(cls, cx: Context) -> Joins:
-        """What may be in the function that is being lowered."""
-        return cls(cx.layout is not None, cx.dialect.unset_is_zero)
+    def of(cls, cx: Context, regions: tuple[Region, ...] | None = None) -> Joins:
+        """What may be in the function that is being lowered; on two sides of a branch, with these regions."""
+        extent = partial(extent_of, cx) if regions is not None and cx.dialect.arrays_are_chosen else None
+        return cls(cx.layout is not None, cx.dialect.unset_is_zero, extent, regions or ())
 
 
+Extent: TypeAlias = Callable[[Value, int], Callable[[], Value]]
 Shape: TypeAlias = "Leaf | Same | Part | Fields | tuple[Shape, ...]"
 
 
@@ -165,9 +191,11 @@ def same_term(a: Term, b: Term) -> bool:
 def join(a: Shape, b: Shape, how: Joins = Joins()) -> Shape | None:
     """The shape both fit, or None."""
     if isinstance(a, Leaf) and isinstance(b, Leaf):
+        assert not isinstance(a.type, Array)
+        assert not isinstance(b.type, Array)
         found = coerce.join(a.type, b.type, numba=how.numba)
         return None if found is None else Leaf(found)
-    if how.nulls and (part := _joined_parts(a, b)) is not None:
+    if how.nulls and (part := _joined_parts(a, b) or _chosen(a, b, how)) is not None:
         return part
     if isinstance(a, Same) and isinstance(b, Same):
         # Like a number, an array keeps its shape beside a poisoned term: poison that went around an outer loop would
@@ -193,12 +221,40 @@ def _joined_parts(a: Shape, b: Shape) -> Part | None:
     if isinstance(a, Same) and isinstance(b, Same) and same_term(a.term, b.term):
         return None
     first, second = _part(a), _part(b)
-    if first is not None and second is not None and (first.bases, first.axes) == (second.bases, second.axes):
-        return replace(first, wrap=first.wrap or second.wrap, perhaps=first.perhaps or second.perhaps)
+    if first is not None and second is not None and first.bases == second.bases:
+        axes = _common_axes(first, second)
+        if axes is not None:
+            wrap, perhaps = first.wrap or second.wrap, first.perhaps or second.perhaps
+            return replace(first, axes=axes, wrap=wrap, perhaps=perhaps)
     for part, other in ((first, b), (second, a)):
-        if part is not None and isinstance(other, Same) and nullness(other.term):
+        if part is not None and isinstance(other, Same) and nullness(other.term) and not _is_own(part):
             return replace(part, perhaps=True)
     return None
+
+
+def _chosen(a: Shape, b: Shape, how: Joins) -> Part | None:
+    """What an array is that is a part of one array or of another one of the same type, as a branch decides."""
+    if how.extent is None or not (isinstance(a, Same) and isinstance(b, Same)) or same_term(a.term, b.term):
+        return None
+    first, second = _part(a), _part(b)
+    if first is None or second is None or _is_own(first) or _is_own(second) or not _alike(first, second):
+        return None
+    if not _are_outside((a.term, b.term), *how.regions):
+        return None
+    kinds = tuple(base.type for base in first.bases if isinstance(base.type, Array))
+    perhaps, wrap = first.perhaps or second.perhaps, first.wrap or second.wrap
+    return replace(first, bases=(), wrap=wrap, perhaps=perhaps, kinds=kinds, extent=how.extent)
+
+
+def _alike(first: Part, second: Part) -> bool:
+    """Whether two parts of arrays have the same types and axes, none of them looked up in integers."""
+    if [base.type for base in first.bases] != [base.type for base in second.bases]:
+        return False
+    if isinstance(first.like, RecView) and first.like.struct != cast("RecView", second.like).struct:
+        return False
+    axes = [(axis.through if isinstance(axis, Span) else axis) for part in (first, second) for axis in part.axes]
+    half = len(first.axes)
+    return axes[:half] == axes[half:] and all(axis is None or isinstance(axis, (Scalar, Cut)) for axis in axes)
 
 
 def _part(shape: Shape) -> Part | None:
@@ -209,12 +265,38 @@ def _part(shape: Shape) -> Part | None:
     if not isinstance(term, (View, RecView)) or nullness(term):
         return None
     view = term if isinstance(term, View) else term.first
-    cut = any(isinstance(axis, Span) and axis.start is not None for axis in view.axes)
-    if cut or view.array.outer or view.array.layout == OWN:
+    if view.array.outer or any(isinstance(axis, Span) and _is_cut(axis) and axis.through for axis in view.axes):
         return None
-    axes = tuple(axis if isinstance(axis, Span) else scalar_of(axis.index.type) for axis in view.axes)
+    axes = tuple(map(_axis, view.axes))
     wrap = any(isinstance(axis, Fixed) and axis.wrap for axis in view.axes)
     return Part(tuple(_bases(term)), axes, wrap, view.present is not None, term)
+
+
+def _common_axes(first: Part, second: Part) -> tuple[Scalar | Cut | Span, ...] | None:
+    """The axes of two parts of one array, of which an axis that is cut in one part may be whole in the other."""
+    found = []
+    for a, b in zip(first.axes, second.axes, strict=True):
+        is_whole = [isinstance(axis, Span) and axis.through is None for axis in (a, b)]
+        if a != b and not (Cut(1) in (a, b) and any(is_whole)):
+            return None
+        found.append(a if a == b else Cut(1))
+    return tuple(found)
+
+
+def _is_cut(axis: Span) -> bool:
+    return axis.start is not None
+
+
+def _axis(axis: Fixed | Span) -> Scalar | Cut | Span:
+    if isinstance(axis, Fixed):
+        return scalar_of(axis.index.type)
+    return Cut(axis.step) if _is_cut(axis) else axis
+
+
+def _is_own(part: Part) -> bool:
+    """Whether it is a part of an array of the thread, which is there on all paths."""
+    view = part.like if isinstance(part.like, View) else part.like.first
+    return view.array.layout == OWN
 
 
 def _bases(term: View | RecView) -> Iterator[Value]:
@@ -223,6 +305,21 @@ def _bases(term: View | RecView) -> Iterator[Value]:
     else:
         for item in term.items:
             yield from _bases(item)
+
+
+def _of_other_bases(
+    like: View | RecView, bases: Iterator[Value], axes: tuple[Fixed | Span, ...], present: Value | None, extent: Extent
+) -> View | RecView:
+    """A part of arrays that a branch has chosen."""
+    if isinstance(like, View):
+        base = next(bases)
+        own = tuple(
+            axis if isinstance(axis, Fixed) or _is_cut(axis) else replace(axis, length=extent(base, k))
+            for k, axis in enumerate(axes)
+        )
+        return View(base, own, present)
+    parts = (_of_other_bases(item, bases, _axes_of(item, axes), present, extent) for item in like.items)
+    return RecView(like.struct, tuple(parts))
 
 
 def _shown(like: View | RecView, axes: tuple[Fixed | Span, ...], present: Value | None) -> View | RecView:
@@ -236,7 +333,8 @@ def _shown(like: View | RecView, axes: tuple[Fixed | Span, ...], present: Value 
 def _axes_of(item: View | RecView, axes: tuple[Fixed | Span, ...]) -> tuple[Fixed | Span, ...]:
     """The axes of one field of an array of structs, whose whole axes are its own."""
     own = item if isinstance(item, View) else item.first
-    return tuple(mine if isinstance(axis, Span) else axis for mine, axis in zip(own.axes, axes, strict=True))
+    pairs = zip(own.axes, axes, strict=True)
+    return tuple(mine if isinstance(axis, Span) and not _is_cut(axis) else axis for mine, axis in pairs)
 
 
 def common(a: Term, b: Term, how: Joins = Joins()) -> Shape | None:
@@ -280,7 +378,8 @@ def with_null(shape: Shape, *regions: Region, perhaps: bool = True) -> Shape | N
     match shape:
         case Same(View() | RecView() as term) if not nullness(term):
             part = _part(shape)
-            if part is None or not stands_outside(part, *regions):
+            cut = part is not None and any(isinstance(axis, Cut) for axis in part.axes)
+            if part is None or cut or _is_own(part) or not stands_outside(part, *regions):
                 return None
             return replace(part, perhaps=part.perhaps or perhaps) if perhaps or part.types else shape
         case Fields(struct, parts):
@@ -295,6 +394,8 @@ def with_null(shape: Shape, *regions: Region, perhaps: bool = True) -> Shape | N
 def stands_outside(shape: Shape, *regions: Region) -> bool:
     """Whether no array of which a shape is a part is made in one of the regions."""
     match shape:
+        case Part(kinds=kinds) if kinds:
+            return True  # the terms are asked, of which it is one or the other
         case Part(bases):
             return all(set(bases).isdisjoint(_made(region)) for region in regions)
         case Fields(_, parts):
@@ -302,6 +403,21 @@ def stands_outside(shape: Shape, *regions: Region) -> bool:
         case tuple():
             return all(stands_outside(part, *regions) for part in shape)
     return True
+
+
+def _are_outside(terms: Iterable[Term], *regions: Region) -> bool:
+    """Whether no array that is in some terms is made in one of the regions."""
+    bases = {base for term in terms for base in _arrays(term)}
+    return not bases or all(bases.isdisjoint(_made(region)) for region in regions)
+
+
+def _arrays(term: Term) -> Iterator[Value]:
+    match term:
+        case View() | RecView():
+            yield from _bases(term)
+        case Rec(_, items) | Tup(items):
+            for item in items:
+                yield from _arrays(item)
 
 
 def _made(region: Region) -> Iterator[Value]:
@@ -334,6 +450,7 @@ def hints(name: str, shape: Shape) -> list[str]:
 def emit(cx: Context, term: Term, shape: Shape, node: ast.AST, what: str) -> list[Value]:
     """The IR values of a term in a shape it fits, emitted in the current region."""
     if isinstance(shape, Leaf):
+        assert not isinstance(shape.type, Array)  # those are of a Part
         if isinstance(term, Poison):
             return [cx.b.zero(shape.type)]
         return [coerce.convert(cx, term, shape.type, node, what)]
@@ -349,10 +466,15 @@ def emit(cx: Context, term: Term, shape: Shape, node: ast.AST, what: str) -> lis
 
 def _parts(cx: Context, term: Term, shape: Part) -> list[Value]:
     """The indices of a part of an array, and whether it is there; of null, zeros."""
-    if not isinstance(term, (View, RecView)) or tuple(_bases(term)) != shape.bases:
+    if not isinstance(term, (View, RecView)) or not (shape.kinds or tuple(_bases(term)) == shape.bases):
         return zeros(cx, shape)
     view = term if isinstance(term, View) else term.first
-    found = [axis.index for axis in view.axes if isinstance(axis, Fixed)]
+    found = [*(_bases(term) if shape.kinds else ())]
+    for axis, as_one in zip(view.axes, shape.axes, strict=True):
+        if isinstance(axis, Fixed):
+            found.append(axis.index)
+        elif isinstance(as_one, Cut):
+            found += [cx.b.i32(0) if axis.start is None else axis.start, axis.length()]
     if shape.perhaps:
         found.append(cx.b.const(True, BOOL) if view.present is None else view.present)
     return found
@@ -370,11 +492,24 @@ def build(shape: Shape, values: Iterator[Value]) -> Term:
     if isinstance(shape, Same):
         return shape.term
     if isinstance(shape, Part):
-        axes = tuple(Fixed(next(values), shape.wrap) if isinstance(axis, Scalar) else axis for axis in shape.axes)
-        return _shown(shape.like, axes, next(values) if shape.perhaps else None)
+        bases = [next(values) for _ in shape.kinds]
+        axes = tuple(_axis_of(axis, values, wrap=shape.wrap) for axis in shape.axes)
+        present = next(values) if shape.perhaps else None
+        if shape.extent is not None:
+            return _of_other_bases(shape.like, iter(bases), axes, present, shape.extent)
+        return _shown(shape.like, axes, present)
     if isinstance(shape, Fields):
         return Rec(shape.struct, tuple(build(part, values) for part in shape.parts))
     return Tup(tuple(build(part, values) for part in shape))
+
+
+def _axis_of(axis: Scalar | Cut | Span, values: Iterator[Value], *, wrap: bool) -> Fixed | Span:
+    if isinstance(axis, Scalar):
+        return Fixed(next(values), wrap)
+    if isinstance(axis, Span):
+        return axis
+    start, count = next(values), next(values)
+    return Span(start, axis.step, lambda: count, to_end=False)
 
 
 def sample(shape: Shape) -> Term:

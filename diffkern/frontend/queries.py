@@ -15,6 +15,17 @@ lie and one over the places of a stretch, which together behave as one::
 
 A query does not change while it is looped over, and both loops are counted, so that the adjoint goes through it again
 instead of keeping the results.
+
+Of other queries the results come one after the other. A loop over one is a ``while``::
+
+    more = True
+    while more:
+        query, index, more = following(query, index)
+        if more:
+            j = index
+            ...
+    else:
+        ...
 """
 
 from __future__ import annotations
@@ -32,9 +43,9 @@ from diffkern.frontend.unrolled import TakeItem
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
 from diffkern.lang.library import Overload
-from diffkern.lang.queries import WALKED
+from diffkern.lang.queries import STEPPED, WALKED
 
-__all__ = ["Stretch", "loop_over"]
+__all__ = ["Stretch", "loop_over", "loop_through"]
 
 
 class Stretch(ast.For):
@@ -74,6 +85,59 @@ def loop_over(cx: Context, stmt: ast.For, query: Rec) -> tuple[ast.For, ranges.T
     inner.trips, take.item = trips, item
     count = _number(_called(cx, module, "segments", stmt, query))
     return loop, ranges.Trips(cx.b.i32(0), count, 1, T.INT32, nonneg=True)
+
+
+def loop_through(cx: Context, stmt: ast.For, query: Rec) -> ast.While:
+    """The loop in place of a statement over a query whose results come one after the other."""
+    module = importlib.import_module(f"diffkern.library.{STEPPED[query.struct.name]}")
+    key = (*cx.call_path, stmt)
+    loop = cx.loops_made.get(key)
+    if loop is None:
+        loop = cx.loops_made[key] = _stepped(cx, stmt)
+    assert isinstance(loop, ast.While)
+    step, inside = loop.body
+    assert isinstance(step, TakeItem)
+    assert isinstance(step.target, ast.Tuple)
+    assert isinstance(inside, ast.If)
+    take = inside.body[0]
+    assert isinstance(take, TakeItem)
+    names = [part.id for part in step.target.elts if isinstance(part, ast.Name)]
+    liveness = cx.frame.liveness
+    liveness.stands_for(loop, stmt)
+    liveness.keep(names)
+    cx.frame.locals |= frozenset(names)
+    for part in (step, inside, take):
+        liveness.stands_in(part, stmt)
+    for name, term in zip(names, (query, Val(cx.b.i32(0)), Val(cx.b.const(True, T.BOOL))), strict=True):
+        cx.bind(name, term, stmt)
+
+    def variable(name: str) -> Term:
+        term = cx.env[name].term
+        assert term is not None
+        return term
+
+    def following() -> Term:
+        now = variable(names[0])
+        assert isinstance(now, Rec)
+        return _called(cx, module, "following", stmt, now, variable(names[1]))
+
+    step.item, take.item = following, lambda: variable(names[1])
+    return loop
+
+
+def _stepped(cx: Context, stmt: ast.For) -> ast.While:
+    """The loop, around the body."""
+    uid = cx.new_uid()
+
+    def name(stem: str, context: ast.expr_context) -> ast.Name:
+        return ast.copy_location(ast.Name(f"${stem}{uid}", context), stmt.target)
+
+    variables = ast.copy_location(
+        ast.Tuple([name(stem, ast.Store()) for stem in ("query", "index", "more")], ast.Store()), stmt.target
+    )
+    step, take = (ast.copy_location(TakeItem(target), stmt.target) for target in (variables, stmt.target))
+    inside = ast.copy_location(ast.If(name("more", ast.Load()), [take, *stmt.body], []), stmt)
+    return ast.copy_location(ast.While(name("more", ast.Load()), [step, inside], stmt.orelse), stmt)
 
 
 def _nested(cx: Context, stmt: ast.For) -> ast.For:

@@ -149,6 +149,13 @@ class Bound:
     owner: Rec
 
 
+def getter_of(owner: Rec) -> Func | None:
+    """The func by which a struct of a library is read like an array, if it is one."""
+    definition = definition_of(class_of(owner.struct)) if isinstance(owner.struct, Struct) else None
+    found = None if definition is None else definition.methods.get("__getitem__")
+    return found if isinstance(found, Func) else None
+
+
 def function_of(cx: Context, owner: Rec, node: ast.Attribute) -> tuple[Func, bool] | None:
     """The func of a method or property, and whether it is a property; None for a field and what there is not."""
     name = owner.struct.name

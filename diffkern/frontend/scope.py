@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from diffkern.lang.dialects import dialect_of
 from diffkern.lang.dtypes import CompositeType, DType
+from diffkern.lang.func import Func
 from diffkern.lang.intrinsics import lowering_key
 from diffkern.lang.numba_cuda import member, ours
 
@@ -97,7 +98,13 @@ class Scope:
 
 
 def static_attribute(obj: Any, name: str, of_objects: bool = False) -> Any:
-    """An attribute of a module or a class, in some dialects of an object of a program's own; else ``MISSING``."""
+    """An attribute of a module or a class, or a func that is one of a func; else ``MISSING``.
+
+    Attributes of other objects are compile-time facts in some dialects only, and of a program's own objects.
+    """
+    if isinstance(obj, Func):
+        found = vars(obj).get(name)
+        return found if isinstance(found, Func) else MISSING
     if of_objects and _is_programs_own(obj):
         return ours(getattr(obj, name, MISSING))
     if inspect.ismodule(obj) or inspect.isclass(obj):

@@ -17,12 +17,12 @@ from typing import NoReturn
 from diffkern.errors import KernelError
 from diffkern.frontend import merge
 from diffkern.frontend.coerce import value
-from diffkern.frontend.context import Cascade, Context, Frame
+from diffkern.frontend.context import RETURNED, Cascade, Context, Frame
 from diffkern.frontend.flow import Names, chain_of
-from diffkern.frontend.terms import Binding, Const, Poison, Rec, Static, Term, Tup, Val, mark, nullness
+from diffkern.frontend.terms import Binding, Const, Poison, Rec, RecView, Static, Term, Tup, Val, View, mark, nullness
 from diffkern.ir.nodes import Region
 
-__all__ = ["maybe_unset", "read", "with_marks"]
+__all__ = ["maybe_unset", "read", "result", "with_marks"]
 
 
 # -- which variables may be ------------------------------------------------------------------------------------------
@@ -156,6 +156,24 @@ def _report(cx: Context, node: ast.Name, frame: Frame) -> None:
     text = f"the variable {node.id!r} is read where no path has set it"
     with cx.b.at(cx.loc(node)):
         cx.b.op("assertion", value(cx, is_set.term, node), text=text)
+
+
+def result(cx: Context, term: Term | None, last: ast.stmt) -> Term | None:
+    """What a func gives back that may end without a value: zero of its type, if no path of this program has one."""
+    frame = cx.frame
+    values = (stmt.value for stmt in ast.walk(frame.source.node) if isinstance(stmt, ast.Return) and stmt.value)
+    if term is None:
+        found = next((found for value in values if (found := _tried(cx, value)) is not None), None)
+        if found is None or not _is_number(shape := merge.shape_of(found)):
+            return None
+        term = merge.build(shape, iter(merge.zeros(cx, shape)))
+    if cx.checked and isinstance(term, (Const, Val, Rec, View, RecView)):
+        has_returned = frame.env[RETURNED].term
+        assert has_returned is not None
+        with cx.b.at(cx.loc(last)):
+            text = f"{frame.source.node.name} ends without a value here, which is zero"
+            cx.b.op("assertion", value(cx, has_returned, last), text=text)
+    return term
 
 
 # -- variables that are set in branches which this program never takes ------------------------------------------------

@@ -42,19 +42,21 @@ def full_view(cx: Context, base: Value, inner: int = 0) -> View:
     """A parameter as a view of itself, without its last axes where these are of arrays in its elements."""
     assert isinstance(base.type, T.Array)
     axes = range(base.type.ndim - inner)
-    return View(base, tuple(Span(None, 1, _axis_length(cx, base, axis)) for axis in axes))
+    return View(base, tuple(Span(None, 1, extent_of(cx, base, axis)) for axis in axes))
 
 
 def indexed_view(cx: Context, base: Value, indices: Sequence[Value | None]) -> View:
     """A parameter that is seen through index arrays, one for each axis or None."""
     axes = []
     for axis, index in enumerate(indices):
-        length = _axis_length(cx, base, axis) if index is None else _axis_length(cx, index, 0)
+        length = extent_of(cx, base, axis) if index is None else extent_of(cx, index, 0)
         axes.append(Span(None, 1, length, through=index))
     return View(base, tuple(axes))
 
 
-def _axis_length(cx: Context, base: Value, axis: int) -> Callable[[], Value]:
+def extent_of(cx: Context, base: Value, axis: int) -> Callable[[], Value]:
+    """What makes the length of an axis of an array."""
+
     def emit() -> Value:
         out = cx.b.i32(0) if base in cx.unset_arrays else cx.b.one("shape", base, axis=axis)
         cx.nonneg.add(out)

@@ -149,7 +149,7 @@ NORMAL = PRIMAL.then(
 ADJOINT = NORMAL.then(
     "adjoint",
     "the primal's replay and the reverse sweep, with loop stacks; every accumulation is plain",
-    ops={"accumulate", "tile_accumulate", "tile_scatter"},
+    ops={"accumulate", "deposit", "tile_accumulate", "tile_scatter"},
     gone=_RULES | REPORTS,
     marks=("replay",),
     modes=("plain",),

@@ -93,6 +93,10 @@ class Dialect:
     unset_is_zero
         Whether a variable is zero of its type where the function begins, and an array null; else reading one that may
         be unset is an error.
+    arrays_are_chosen
+        Whether a variable may stand for one array or another one, as a branch decides; else that is an error.
+    bools_are_numbers
+        Whether a bool that is compared with a number is 0 or 1; else comparing the two is an error.
     integers_wrap
         Whether integers that a type does not hold are wrapped around where they are converted to it or passed to a
         kernel; else they are errors.
@@ -127,6 +131,8 @@ class Dialect:
     clamped_cosines: bool = False
     floored_quotients: bool = False
     unset_is_zero: bool = False
+    arrays_are_chosen: bool = False
+    bools_are_numbers: bool = False
     integers_wrap: bool = False
     long_shapes: bool = False
     named_operators: bool = False
@@ -154,6 +160,8 @@ WARP: Final = Dialect(
     clamped_cosines=True,
     floored_quotients=True,
     unset_is_zero=True,
+    arrays_are_chosen=True,
+    bools_are_numbers=True,
     integers_wrap=True,
     long_shapes=True,
     named_operators=True,

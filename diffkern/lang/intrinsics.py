@@ -303,9 +303,19 @@ INTRINSICS: Final[Mapping[str, Intrinsic | Composed]] = _make()
 
 INTERNAL: Final[Mapping[str, Intrinsic]] = {
     f"peek_{t}": Intrinsic(f"peek_{t}", "address, index", f"An element of memory of {t}.", in_kernels_alone=True)
-    for t in ("int32", "uint64", "float64")
+    for t in ("int32", "uint64", "float32", "float64")
+} | {
+    "fetch": Intrinsic(
+        "fetch",
+        "address, cotangents, index",
+        "A float32 of memory, and where its cotangent goes.",
+        in_kernels_alone=True,
+    ),
+    "own_zeros": Intrinsic("own_zeros", "shape, dtype", "An array of the thread's own.", in_kernels_alone=True),
 }
-"""Built-ins that only library functions call, by name: what no array of a launch stands for, at its address."""
+"""Built-ins that only library functions call, by name: what no array of a launch stands for, at its address; and what
+is a function of the run time elsewhere.
+"""
 
 
 def _foreign() -> dict[Any, str]:

@@ -186,12 +186,21 @@ def _named(name: str) -> Composed:
 
 
 _MODULES: Final[Mapping[str, str]] = {
+    "bvhs": ("bvh_get_group_root bvh_query_aabb bvh_query_capsule bvh_query_next bvh_query_ray bvh_query_sphere"),
     "complexes": "angle conj",
     "decompositions": "eig3 qr3 svd2 svd3",
     "edges": "closest_point_edge_edge",
     "hash_grids": "hash_grid_point_id hash_grid_query hash_grid_query_next",
+    "meshes": (
+        "mesh_eval_face_normal mesh_eval_position mesh_eval_velocity mesh_get mesh_get_bvh mesh_get_group_root "
+        "mesh_get_index mesh_get_point mesh_get_velocity mesh_query_aabb mesh_query_aabb_next "
+        "mesh_query_furthest_point_no_sign mesh_query_next mesh_query_point mesh_query_point_no_sign "
+        "mesh_query_point_sign_normal mesh_query_point_sign_parity mesh_query_point_sign_winding_number "
+        "mesh_query_ray mesh_query_ray_anyhit mesh_query_ray_count_intersections mesh_query_sphere"
+    ),
     "noise": "curlnoise noise pnoise",
     "numbers": "bit_count div_approx erfcinv erfinv inverse_approx",
+    "pairs": "closest_point_edge_edge intersect_tri_tri",
     "quaternions": (
         "quat_between_vectors quat_from_axis_angle quat_from_euler quat_from_matrix quat_identity quat_inverse "
         "quat_rotate quat_rotate_inv quat_rpy quat_slerp quat_to_axis_angle quat_to_euler quat_to_matrix quat_to_rpy "
@@ -216,12 +225,15 @@ _MODULES: Final[Mapping[str, str]] = {
 """Names by the module of ``diffkern.library`` that defines them."""
 
 _FAMILIES: Final[Mapping[str, Family]] = {
+    "bvhs": Family.QUERIES,
     "complexes": Family.COMPLEX,
     "decompositions": Family.COMPOSITES,
     "edges": Family.COMPOSITES,
     "hash_grids": Family.QUERIES,
+    "meshes": Family.QUERIES,
     "noise": Family.RANDOM,
     "numbers": Family.SCALARS,
+    "pairs": Family.COMPOSITES,
     "quaternions": Family.ROTATIONS,
     "random": Family.RANDOM,
     "search": Family.QUERIES,

@@ -16,7 +16,10 @@ from diffkern.ir import types as T
 from diffkern.ir.structs import Struct
 from diffkern.lang.structs import Definition, register
 
-__all__ = ["ADDRESS_BITS", "HASH_GRID", "KIND_BIT", "USES", "WALKED", "HashGridQuery", "identity"]
+__all__ = [
+    "ADDRESS_BITS", "BVH", "HASH_GRID", "KIND_BIT", "MESH", "STEPPED", "USES", "WALKED", "BvhQuery", "HashGridQuery",
+    "MeshQuery", "MeshQueryPoint", "MeshQueryRay", "identity",
+]  # fmt: skip
 
 ADDRESS_BITS: Final = 48
 """Bits of an id that are an address."""
@@ -26,6 +29,12 @@ KIND_BIT: Final = 60
 
 HASH_GRID: Final = 1
 """The kind of :class:`diffkern.HashGrid`."""
+
+BVH: Final = 2
+"""The kind of :class:`diffkern.Bvh`."""
+
+MESH: Final = 3
+"""The kind of :class:`diffkern.Mesh`."""
 
 USES: Final = 1 << (KIND_BIT - ADDRESS_BITS)
 """How many objects may have one descriptor after one another before an id occurs again."""
@@ -85,19 +94,122 @@ class HashGridQuery:
         return cls
 
 
-_ADDRESSES: Final = frozenset({"starts", "ids", "groups"})
+class BvhQuery:
+    """What the queries of a :class:`Bvh` return in a kernel: the annotation of a func's parameter that takes one."""
+
+    # Where arrays of the tree begin: boxes and links of the nodes, the sorted items and their boxes (0: the leaves').
+    boxes: int
+    links: int
+    items: int
+    item_boxes: int
+    # The next node, and where the nodes of the query end; the places that are left of the present leaf.
+    node: int
+    end: int
+    place: int
+    last: int
+    # What is asked for: a box, a sphere (its centre, the square of its radius), or a ray (its start, 1 / direction, how
+    # much boxes are enlarged).
+    kind: int
+    low: tuple[float, float, float]
+    high: tuple[float, float, float]
+    radius: float
+
+    def __init__(self) -> None:
+        raise KernelTypeError(f"a {type(self).__name__} is made in a kernel", remedy="call bvh_query_aabb there")
+
+
+class MeshQuery(BvhQuery):
+    """What :func:`mesh_query_aabb` and :func:`mesh_query_sphere` return in a kernel: the annotation of a func's
+    parameter that takes one.
+    """
+
+    # Where the points and indices of the mesh begin.
+    points: int
+    indices: int
+
+
+class _Result:
+    """What a query returns, which kernels make."""
+
+    def __init__(self) -> None:
+        raise KernelTypeError(f"a {type(self).__name__} is made in a kernel", remedy="call the query there")
+
+
+class MeshQueryPoint(_Result):
+    """What :func:`mesh_query_point` and its like return in a kernel.
+
+    Attributes
+    ----------
+    result
+        Whether a face was found.
+    sign
+        -1 if the point is inside the mesh, else 1; 0 of queries that do not ask for it.
+    face
+        The face.
+    u, v
+        The weights of its first and second vertex at the place that was found.
+    """
+
+    result: bool
+    sign: float
+    face: int
+    u: float
+    v: float
+
+
+class MeshQueryRay(_Result):
+    """What :func:`mesh_query_ray` returns in a kernel.
+
+    Attributes
+    ----------
+    result
+        Whether a face was hit.
+    sign
+        1 if it was hit from its front, else -1.
+    face
+        The face.
+    t
+        How far along the ray, in lengths of its direction.
+    u, v
+        The weights of the face's first and second vertex at the hit.
+    normal
+        The face's unit normal.
+    """
+
+    result: bool
+    sign: float
+    face: int
+    t: float
+    u: float
+    v: float
+    normal: tuple[float, float, float]
+
+
+_ADDRESSES: Final = frozenset({"starts", "ids", "groups", "boxes", "links", "items", "item_boxes", "points", "indices"})
+_TYPES: Final[Mapping[str, T.Scalar | T.Vec]] = {
+    "int": T.INT32, "bool": T.BOOL, "float": T.FLOAT32, "tuple[float, float, float]": T.Vec(T.FLOAT32, 3),
+}  # fmt: skip
 
 
 def _struct(cls: type) -> Struct:
-    """The struct of the fields that a class annotates: addresses and int32."""
-    return Struct(cls.__name__, tuple((n, T.UINT64 if n in _ADDRESSES else T.INT32) for n in cls.__annotations__))
+    """The struct of the fields that a class and those it is derived from annotate."""
+    stated = {name: t for base in reversed(cls.__mro__) for name, t in vars(base).get("__annotations__", {}).items()}
+    return Struct(cls.__name__, tuple((n, T.UINT64 if n in _ADDRESSES else _TYPES[t]) for n, t in stated.items()))
 
 
 register(HashGridQuery, Definition(_struct(HashGridQuery), {}))
+for _query in (BvhQuery, MeshQuery, MeshQueryPoint, MeshQueryRay):
+    register(_query, Definition(_struct(_query), {}))
 
 WALKED: Final[Mapping[str, str]] = {"HashGridQuery": "hash_grids"}
 """Structs of queries by name, and the module of ``diffkern.library`` that says how a loop goes through one.
 
 It has three functions: ``segments(query)`` says in how many stretches of memory the results may lie, ``segment(query,
 k)`` where the k-th begins and ends, ``item(query, at)`` what stands at a place of it.
+"""
+
+STEPPED: Final[Mapping[str, str]] = {"BvhQuery": "bvhs", "MeshQuery": "meshes"}
+"""Structs of queries by name whose results come one after the other, and the module of ``diffkern.library``.
+
+It has a function ``following(query, index)``: the query at its next result, that result, and whether there is one.
 """

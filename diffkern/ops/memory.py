@@ -12,7 +12,20 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from diffkern.ir.types import BOOL, INT32, UINT64, Array, Element, Scalar, Stack, Type, Vec, scalar_of, value_type
+from diffkern.ir.types import (
+    BOOL,
+    FLOAT32,
+    INT32,
+    UINT64,
+    Array,
+    Element,
+    Scalar,
+    Stack,
+    Type,
+    Vec,
+    scalar_of,
+    value_type,
+)
 from diffkern.ops.row import Diff, Effect, OpDef, TypeRuleError, Uniformity
 
 Attrs = Mapping[str, Any]
@@ -87,6 +100,18 @@ def _peek(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     if types[0] != UINT64 or types[1] != INT32:
         raise TypeRuleError(f"needs an address and an index, uint64 and int32, not {types}")
     return (attrs["type"],)
+
+
+def _fetch(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    if tuple(types) != (UINT64, UINT64, INT32):
+        raise TypeRuleError(f"needs two addresses and an index, uint64, uint64 and int32, not {types}")
+    return (FLOAT32,)
+
+
+def _deposit(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    if tuple(types) != (UINT64, INT32, FLOAT32):
+        raise TypeRuleError(f"needs an address, an index and a number, not {types}")
+    return ()
 
 
 def _element_of(array: Array, types: Sequence[Type]) -> None:
@@ -218,6 +243,10 @@ ROWS = (
         "peek", "memory", 2, _peek, Effect.CONSTANT, Diff.ZERO,
         attrs={"type": Scalar}, optional={"changing": bool}, cost=1.5,
     ),
+    # (address, address of cotangents, index): a float32 like that of peek, with respect to which is differentiated; and
+    # (address of cotangents, index, value): its cotangent, added by one of many threads; nothing at the address 0
+    OpDef("fetch", "memory", 3, _fetch, Effect.CONSTANT, Diff.SPECIAL, cost=1.5),
+    OpDef("deposit", "memory", 3, _deposit, Effect.REPORT, Diff.INTERNAL, cost=20.0),
     # (array, *index), of an array whose elements hold arrays: the extent of one of these, and whether it is there
     OpDef(
         "inner_shape", "memory", None, _inner_shape, Effect.CONSTANT, Diff.ZERO, attrs={"wrap": tuple, "axis": int},

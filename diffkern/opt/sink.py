@@ -80,6 +80,7 @@ class _Sinker:
         self.made: dict[Value, Op] = {}
         self.position: dict[Op, int] = {}
         self.uses = _Uses(fn.body)
+        self.passed: set[Op] = set()  # funcs with derivatives of their own behind which all is guarded
 
     def region(self, region: Region) -> None:
         for op in region.ops:
@@ -206,14 +207,17 @@ class _Sinker:
     def guard(self, cone: Iterable[Op]) -> None:
         """Mark operations as guarded."""
         for op in cone:
-            if self.is_risky(op):
+            if op.name != "ruled" and self.is_risky(op):
                 op.attrs = {**op.attrs, "guarded": True}
 
     def guard_loop(self, op: Op) -> None:
         """Mark a loop, or a branch that stays where it is, as guarded, and the operations behind it."""
-        if op.attrs.get("guarded"):
+        if op.attrs.get("guarded") or op in self.passed:
             return
-        op.attrs = {**op.attrs, "guarded": True}
+        if op.name == "ruled":  # a func with a derivative of its own, which nothing multiplies by but that
+            self.passed.add(op)
+        else:
+            op.attrs = {**op.attrs, "guarded": True}
         if any(lookup(inner.name).effect in _CHANGES for inner in walk(Region(ops=[op]))):
             self.guard(inner for inner in walk(Region(ops=[op])) if not inner.regions)
         for v in _used(op):

@@ -297,6 +297,12 @@ def _peek(dtype: str) -> Callable[[Any, Any], Any]:
     return peek
 
 
+def deposit(address: Any, index: Any, value: Any) -> None:
+    """Add to a float32 of the memory that begins at an address; nothing at the address 0."""
+    if address:
+        ctypes.c_float.from_address(int(address) + 4 * int(index)).value += float(value)
+
+
 peek_bool, peek_float32, peek_float64 = map(_peek, ("bool", "float32", "float64"))
 peek_int8, peek_int16, peek_int32, peek_int64 = map(_peek, ("int8", "int16", "int32", "int64"))
 peek_uint8, peek_uint16, peek_uint32, peek_uint64 = map(_peek, ("uint8", "uint16", "uint32", "uint64"))

@@ -240,6 +240,9 @@ class Writer:
                 self.emit(f"assert {self.exprs[op.operands[0]].text}, {op.attrs['text']!r}", op)
             case "breakpoint":
                 self.emit("breakpoint()", op)
+            case "deposit":
+                address, value = self.typed(op.operands[0]).text, self.typed(op.operands[2]).text
+                self.emit(f"{self.prim('deposit')}({address}, {self.exprs[op.operands[1]].text}, {value})", op)
             case "barrier":
                 self.emit(f"{self.prim('syncthreads')}()", op)
             case "atomic" if not self.is_used(op.result):
@@ -293,6 +296,9 @@ class Writer:
             case "peek":
                 place = [self.typed(op.operands[0]).text, self.exprs[op.operands[1]].text]
                 return self.call(f"peek_{op.attrs['type']}", op, place)
+            case "fetch":
+                place = [self.typed(op.operands[0]).text, self.exprs[op.operands[2]].text]
+                return self.call("peek_float32", op, place)
             case "stack_new":
                 return self.call("Stack", op, [str(op.attrs["type"].slots)])
             case "stack_get":

@@ -29,6 +29,7 @@ from diffkern.runtime.operation import Assign, Copy, Operation
 from diffkern.runtime.packed import PackedLaunch
 from diffkern.runtime.pointed import held_in
 from diffkern.runtime.program import Executable
+from diffkern.runtime.resources import check_not_given
 from diffkern.runtime.sorting import sorting_of
 from diffkern.runtime.state import attention, current
 from diffkern.runtime.structured import StructuredArray
@@ -82,6 +83,8 @@ class AdjointLaunch(Operation):
         may_gather: bool = True,
     ) -> None:
         kernel = launch.kernel
+        if launch.executable.by_id and not self.in_elements:
+            check_not_given(launch, (), "outside of a tape")
         if launch.merged:
             cotangents = _merged(launch, cotangents)
         self.launch = launch

@@ -330,10 +330,10 @@ def _new(shape: Shape, dtype: Any, requires_grad: bool, device: Any, zero: bool,
     # What is not initialized would be other numbers when a step runs again, which is compared with what it did before.
     is_repeated = current.tape is not None and current.tape.repeats
     made = new(as_shape(shape), resolve_type(dtype), zero or is_repeated, get_device(device), pinned)
+    if requires_grad:
+        made.requires_grad = True  # before a tape meets it
     if zero and current.recorder is not None:
         made.zero_()  # a replay begins with zeros as well
-    if requires_grad:
-        made.requires_grad = True
     return made
 
 

@@ -6,7 +6,7 @@ was written to what was read; or an error, raised before any of them runs, where
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
 from diffkern.callers import place_of
@@ -57,13 +57,15 @@ class LaunchStep:
         it that the arrays still held.
     objects
         What it looked at by ids.
+    carried
+        Memory of arrays that it looked at by ids and that have a cotangent in the sweep.
     keeps_inputs
         Whether the adjoint is differentiated, which needs all that the launch read as it was before.
     """
 
     __slots__ = (
-        "_error", "_is_ahead", "_program", "active", "contents", "keeps_inputs", "launch", "lost", "lost_before",
-        "number", "objects", "saved",
+        "_error", "_is_ahead", "_program", "active", "carried", "contents", "keeps_inputs", "launch", "lost",
+        "lost_before", "number", "objects", "saved",
     )  # fmt: skip
 
     def __init__(self, launch: PackedLaunch, number: int, active: frozenset[int], keeps_inputs: bool) -> None:
@@ -76,6 +78,7 @@ class LaunchStep:
         self.lost: set[int] = set()
         self.lost_before: set[int] = set()
         self.objects = _objects(launch) if launch.executable.by_id else ()
+        self.carried: frozenset[Memory] = frozenset()
         self._program: Executable | None = None
         self._error: KernelError | None = None
         self._is_ahead = False  # of the launch: what it will do can be looked at
@@ -199,11 +202,41 @@ class LaunchStep:
         rooms = cotangents.rooms.of_step()
         saved, work = rooms.filled(self.saved)
         contents, fill = rooms.filled(self.contents)
-        work = [*work, *fill, AdjointLaunch(launch, given, saved, contents, program)]
-        for use in self.objects:
-            before, after = use.around(f"launch {self.number} on the tape (kernel {launch.kernel.name!r})")
+        of_objects, added = self._of_objects(cotangents, memories)
+        inner = [ct for found in of_objects for ct in found.values()]
+        live.update(self.carried)
+        adjoint = (
+            AdjointOfObjects(launch, given, saved, contents, program, inner)
+            if inner
+            else AdjointLaunch(launch, given, saved, contents, program)
+        )
+        work = [*work, *fill, adjoint]
+        for use, found in zip(self.objects, of_objects, strict=True):
+            before, after = use.around(f"launch {self.number} on the tape (kernel {launch.kernel.name!r})", found)
             work = [*before, *work, *after]
-        return work
+        return [*(Assign(own, 0) for _, own in added), *work, *(Add(ct, own) for ct, own in added)]
+
+    def _of_objects(
+        self, cotangents: Cotangents, direct: set[Memory]
+    ) -> tuple[list[dict[int, array]], list[tuple[array, array]]]:
+        """Return by object and word what takes the cotangents of arrays that it looked at by ids.
+
+        Those of an array that is a parameter as well have an array of their own, which is added afterwards: threads add
+        to an element of a parameter's without looking at others.
+        """
+        found: list[dict[int, array]] = []
+        added: list[tuple[array, array]] = []
+        for use in self.objects:
+            found.append({})
+            for word, held in use.content.given.items():
+                if held._memory not in self.carried:
+                    continue
+                ct = cotangents.of(held)
+                if held._memory in direct:
+                    added.append((ct, new(ct.shape, ct._element, False, ct._memory.device)))
+                    ct = added[-1][1]
+                found[-1][word] = ct
+        return found, added
 
     def check_lost(self) -> None:
         """Refuse a gradient for which something is gone."""
@@ -217,6 +250,35 @@ class LaunchStep:
                     loc=place_of(launch.kernel.func),
                     remedy="make the change inside the tape's block, or call backward() before it",
                 )
+
+
+class AdjointOfObjects(AdjointLaunch):
+    """An adjoint that also adds to cotangents of arrays at which the launch looked by ids."""
+
+    in_elements = True
+
+    def __init__(
+        self,
+        launch: PackedLaunch,
+        given: dict[int, array],
+        saved: Mapping[int, array],
+        contents: Mapping[int, array],
+        program: Executable,
+        inner: Sequence[array],
+    ) -> None:
+        self._inner = inner
+        super().__init__(launch, given, saved, contents, program)
+
+    def reads(self) -> list[array]:
+        """Return the arrays that are read."""
+        return [*super().reads(), *self._inner]
+
+    def writes(self) -> list[array]:
+        """Return the cotangents, those of arrays behind ids too."""
+        return [*super().writes(), *self._inner]
+
+    def steps(self) -> None:
+        """Return None: it has no native form."""
 
 
 def _objects(launch: PackedLaunch) -> Sequence[Use]:

@@ -19,6 +19,7 @@ from diffkern.runtime.memory import Memory, births
 from diffkern.runtime.operation import Operation
 from diffkern.runtime.packed import PackedLaunch
 from diffkern.runtime.pointed import held_in
+from diffkern.runtime.resources import given_to
 
 __all__ = ["Influence"]
 
@@ -122,6 +123,8 @@ class Influence:
             if index not in updated and self._brings(launch, index):
                 is_fed = True
                 break
+        if executable.by_id and not is_fed:
+            is_fed = any(map(self._is_fed, given_to(launch)))
         if is_fed and not executable.by_id:
             for index in executable.writes:
                 if (found := launch.arrays[index]) is not None:

@@ -10,12 +10,13 @@ while the adjoint runs.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from diffkern.errors import LaunchError
+from diffkern.callers import place_of
+from diffkern.errors import LaunchError, described
 from diffkern.ir.types import UINT64
 from diffkern.lang.queries import ADDRESS_BITS, identity
 from diffkern.runtime.array import array, new
@@ -24,9 +25,10 @@ from diffkern.runtime.memory import Memory
 from diffkern.runtime.operation import Assign, Copy, Operation, perform
 
 if TYPE_CHECKING:
+    from diffkern.runtime.packed import PackedLaunch
     from diffkern.runtime.program import Executable
 
-__all__ = ["Content", "Resource", "Use", "check_places", "looked_at", "present", "used"]
+__all__ = ["Content", "Resource", "Use", "check_not_given", "check_places", "given_to", "looked_at", "present", "used"]
 
 
 class Content:
@@ -36,12 +38,16 @@ class Content:
     ----------
     arrays
         The arrays at the addresses among the words.
+    given
+        Those of them that are a user's, with respect to which results may be differentiated, by the word that says
+        where an adjoint adds their cotangents.
     uses
         What needs the arrays as they are: launches on tapes that still exist.
     """
 
-    def __init__(self, arrays: Sequence[array]) -> None:
+    def __init__(self, arrays: Sequence[array], given: Mapping[int, array] | None = None) -> None:
         self.arrays = tuple(arrays)
+        self.given = {} if given is None else dict(given)
         self.uses: weakref.WeakSet[Use] = weakref.WeakSet()
 
     @property
@@ -78,6 +84,8 @@ class Resource:
         The object's id.
     content : Content
         What the words lead to; nothing at first.
+    inner : tuple of Resource
+        Other objects whose ids are among the words.
     """
 
     def __init__(self, device: Device, kind: int, words: int) -> None:
@@ -88,6 +96,7 @@ class Resource:
         self.device = device
         self.id = identity(kind, address, self._use)
         self.content = Content(())
+        self.inner: tuple[Resource, ...] = ()
         self._values = np.zeros(words, np.uint64)
         self._values[0] = self.id
         Assign(self._words, self._values).execute()  # also where a graph is captured: it exists at once
@@ -143,24 +152,49 @@ class Use:
             resource._values[:] = self.values
             perform(Assign(resource._words, self.values))
 
-    def around(self, what: str) -> tuple[list[Operation], list[Operation]]:
+    def around(
+        self, what: str, cotangents: Mapping[int, array] | None = None
+    ) -> tuple[list[Operation], list[Operation]]:
         """Return what is to be done before an adjoint and after it, so that it finds the object as the launch did.
+
+        Parameters
+        ----------
+        what : str
+            Which launch it is.
+        cotangents : mapping of int to array, optional
+            Those of arrays in :attr:`Content.given`, by the same words.
 
         Raises
         ------
         LaunchError
-            If that is not possible any more; `what` says which launch it is.
+            If that is not possible any more.
         """
-        if self.content.versions != self.versions:
-            raise LaunchError(
-                f"a graph or a record of launches built the object anew that {what} looked at by its id",
-                remedy="call backward() before the graph is launched again, or build with a plain call",
-            )
-        words = self.resource._words
-        if words._memory.now == self.words:
+        self._check(what)
+        words, values = self.resource._words, self.values
+        if cotangents:
+            values = values.copy()
+            for word, ct in cotangents.items():
+                values[word] = ct.ptr
+        elif words._memory.now == self.words:
             return [], []
         now = new(words.shape, UINT64, False, words._memory.device)
-        return [Copy(now, words), Assign(words, self.values)], [Copy(words, now)]
+        return [Copy(now, words), Assign(words, values)], [Copy(words, now)]
+
+    def _check(self, what: str) -> None:
+        """Raise if the arrays do not hold any more what they held."""
+        given = {a._memory for a in self.content.given.values()}
+        for held, before, now in zip(self.content.arrays, self.versions, self.content.versions, strict=True):
+            if before != now and held._memory in given:
+                raise LaunchError(
+                    f"{described(held)}, the points or velocities of a Mesh, was changed after {what} looked at it",
+                    remedy="give the Mesh another array instead, as in mesh.points = dk.clone(x), or call backward() "
+                    "before the change",
+                )
+            if before != now:
+                raise LaunchError(
+                    f"a graph or a record of launches built the object anew that {what} looked at by its id",
+                    remedy="call backward() before the graph is launched again, or build with a plain call",
+                )
 
 
 def check_places(kernel: str, executable: Executable, parts: Iterable[bytes]) -> None:
@@ -195,9 +229,41 @@ def looked_at(executable: Executable, parts: Iterable[bytes], of_ids: bool) -> l
         return []
     there = {r.id.to_bytes(8, "little"): r for r in present() if r.device is executable.device}
     given = [there[part] for part in parts if part in there]
-    return list(dict.fromkeys(there.values() if of_ids or not given else given))
+    found = there.values() if of_ids or not given else given
+    return list(dict.fromkeys(one for resource in found for one in (resource, *resource.inner)))
 
 
 def used(executable: Executable, parts: Iterable[bytes], of_ids: bool) -> list[Use]:
     """Return what the objects that a launch may look at lead to; parameters as of :func:`looked_at`."""
     return [Use(resource) for resource in looked_at(executable, parts, of_ids)]
+
+
+def given_to(launch: PackedLaunch) -> list[array]:
+    """Return the users' arrays at which a launch may look by ids."""
+    if not launch.executable.by_id:
+        return []
+    of_ids = any(held is not None and held._element == UINT64 for held in launch.arrays)
+    found = looked_at(launch.executable, launch.parts, of_ids)
+    return [held for resource in found for held in resource.content.given.values()]
+
+
+def check_not_given(launch: PackedLaunch, varied: Collection[Memory], where: str) -> None:
+    """Raise if a launch may look by an id at an array with a gradient or a tangent, which does not go on from there.
+
+    Parameters
+    ----------
+    launch : PackedLaunch
+        The launch.
+    varied : collection of Memory
+        What has a tangent or a cotangent besides arrays that require one.
+    where : str
+        Where that is, in words.
+    """
+    for held in given_to(launch):
+        if held.requires_grad or held._memory in varied:
+            raise LaunchError(
+                f"kernel {launch.kernel.name!r} looks by an id at {described(held)}, which has a derivative, and "
+                f"{where} no derivative goes that way",
+                loc=place_of(launch.kernel.func),
+                remedy="launch on a dk.Tape, or pass the array as a parameter as well and compute from its elements",
+            )

@@ -163,6 +163,10 @@ class _Stamps:
             for updates in (rows[:, UPDATED], LEAST - rows[:, UPDATED + 1]):
                 updated = (rows[:, UPDATED] > 0) & read
                 self._refuse(updated & (_thread(numbers) != _thread(updates)), numbers, updates, "updates atomically")
+        for updates in (rows[:, UPDATED], LEAST - rows[:, UPDATED + 1]):
+            for stores in (self.last, self.first):
+                apart = (rows[:, UPDATED] > 0) & (self.last > 0) & (_thread(updates) != _thread(stores))
+                self._refuse(apart, stores, updates, "updates atomically", "stores to")
         differing = self.several & (rows[:, VALUE] != LEAST - rows[:, VALUE + 1])
         for k in np.flatnonzero(differing)[:1]:
             raise self._two_values(int(k))
@@ -172,11 +176,13 @@ class _Stamps:
         writing = np.where(_thread(before) != _thread(self.last), self.last, self.first)
         self._refuse(self.several & (before > 0), before, writing)
 
-    def _refuse(self, which: Numbers, reading: Numbers, writing: Numbers, verb: str = "writes") -> None:
-        """Refuse the first element of some, with a load and a write of it."""
+    def _refuse(
+        self, which: Numbers, reading: Numbers, writing: Numbers, verb: str = "writes", first: str = "reads"
+    ) -> None:
+        """Refuse the first element of some, with a load and a write of it, or a store and an update."""
         for k in np.flatnonzero(which)[:1]:
             one, other = self._side(int(reading[k])), self._side(int(writing[k]))
-            what = f"thread {one.thread} reads {self._element(int(k))} here"
+            what = f"thread {one.thread} {first} {self._element(int(k))} here"
             raise AutodiffError(
                 f"kernel {self.launch.kernel.name!r}: {what}, which thread {other.thread} {verb}{other.line}"
                 f"{self._numbers()}; {self._why}",

@@ -22,6 +22,7 @@ from diffkern.runtime.operation import Add, Assign, Copy, Operation, perform
 from diffkern.runtime.packed import PackedLaunch, dispatch
 from diffkern.runtime.pointed import check_constant
 from diffkern.runtime.recast import check_passes
+from diffkern.runtime.resources import check_not_given
 from diffkern.runtime.scope import Scope
 from diffkern.runtime.second_order import Again, check_repeatable, inputs_of, record
 from diffkern.runtime.state import current
@@ -219,6 +220,7 @@ class Tangents(Influence, Scope, Uncopied):
         self._feed(launch)
         self._wrote(launch.writes(), held)
         check_constant(launch.kernel.name, launch.executable, held, self._found.pairs, "has a tangent")
+        check_not_given(launch, self._found.pairs, "in forward mode")
         varies = any(a._smooth and a._memory in self._found.pairs for a in held)
         self._outside(dispatch, launch_along(launch, self._along) if varies else launch)
         for one in launch.writes():

@@ -24,6 +24,7 @@ from diffkern.runtime.packed import PackedLaunch
 from diffkern.runtime.pointed import check_constant, held_in
 from diffkern.runtime.pointed_step import PointedStep
 from diffkern.runtime.regions import Region, ranges_of
+from diffkern.runtime.resources import check_not_given, given_to
 from diffkern.runtime.rollout_step import RolloutStep
 from diffkern.runtime.second_order import AdjointStep, inputs_of
 from diffkern.runtime.tape_needs import TapeNeeds
@@ -67,6 +68,9 @@ class TapeRecording(TapeNeeds, Influence):
         if executable.by_id and executable.manifest.pointing:
             pointed = self._look_inside(launch)
         step: LaunchStep | None = None
+        given = given_to(launch) if executable.by_id else []
+        for held in given:
+            look_at(held, name)
         active = self._active(launch)
         if self._sees_bytes:
             self._check_bytes_of(launch, active)
@@ -78,6 +82,8 @@ class TapeRecording(TapeNeeds, Influence):
                 step = PointedStep(launch, self._launches, active)
             else:
                 step = LaunchStep(launch, self._launches, active, self.keeps_inputs)
+            step.carried = frozenset(held._memory for held in given if self._carries(held))
+            self._check_carried(step)
             launch = step.keep_log()
             written = self._written_by(launch)
             if executable.is_in_place or launch.merged:
@@ -119,6 +125,20 @@ class TapeRecording(TapeNeeds, Influence):
         for held in found:
             self._look_at(held, launch.kernel.name)
         return found
+
+    def _check_carried(self, step: LaunchStep) -> None:
+        """Refuse what has a cotangent and is found in two ways, or where none is known to go on."""
+        launch = step.launch
+        if not step.carried:
+            return
+        if isinstance(step, PointedStep) or not self.follows_elements or self.keeps_inputs:
+            check_not_given(launch, step.carried, "on this tape")
+        if any(a._memory in step.carried for k in launch.executable.writes if (a := launch.arrays[k]) is not None):
+            raise LaunchError(
+                f"kernel {launch.kernel.name!r} writes to an array that it also looks at by an id, with a gradient",
+                loc=place_of(launch.kernel.func),
+                remedy="write to another array, and give that to the Mesh afterwards",
+            )
 
     def _write(self, operation: Operation, written: Sequence[tuple[array, Region]]) -> None:
         """Perform what writes to parts of some arrays."""
@@ -260,6 +280,9 @@ class TapeRecording(TapeNeeds, Influence):
         for held in launch.arrays:
             if held is not None and held._memory not in new:
                 self._look_at(held, launch.kernel.name)
+        if launch.executable.by_id:
+            carried = {*self._varied, *self._owners}
+            check_not_given(launch, carried, "in a roll-out")
         active = self._active(launch)
         if self._sees_bytes:
             self._check_bytes_of(launch, active)
@@ -338,7 +361,8 @@ class TapeRecording(TapeNeeds, Influence):
         if executable.by_id:
             held = {k: [a for a in self._held(launch, k) if a._smooth] for k in executable.uses}
             active = [k for k in executable.reads if any(map(self._carries, held[k]))]
-            outputs = [k for k in executable.writes if held[k] and (active or any(map(self._carries, held[k])))]
+            feeds = active or any(map(self._carries, given_to(launch)))
+            outputs = [k for k in executable.writes if held[k] and (feeds or any(map(self._carries, held[k])))]
         else:
             active, outputs = [], []
             for index in executable.reads:

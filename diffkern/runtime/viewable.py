@@ -163,16 +163,17 @@ class Viewable:
     def view(self, dtype: Any) -> array:
         """Return a view of the same memory as elements of another type of the same size.
 
-        Its gradient is the same view of the gradient if the elements consist of numbers of the same type; as other
-        numbers no gradient goes through it.
+        Vectors and matrices are viewed as numbers too, with their components as last axes, and numbers as vectors and
+        matrices whose components the last axes are. Its gradient is the same view of the gradient if the elements
+        consist of numbers of the same type; as other numbers no gradient goes through it.
         """
         element = resolve_type(dtype)
         inner, stored = component_shape(element), stored_type(element)
         size = stored.itemsize * math.prod(inner)
-        if isinstance(element, Struct) or isinstance(self._element, Struct) or size != self._item_bytes():
-            raise ValueError(
-                f"{described(self)} cannot be viewed as elements of {element}: they are not of the same size"
-            )
+        if isinstance(element, Struct) or isinstance(self._element, Struct):
+            raise ValueError(f"{described(self)} cannot be viewed as elements of {element}")
+        if size != self._item_bytes():
+            return self._by_component(element)
 
         def as_element(data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
             if data.dtype.itemsize != stored.itemsize and not data.flags.c_contiguous:
@@ -181,6 +182,25 @@ class Viewable:
                 return data.reshape(-1).view(stored).reshape(*self.shape, *inner)
             strides = data.strides[: self.ndim] + np.empty(inner, stored).strides
             return np.lib.stride_tricks.as_strided(data.view(stored), (*self.shape, *inner), strides)
+
+        return self._derive(Recast(as_element, are_same_numbers(self._element, element)), element)
+
+    def _by_component(self, element: Stored) -> array:
+        """View vectors as numbers, or numbers as vectors; matrices likewise."""
+        inner, own = component_shape(element), component_shape(self._element)
+        stored = stored_type(element)
+        same = self._data.dtype.itemsize == stored.itemsize
+        shape = self.shape[self.ndim - len(inner) :] if not own else ()
+        if not same or bool(inner) == bool(own) or (inner and shape != inner):
+            why = "they are not of the same size" if not inner else f"its last axes are not {inner}"
+            raise ValueError(f"{described(self)} cannot be viewed as elements of {element}: {why}")
+        contiguous = np.empty(inner, stored).strides
+        if inner and self._data.strides[self.ndim - len(inner) :] != contiguous:
+            raise ValueError(f"only an array whose last axes are contiguous can be viewed as elements of {element}")
+
+        def as_element(data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+            # A single vector is an array with one element.
+            return (data if data.ndim > len(inner) else data[None]).view(stored)
 
         return self._derive(Recast(as_element, are_same_numbers(self._element, element)), element)
 

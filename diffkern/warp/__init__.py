@@ -22,6 +22,7 @@ _MODULES: Final[Mapping[str, str]] = {
         "KernelError=WarpCodegenValueError KernelError=WarpDeterminismError"
     ),
     "diffkern.lang.func": "Func=Function",
+    "diffkern.lang.queries": "MeshQuery=MeshQueryAABB",
     "diffkern.lang.references": "ref",
     "diffkern.warp.arrays": "array array1d array2d array3d array4d copy fixedarray from_ptr",
     "diffkern.warp.capturing": "ScopedCapture capture_begin capture_debug_dot_print",
@@ -47,8 +48,8 @@ _MODULES: Final[Mapping[str, str]] = {
     "diffkern.warp.occupancy": "get_suggested_block_size",
     "diffkern.warp.mapping": "map_arrays=map",
     "diffkern.warp.opaque": (
-        "Bvh BvhQuery BvhQueryTiled GLTextureResource MarchingCubes Mesh MeshQuery MeshQueryAABB MeshQueryAABBTiled "
-        "MeshQueryPoint MeshQueryRay RegisteredGLBuffer Texture Texture1D Texture2D Texture3D Volume fabricarray "
+        "BvhQueryTiled GLTextureResource MarchingCubes MeshQueryAABBTiled "
+        "RegisteredGLBuffer Texture Texture1D Texture2D Texture3D Volume fabricarray "
         "fabricarrayarray indexedfabricarray indexedfabricarrayarray"
     ),
     "diffkern.warp.pools": (

@@ -18,16 +18,10 @@ _BY_REASON: Final[Mapping[str, str]] = {
         "transform_set_translation_copy"
     ),
     "write it as an expression: it stands for syntax": "iter_next slice tuple",
-    "build trees and queries with another library and pass their results as arrays": (
-        "bvh_get_group_root bvh_query_aabb bvh_query_aabb_tiled bvh_query_capsule bvh_query_next "
-        "bvh_query_next_tiled bvh_query_ray bvh_query_ray_tiled bvh_query_sphere mesh_eval_face_normal "
-        "mesh_eval_position mesh_eval_velocity mesh_get mesh_get_bvh mesh_get_group_root mesh_get_index "
-        "mesh_get_point mesh_get_velocity mesh_query_aabb mesh_query_aabb_next mesh_query_aabb_next_tiled "
-        "mesh_query_aabb_tiled mesh_query_furthest_point_no_sign mesh_query_next mesh_query_point "
-        "mesh_query_point_no_sign mesh_query_point_sign_normal mesh_query_point_sign_parity "
-        "mesh_query_point_sign_winding_number mesh_query_ray mesh_query_ray_anyhit "
-        "mesh_query_ray_count_intersections mesh_query_sphere tile_bvh_query_aabb tile_bvh_query_next "
-        "tile_bvh_query_ray tile_mesh_query_aabb tile_mesh_query_aabb_next tile_query_valid intersect_tri_tri"
+    "let each thread go through a query of its own: bvh_query_aabb, bvh_query_ray, mesh_query_aabb": (
+        "bvh_query_aabb_tiled bvh_query_next_tiled bvh_query_ray_tiled mesh_query_aabb_next_tiled "
+        "mesh_query_aabb_tiled tile_bvh_query_aabb tile_bvh_query_next tile_bvh_query_ray tile_mesh_query_aabb "
+        "tile_mesh_query_aabb_next tile_query_valid"
     ),
     "interpolate between elements of an array, as in a[i] * (1.0 - t) + a[i + 1] * t": ("texture_sample"),
     "pass the values as a dense array, or the voxels that there are as arrays of coordinates and values": (

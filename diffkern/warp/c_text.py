@@ -1,7 +1,8 @@
 """Short functions in C as Python: formulas, and what makes the threads of a block wait.
 
 In: the text of a function's body, for a processor or a GPU. Out: the body in Python, or None for a text of another
-kind. Of the language there are declarations, assignments, ``return``, arithmetic and casts.
+kind. Of the language there are statements as of :mod:`diffkern.warp.c_statements`, arithmetic, casts, and the bits
+of a number read as another type.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Final
+
+from diffkern.warp.c_statements import OtherTextError, Statements
 
 __all__ = ["body_of", "preprocessed"]
 
@@ -22,6 +25,16 @@ _TYPES: Final[Mapping[str, str]] = {
     "long long": "int64", "int64_t": "int64", "unsigned long long": "uint64", "uint64_t": "uint64",
     "float": "float32", "double": "float64", "bool": "bool", "wp::int64": "int64", "wp::uint64": "uint64",
 }  # fmt: skip
+_TYPE_NAMES: Final = r"(?:const\s+)?([A-Za-z_][\w: ]*?)"
+_ADDRESS: Final = r"(?:&\s*(\w+)|\(\s*&\s*(\w+)\s*\))"
+_POINTER: Final = rf"\(\s*{_TYPE_NAMES}\s*\*\s*\)\s*{_ADDRESS}"
+_OTHER_READINGS: Final = (
+    re.compile(rf"reinterpret_cast<\s*{_TYPE_NAMES}\s*&\s*>\s*\(\s*(\w+)\s*\)"),
+    re.compile(rf"\*\s*reinterpret_cast<\s*{_TYPE_NAMES}\s*\*\s*>\s*\(\s*&\s*(\w+)\s*\)"),
+    re.compile(rf"\*\s*{_POINTER}"),
+    re.compile(rf"\*\s*\(\s*{_POINTER}\s*\)"),
+)
+"""How C reads the bits of a variable as another type: through a reference, or a pointer."""
 _LOWEST_BIT: Final = "wp.bit_count(({0}) ^ (({0}) - type({0})(1)))"
 _CALLS: Final[Mapping[str, str]] = {
     "sqrtf": "wp.sqrt({0})", "sqrt": "wp.sqrt({0})", "fabsf": "wp.abs({0})", "fabs": "wp.abs({0})",
@@ -33,16 +46,23 @@ _CALLS: Final[Mapping[str, str]] = {
     "__ffsll": f"wp.where(({{0}}) == type({{0}})(0), 0, wp.int32({_LOWEST_BIT}))",
     "__builtin_ffsll": f"wp.where(({{0}}) == type({{0}})(0), 0, wp.int32({_LOWEST_BIT}))",
     "__builtin_ctzll": f"(wp.int32({_LOWEST_BIT}) - 1)",
+    "nextafterf": "c.next_after(wp.float32({0}), wp.float32({1}))",
+    "__builtin_nextafterf": "c.next_after(wp.float32({0}), wp.float32({1}))",
+    "__float_as_int": "wp.cast(wp.float32({0}), wp.int32)", "__int_as_float": "wp.cast(wp.int32({0}), wp.float32)",
+    "__float_as_uint": "wp.cast(wp.float32({0}), wp.uint32)", "__uint_as_float": "wp.cast(wp.uint32({0}), wp.float32)",
+    "__double_as_longlong": "wp.cast(wp.float64({0}), wp.int64)",
+    "__longlong_as_double": "wp.cast(wp.int64({0}), wp.float64)",
+    **{f"__bits_as_{name}": f"wp.cast({{0}}, wp.{name})" for name in set(_TYPES.values())},
 }  # fmt: skip
+_NAMES: Final[Mapping[str, str]] = {
+    "true": "True", "false": "False", "INFINITY": "wp.float32(wp.inf)", "NAN": "wp.float32(wp.nan)",
+}  # fmt: skip
+_IN_PYTHON: Final[Mapping[str, str]] = {"||": "or", "&&": "and"}
 _BARRIERS: Final = frozenset({"WP_TILE_SYNC()", "__syncthreads()"})
 _PRECEDENCE: Final[Mapping[str, int]] = {
-    "|": 3, "^": 4, "&": 5, "==": 6, "!=": 6, "<": 7, ">": 7, "<=": 7, ">=": 7, "<<": 8, ">>": 8,
+    "||": 1, "&&": 2, "|": 3, "^": 4, "&": 5, "==": 6, "!=": 6, "<": 7, ">": 7, "<=": 7, ">=": 7, "<<": 8, ">>": 8,
     "+": 9, "-": 9, "*": 10, "/": 10, "%": 10,
 }  # fmt: skip
-
-
-class _OtherText(Exception):
-    """A text that is none of those that are translated."""
 
 
 def preprocessed(text: str, gpu: bool) -> str:
@@ -61,35 +81,27 @@ def preprocessed(text: str, gpu: bool) -> str:
             seen[-1] = not seen[-1]
         elif directive == "#endif" and seen:
             seen.pop()
-        elif all(seen):
+        elif all(seen) and directive != "#pragma":
             kept.append(line)
     return "\n".join(kept)
 
 
 def body_of(text: str, parameters: tuple[str, ...], gpu: bool) -> list[str] | None:
     """Return the statements of a body in Python; None if they are not of those that are translated."""
-    known = set(parameters)
-    lines: list[str] = []
+
+    def simple(statement: str) -> list[str]:
+        if statement.replace(" ", "") not in _BARRIERS:
+            raise OtherTextError
+        return ["wp.syncthreads()"] * gpu  # on a processor a block has one thread
+
+    def expression(part: str, known: set[str]) -> str:
+        return _Expression(part, known).whole()
+
+    shown = " ".join(preprocessed(text, gpu).split())
     try:
-        for statement in filter(None, map(str.strip, preprocessed(text, gpu).split(";"))):
-            if statement.replace(" ", "") in _BARRIERS:
-                lines += ["wp.syncthreads()"] * gpu  # on a processor a block has one thread
-            else:
-                lines.append(_statement(" ".join(statement.split()), known))
-    except _OtherText:
+        return Statements(shown, _TYPES, simple, expression, dict.fromkeys(parameters)).lines()
+    except OtherTextError:
         return None
-    return lines
-
-
-def _statement(text: str, known: set[str]) -> str:
-    if text.startswith("return "):
-        return f"return {_Expression(text[7:], known).whole()}"
-    declared = re.fullmatch(r"(?:const\s+)?([A-Za-z_][\w: ]*?)\s+([A-Za-z_]\w*)\s*=\s*([^=].*)", text)
-    if declared is not None and declared[1] in _TYPES:
-        value = _Expression(declared[3], known).whole()
-        known.add(declared[2])
-        return f"{declared[2]} = wp.{_TYPES[declared[1]]}({value})"
-    raise _OtherText
 
 
 class _Expression:
@@ -99,11 +111,13 @@ class _Expression:
         self._known = known
         self._tokens: list[re.Match[str]] = []
         position = 0
+        for reading in _OTHER_READINGS:
+            text = reading.sub(_bits, text)
         text = re.sub(r"static_cast<\s*([\w: ]+?)\s*>\s*\(", lambda m: f"({m[1]})(", text).strip()
         while position < len(text):
             token = _TOKEN.match(text, position)
             if token is None:
-                raise _OtherText
+                raise OtherTextError
             self._tokens.append(token)
             position = token.end()
         self._at = 0
@@ -112,7 +126,7 @@ class _Expression:
         """Return the whole text in Python."""
         found = self._binary(0)
         if self._at != len(self._tokens):
-            raise _OtherText
+            raise OtherTextError
         return found
 
     def _next(self) -> str:
@@ -120,14 +134,14 @@ class _Expression:
 
     def _take(self, expected: str) -> None:
         if self._next() != expected:
-            raise _OtherText
+            raise OtherTextError
         self._at += 1
 
     def _binary(self, lowest: int) -> str:
         left = self._unary()
         while (level := _PRECEDENCE.get(operator := self._next(), 0)) > lowest:
             self._at += 1
-            left = f"({left} {operator} {self._binary(level)})"
+            left = f"({left} {_IN_PYTHON.get(operator, operator)} {self._binary(level)})"
         return left
 
     def _unary(self) -> str:
@@ -135,6 +149,9 @@ class _Expression:
         if token in ("-", "~", "+"):
             self._at += 1
             return f"({token}{self._unary()})"
+        if token == "!":
+            self._at += 1
+            return f"(not {self._unary()})"
         if token == "(" and (cast := self._cast()) is not None:
             return f"wp.{cast}({self._unary()})"
         return self._primary()
@@ -152,7 +169,7 @@ class _Expression:
 
     def _primary(self) -> str:
         if self._at == len(self._tokens):
-            raise _OtherText
+            raise OtherTextError
         token = self._tokens[self._at]
         self._at += 1
         if token["float"]:
@@ -165,12 +182,12 @@ class _Expression:
             self._take(")")
             return f"({inside})"
         name = token["name"] or ""
-        if name in ("true", "false"):
-            return name.capitalize()
+        if name in _NAMES:
+            return _NAMES[name]
         if self._next() == "(" and name in _CALLS:
             return _CALLS[name].format(*self._arguments())
         if name not in self._known:
-            raise _OtherText
+            raise OtherTextError
         return name
 
     def _arguments(self) -> list[str]:
@@ -181,6 +198,14 @@ class _Expression:
             found.append(self._binary(0))
         self._take(")")
         return found
+
+
+def _bits(found: re.Match[str]) -> str:
+    """A reading of a variable as another type, as a call."""
+    name = " ".join(found[1].split())
+    if name not in _TYPES:
+        raise OtherTextError
+    return f"__bits_as_{_TYPES[name]}({next(filter(None, found.groups()[1:]))})"
 
 
 def _integer(digits: str, suffix: str) -> str:

@@ -1,4 +1,4 @@
-"""Types of Warp that can be named, and of which diffkern has no values: meshes, trees, volumes, textures.
+"""Types of Warp that can be named, and of which diffkern has no values: volumes, textures, queries of tiles.
 
 In: nothing. Out: classes that stand in annotations, fields of structs, ``isinstance`` and bases of classes. What would
 make a value of one raises an error that says what to take instead. To kernels those that Warp passes by value are
@@ -14,12 +14,11 @@ from typing import Any, Final, NoReturn
 from diffkern.errors import MisuseError
 from diffkern.lang.annotations import ANY, array_annotation, subscripted
 from diffkern.lang.dtypes import SCALARS
-from diffkern.types import vector
 from diffkern.warp.declare import struct
 
 __all__ = ["TYPES", "Missing", "MissingFunction", "missing", "missing_function"]
 
-TREES: Final = "build trees and queries with another library and pass their results as arrays"
+TREES: Final = "let each thread go through a query of its own: bvh_query_aabb, bvh_query_ray, mesh_query_aabb"
 TEXTURES: Final = "interpolate between elements of an array, as in a[i] * (1.0 - t) + a[i + 1] * t"
 VOLUMES: Final = "pass the values as a dense array, or the voxels that there are as arrays of coordinates and values"
 FABRIC: Final = "copy the attributes into arrays of their own"
@@ -112,23 +111,10 @@ def missing_function(name: str, remedy: str) -> Callable[..., Any]:
 
 
 _ID: Final = {"id": SCALARS["uint64"]}
-_FLOAT, _INT, _BOOL = SCALARS["float32"], SCALARS["int32"], SCALARS["bool"]
-_VEC3: Final = vector(3, _FLOAT)
-_HIT: Final = {"result": _BOOL, "sign": _FLOAT, "face": _INT}
+_INT: Final = SCALARS["int32"]
 
-Bvh = missing("Bvh", TREES)
-BvhQuery = missing("BvhQuery", TREES, _ID)
 BvhQueryTiled = missing("BvhQueryTiled", TREES, _ID)
-Mesh = missing(
-    "Mesh", TREES,
-    {"id": SCALARS["uint64"], "points": array_annotation(_VEC3), "velocities": array_annotation(_VEC3),
-     "indices": array_annotation(_INT)},
-)  # fmt: skip
-MeshQuery = missing("MeshQuery", TREES, _ID)
-MeshQueryAABB = missing("MeshQueryAABB", TREES, _ID)
 MeshQueryAABBTiled = missing("MeshQueryAABBTiled", TREES, _ID)
-MeshQueryPoint = missing("MeshQueryPoint", TREES, _HIT | {"u": _FLOAT, "v": _FLOAT})
-MeshQueryRay = missing("MeshQueryRay", TREES, _HIT | {"t": _FLOAT, "u": _FLOAT, "v": _FLOAT, "normal": _VEC3})
 
 Texture = missing("Texture", TEXTURES)
 Texture1D = missing("Texture1D", TEXTURES, _ID | {"width": _INT})

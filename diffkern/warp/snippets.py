@@ -70,8 +70,9 @@ def _written(function: Callable[..., Any], lines: list[str], kind: type[Func]) -
     text = f"def {function.__name__}({', '.join(inspect.signature(function).parameters)}):\n{body}"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     import diffkern.warp as wp
+    from diffkern.warp import c_functions
 
-    space: dict[str, Any] = {"wp": wp, "__name__": function.__module__}
+    space: dict[str, Any] = {"wp": wp, "c": c_functions, "__name__": function.__module__}
     exec(compile(text, file, "exec"), space)
     made = space[function.__name__]
     made.__annotations__ = {n: a for n, a in inspect.get_annotations(function, eval_str=True).items() if n != "return"}
@@ -87,8 +88,8 @@ def func_native(
     Parameters
     ----------
     snippet : str
-        The body. Declarations, assignments, ``return``, arithmetic and casts are written in Python; a text of another
-        kind is not compiled, and the function cannot be called.
+        The body. Declarations, assignments, branches, loops, ``return``, arithmetic, casts, and bits read as another type
+        are written in Python; a text of another kind is not compiled, and the function cannot be called.
     adj_snippet, replay_snippet : str
         Texts in C++ for its adjoint. A function that has one is not compiled.
 

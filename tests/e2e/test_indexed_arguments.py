@@ -111,3 +111,8 @@ def test_what_is_refused() -> None:
         dk.indexedarray([1.0])
     with pytest.raises(dk.LaunchError, match="takes indexedarray2d"):
         dk.launch(squares, (3, 3), [data, data])
+
+
+def test_the_type_of_a_parameter_is_known_from_its_annotation() -> None:
+    assert str(squares.argument_types()[0]) == "indexedarray2d<float32,C,C.C>"
+    dk.compile(squares)

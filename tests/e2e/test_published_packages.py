@@ -41,6 +41,16 @@ PACKAGE = {
             x[wp.tid()] = wp.no_other_function(1.0)
 
         @wp.kernel
+        def by_table(at: wp.array[int], x: wp.array[float], y: wp.array[float]):
+            i = wp.tid()
+            y[at[i]] = x[i] * y[at[i + 1]]
+
+        @wp.kernel
+        def by_the_order(x: wp.array[float], y: wp.array[float]):
+            wp.atomic_max(y, 0, x[wp.tid()])
+            y[1] = y[0] * y[0]
+
+        @wp.kernel
         def generic(x: wp.array[Any]):
             x[wp.tid()] = x[wp.tid()]
     """,
@@ -133,6 +143,11 @@ def test_kernels_are_compiled_forward_and_adjoint(tool: Any, tmp_path: Path, pac
     assert set(refusal) == {"cpu", "sm_90"}
     assert all("KernelTypeError" in why and "no_such_function" in why for why in refusal.values())
     assert "adjoint" not in by_name["refused"]
+    assert by_name["doubled"]["looked at"] == []
+    assert by_name["by_table"]["adjoint"] == {"cpu": None, "sm_90": None}
+    assert by_name["by_table"]["looked at"] == ["cpu", "sm_90"]
+    assert all("AutodiffError" in why for why in by_name["by_the_order"]["adjoint"].values())
+    assert by_name["by_the_order"]["looked at"] == []
     assert "generic" in by_name["generic"]["unknown"]
 
 
@@ -209,6 +224,7 @@ def results() -> dict[str, Any]:
         "name": "warp_nn.a.k(int32)",
         "forward": {"cpu": None, "sm_90": "E: /a/b.py:3: bad"},
         "adjoint": {"cpu": None},
+        "looked at": ["cpu"],
     }
     refused = {"name": "warp_nn.a.r()", "forward": {"cpu": "E: /a/c.py:9: bad"}}
     died = {"name": "warp_nn.a.d()", "error": "Died: exit status -11"}
@@ -268,7 +284,7 @@ def test_the_command_shows_what_is_known(tmp_path: Path) -> None:
     table = (tmp_path / "x.inc").read_text()
     assert "2000-01-02" in table
     assert "with warp-nn 1.2" in table
-    assert "   * - warp-nn\n     - 1 of 3\n     - 2 of 4\n     - 1 of 1\n     - 1 of 3\n" in table
+    assert "   * - warp-nn\n     - 1 of 3\n     - 2 of 4\n     - 1 of 1 (1)\n     - 1 of 3\n" in table
     assert "kernels launched, forward, cpu: 1 of 1" in shown.stdout
     # Without results there is nothing to show.
     assert subprocess.run([*command[:4], tmp_path / "none"], capture_output=True, check=False).returncode == 1
@@ -288,6 +304,10 @@ def test_pieces_are_resumed(tool: Any, tmp_path: Path, monkeypatch: pytest.Monke
     assert done == [1, 0, 2]
     main([*given, "--again", "--only", "program-0"])
     assert done == [1, 0, 2, 0]
+    found = {"kernels": [{"name": "k", "forward": {"cpu": None}, "adjoint": {"cpu": "refused"}}]}
+    (tmp_path / "program-2.json").write_text(json.dumps({"date": "2000-01-01", "found": found}))
+    main([*given, "--refused"])
+    assert done == [1, 0, 2, 0, 2]
 
 
 def test_a_package_of_ones_own_is_given_by_its_names(

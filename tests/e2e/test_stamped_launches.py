@@ -283,6 +283,84 @@ def test_the_same_values_are_looked_at_each_time(looks: list[str]) -> None:
     assert len(looks) == 2
 
 
+# -- arrays that are stored to and updated -----------------------------------------------------------------------------
+
+
+@dk.kernel
+def stored_and_updated(begin: I1, to: I1, of: I1, x: X1, y: X1):
+    """The first element of a pair is stored to and then updated, the second one only updated."""
+    t = dk.tid()
+    for k in range(begin[t], begin[t + 1]):
+        y[to[k]] = dk.sin(y[to[k]]) * x[of[k]]
+        y[to[k]] += x[to[k]] * x[to[k]]
+        dk.atomic_sub(y, of[k], dk.cos(x[of[k]]))
+
+
+def weighed(rows: Rows, x: Any, y: Any) -> Any:
+    y = y.copy()
+    for row in rows.threads:
+        for to, of in row:
+            y[to] = np.sin(y[to]) * x[of] + x[to] ** 2
+            y[of] -= np.cos(x[of])
+    return WEIGHTS @ y
+
+
+@pytest.mark.parametrize(
+    "threads",
+    [[[(1, 0), (2, 1), (1, 0)], [(5, 4), (6, 5)], []], [[(1, 0), (1, 7)], [(3, 0), (3, 7)]], [[(1, 1)], [(2, 2)]]],
+    ids=["apart", "shared sums", "the same element"],
+)
+def test_a_thread_may_store_and_update_its_own_elements(threads: Any) -> None:
+    rows = Rows(threads)
+    x, y, before = (dk.array(v, dtype=F, requires_grad=True) for v in (X, Y, Y))
+    with dk.Tape() as tape:
+        dk.copy(y, before)
+        dk.launch(stored_and_updated, len(threads), inputs=[*rows.tables(), x, y])
+    tape.backward(grads={y: dk.array(WEIGHTS, dtype=F)})
+    assert WEIGHTS @ y.numpy() == pytest.approx(weighed(rows, X, Y))
+    h, shifts = 1e-6, np.eye(SIZE) * 1e-6
+    of_x = [(weighed(rows, X + e, Y) - weighed(rows, X - e, Y)) / (2 * h) for e in shifts]
+    of_y = [(weighed(rows, X, Y + e) - weighed(rows, X, Y - e)) / (2 * h) for e in shifts]
+    np.testing.assert_allclose(x.grad.numpy(), of_x, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(before.grad.numpy(), of_y, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("threads", [[[(1, 0)], [(2, 1)]], [[(2, 1)], [(3, 3)], [(1, 0)]]])
+def test_what_one_thread_stores_and_another_one_updates_is_a_race(threads: Any) -> None:
+    x, y = (dk.array(v, dtype=F, requires_grad=True) for v in (X, Y))
+    with dk.Tape() as tape:
+        dk.launch(stored_and_updated, len(threads), inputs=[*Rows(threads).tables(), x, y])
+    with pytest.raises(AutodiffError, match=r"thread \d reads y\[1\] here, which thread \d updates atomically"):
+        tape.backward(grads={y: dk.array(WEIGHTS, dtype=F)})
+
+
+@dk.kernel
+def set_and_updated(begin: I1, to: I1, of: I1, x: X1, y: X1):
+    """Like the other one, but nobody reads what is stored to."""
+    t = dk.tid()
+    for k in range(begin[t], begin[t + 1]):
+        y[to[k]] = x[of[k]]
+        dk.atomic_add(y, of[k], x[to[k]])
+
+
+def test_a_race_without_a_load_is_named_by_the_store_and_the_update() -> None:
+    x, y = (dk.array(v, dtype=F, requires_grad=True) for v in (X, Y))
+    for threads, is_race in (([[(1, 0)], [(2, 3)]], False), ([[(1, 0)], [(2, 1)]], True)):
+        with dk.Tape() as tape:
+            dk.launch(set_and_updated, 2, inputs=[*Rows(threads).tables(), x, y])
+        if not is_race:
+            tape.backward(grads={y: dk.array(WEIGHTS, dtype=F)})
+            wanted = np.zeros(SIZE)
+            for to, of in (row[0] for row in threads):
+                wanted[of] += WEIGHTS[to]
+                wanted[to] += WEIGHTS[of]
+            np.testing.assert_allclose(x.grad.numpy(), wanted)
+            continue
+        said = r"thread 0 stores to y\[1\] here, which thread 1 updates atomically \(line \d+\)"
+        with pytest.raises(AutodiffError, match=said):
+            tape.backward(grads={y: dk.array(WEIGHTS, dtype=F)})
+
+
 @dk.kernel
 def through_flags(flags: I1, to: I1, x: X1, y: X1):
     """Which branch is taken, and so what is read, an array says."""

@@ -6,11 +6,12 @@ They are put in as those of :mod:`mutation.elsewhere` are.
 from __future__ import annotations
 
 from diffkern.analysis import exclusive
-from diffkern.frontend import branch, loops, merge, tile_terms, unset, views
+from diffkern.frontend import array_choices, branch, context, inline, loops, merge, pointers, tile_terms, unset, views
 
 from .edits import Fault, edit
 
 _UNSET = "tests/e2e/test_unset_variables.py"
+_ENDS = "tests/e2e/test_ends_without_value.py"
 _UPDATES = "tests/e2e/test_exclusive_updates.py"
 _REFUSED = f"{_UPDATES}::test_what_one_launch_may_do_both_ways_is_refused"
 _VIEWS = "tests/e2e/test_changed_views.py::test_what_is_read_again_is_no_copy"
@@ -28,6 +29,25 @@ UNSET = [
     Fault("a debug program does not report what no trip has set",
           edit(loops, "_plan", "for name in names if mark(name) in cx.env", "for name in ()"),
           (f"{_UNSET}::test_a_debug_program_reports_the_read",)),
+    Fault("the branches of a choice between arrays are exchanged",
+          edit(array_choices, "_Expander.without_arrays", "self.tree(then), self.tree(orelse)",
+               "self.tree(orelse), self.tree(then)"),
+          ("tests/e2e/test_chosen_arrays.py::test_rows_of_arrays",)),
+    Fault("an update of a chosen array is no atomic one",
+          edit(array_choices, "expand", "for made in expander.updates(update)", "for made in (update,)"),
+          ("tests/e2e/test_chosen_arrays.py::test_updates_of_the_chosen_array_are_atomic",)),
+    Fault("an array of an address begins anywhere",
+          edit(pointers, "_divisor", "return abs(term.value) if", "return 4 if"),
+          ("tests/e2e/test_arrays_of_addresses.py::test_what_is_refused",)),
+    Fault("a part of an array begins where the array does",
+          edit(pointers, "of_address", "start = cx.b.add(axis.start, start)", "pass"),
+          ("tests/e2e/test_arrays_of_addresses.py::test_parts_of_a_parameter",)),
+    Fault("a func of any dialect may end without a value",
+          edit(inline, "returned", "frame.may_return_nothing and not frame.dialect.unset_is_zero", "False"),
+          (f"{_ENDS}::test_several_values_and_other_dialects_are_refused",)),
+    Fault("the array that a func gives back is there on all paths",
+          edit(context, "Frame.is_sure", "name == RETURN and not self.may_return_nothing", "name == RETURN"),
+          (f"{_ENDS}::test_structs_are_zero_and_arrays_null",)),
     Fault("an array that some path has not set is there on all paths",
           edit(branch, "_joined_shape", "merge.with_null(shape, *regions)", "merge.with_null(shape, perhaps=False)"),
           (f"{_UNSET}::test_an_array_is_null_where_it_is_not_set",)),

@@ -9,7 +9,7 @@ from diffkern.frontend import encoding, flow, given_back
 from diffkern.lang import annotations, dtypes, values
 from diffkern.runtime import arguments, pickled, record, retained, tape
 from diffkern.utils import sums
-from diffkern.warp import arrays, c_text, capturing, coloring, modules, pools, snippets
+from diffkern.warp import arrays, c_statements, c_text, capturing, coloring, modules, pools, snippets
 
 from .edits import Fault, edit
 
@@ -18,6 +18,10 @@ _MACHINE = "tests/unit/test_warp_machine.py"
 _VALUES = "tests/unit/test_warp_values.py"
 
 WARP_PROGRAMS = [
+    Fault("an element that a text in C makes larger is stored to by each thread",
+          edit(c_statements, "Statements._extreme", "wp.atomic_{'max' if sign == '>' else 'min'}(",
+               "wp.atomic_{'min' if sign == '>' else 'max'}("),
+          ("tests/unit/test_warp_snippets.py::test_a_larger_number_is_kept_by_many_threads",)),
     Fault("gradients that are to be retained are copied after the launch has taken them",
           edit(retained, "keeping", "made.append([Copy(copy, grad)])", "restored.insert(0, Copy(copy, grad))"),
           ("tests/unit/runtime/test_retained.py::test_of_several_launches_the_last_one_counts_and_no_gradient_goes_past_it",)),

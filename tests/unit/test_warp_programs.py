@@ -653,3 +653,41 @@ def test_derived_arrays_have_elements() -> None:
     for given in ({"dtype": float}, {"shape": 2, "dtype": ArrayHolder}):
         with pytest.raises(TypeError, match="Tagged is made of"):
             Tagged(tag="x", **given)
+
+
+@wp.kernel
+def compare_bools(flags: wp.array[wp.bool], numbers: wp.array[int], o: wp.array2d[int], one: bool):
+    i = wp.tid()
+    if flags[i] == 0:
+        o[i, 0] = 1
+    if flags[i] != 1:
+        o[i, 1] = 1
+    if 1 == flags[i]:
+        o[i, 2] = 1
+    if flags[i] == 2:
+        o[i, 3] = 1
+    if flags[i] == numbers[i]:
+        o[i, 4] = 1
+    if flags[i] < 1:
+        o[i, 5] = 1
+    if flags[i] == 0.5 or flags[i] > one:
+        o[i, 6] = 1
+    if flags[i] >= 0.5:
+        o[i, 7] = 1
+
+
+def test_bools_are_compared_with_numbers_as_in_warp() -> None:
+    o = wp.zeros((2, 8), dtype=int)
+    wp.launch(compare_bools, 2, [wp.array([True, False], dtype=wp.bool), wp.array([1, 1], dtype=int), o, False])
+    assert o.numpy().tolist() == [[0, 0, 1, 0, 1, 0, 1, 1], [1, 1, 0, 0, 0, 1, 0, 0]]
+
+
+@dk.kernel
+def compare_native(flag: bool, o: dk.array(dtype=int)):
+    if flag == 0:
+        o[0] = 1
+
+
+def test_other_dialects_refuse_to_compare_bools_with_numbers() -> None:
+    with pytest.raises(dk.KernelError, match="== of bool and the number 0"):
+        dk.launch(compare_native, 1, [True, dk.zeros(1, dtype=int)])

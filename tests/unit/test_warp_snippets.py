@@ -66,7 +66,76 @@ def inverse_root(value: float) -> float: ...
 def largest(value: float) -> float: ...
 
 
-@wp.func_native("while (true) {}")
+@wp.func_native("""
+uint32_t i = reinterpret_cast<uint32_t&>(f);
+uint32_t mask = (uint32_t)(-(int)(i >> 31)) | 0x80000000;
+return i ^ mask;
+""")
+def sortable(f: float) -> wp.uint32: ...
+
+
+@wp.func_native("return *reinterpret_cast<const int*>(&f);")
+def bits_of(f: float) -> wp.int32: ...
+
+
+@wp.func_native("const float r = *(float*)&i; return r * 2.0f;")
+def twice_of_bits(i: wp.int32) -> wp.float32: ...
+
+
+@wp.func_native("return *((unsigned long long*)(&f)) >> 52;")
+def exponent(f: wp.float64) -> wp.uint64: ...
+
+
+@wp.func_native("return __builtin_nextafterf(value, INFINITY);")
+def next_up(value: float) -> float: ...
+
+
+@wp.func_native("return nextafterf(value, -INFINITY);")
+def next_down(value: float) -> float: ...
+
+
+LOWEST_COLOR = """
+if (mask == 0) return -1;
+int position = 0;
+while ((mask & 1LL) == 0LL) { mask >>= 1; position++; }
+return position;
+"""
+WEIGHED_SUM = """
+float r = 0.0f;
+// an inner block has names of its own
+#pragma unroll
+for (int k = 0; k < n; ++k) {
+    const float part = x * (float)k;
+    if (k == 2 || !(part > 1.0f)) r -= part;
+    else if (k % 2 == 0 && k > 3) { r += 2.0f * part; }
+    else r += part;
+    if (r > 40.0f) break;
+}
+{ float part = r; r = part + 0.5f; }
+return r;
+"""
+RAISED = """
+if (value > 0.0f) {
+    float* address = wp::address(values, index);
+    if (value > *address)
+        *address = value;
+}
+"""
+
+
+@wp.func_native(LOWEST_COLOR)
+def lowest_color(mask: wp.int64) -> wp.int32: ...
+
+
+@wp.func_native(WEIGHED_SUM)
+def weighed_sum(x: float, n: int) -> float: ...
+
+
+@wp.func_native(RAISED)
+def raised(values: wp.array[float], index: int, value: float): ...
+
+
+@wp.func_native("goto end; end: return;")
 def never_ending(x: float): ...
 
 
@@ -94,6 +163,86 @@ def test_formulas_are_compiled() -> None:
     np.testing.assert_array_equal(y.numpy()[:, 1], [1, 40, 0, 5])
     np.testing.assert_allclose(y.numpy()[:, 2], x ** np.float32(-0.5) + x)
     assert last.numpy().tolist() == [2**63 - 1] * 4
+
+
+@wp.kernel
+def read_bits(
+    x: wp.array[float], u: wp.array[wp.uint32], k: wp.array[int], y: wp.array2d[float], e: wp.array[wp.uint64]
+):
+    i = wp.tid()
+    u[i] = sortable(x[i])
+    k[i] = bits_of(x[i])
+    y[i, 0] = twice_of_bits(k[i])
+    y[i, 1] = next_up(x[i])
+    y[i, 2] = next_down(x[i])
+    e[i] = exponent(wp.float64(x[i]))
+
+
+def test_bits_are_read_as_another_type() -> None:
+    least, largest = np.float32(1e-45), np.finfo(np.float32).max
+    x = np.array([0.0, -0.0, 1, -1, np.inf, -np.inf, np.nan, least, -least, largest, -largest, 0.3], np.float32)
+    n = len(x)
+    u, k, e = wp.zeros(n, dtype=wp.uint32), wp.zeros(n, dtype=int), wp.zeros(n, dtype=wp.uint64)
+    y = wp.zeros((n, 3))
+    wp.launch(read_bits, n, inputs=[wp.array(x, dtype=float), u, k, y, e])
+    bits = x.view(np.uint32)
+    np.testing.assert_array_equal(u.numpy(), np.where(bits >> 31, ~bits, bits | np.uint32(1 << 31)))
+    np.testing.assert_array_equal(k.numpy(), x.view(np.int32))
+    np.testing.assert_array_equal(e.numpy(), x.astype(np.float64).view(np.uint64) >> np.uint64(52))
+    found = y.numpy()
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(found[:, 0], 2 * x)
+        np.testing.assert_array_equal(found[:, 1], np.nextafter(x, np.float32(np.inf)))
+        np.testing.assert_array_equal(found[:, 2], np.nextafter(x, np.float32(-np.inf)))
+
+
+@wp.kernel
+def run_statements(bits: wp.array[wp.int64], x: wp.array[float], o: wp.array2d[float], largest: wp.array[float]):
+    i = wp.tid()
+    o[i, 0] = float(lowest_color(bits[i]))
+    o[i, 1] = weighed_sum(x[i], i)
+    raised(largest, i % 2, x[i])
+
+
+def test_branches_and_loops() -> None:
+    n = 9
+    bits = np.array([0, 1, 40, 1 << 62, -(1 << 63), 6, 7, 8, 9], np.int64)
+    x, largest = np.linspace(-1, 3, n).astype(np.float32), wp.array([-5.0, 7.0], dtype=float)
+    o = wp.zeros((n, 2))
+    wp.launch(run_statements, n, [wp.array(bits, dtype=wp.int64), wp.array(x, dtype=float), o, largest])
+    assert o.numpy()[:, 0].tolist() == [-1, 0, 3, 62, 63, 1, 0, 3, 0]
+
+    def sum_of(v: np.float32, count: int) -> float:
+        r = np.float32(0.0)
+        for k in range(count):
+            part = v * np.float32(k)
+            if k == 2 or not part > 1.0:
+                r -= part
+            elif k % 2 == 0 and k > 3:
+                r += 2 * part
+            else:
+                r += part
+            if r > 40:
+                break
+        return float(r + np.float32(0.5))
+
+    np.testing.assert_allclose(o.numpy()[:, 1], [sum_of(v, k) for k, v in enumerate(x)], rtol=1e-6)
+    assert largest.numpy().tolist() == [3.0, 7.0]
+
+
+def test_a_larger_number_is_kept_by_many_threads() -> None:
+    numbers = np.random.default_rng(3).permutation(200_000).astype(np.float32)
+    o, largest = wp.zeros((len(numbers), 2)), wp.zeros(2)
+    bits = wp.ones(len(numbers), dtype=wp.int64)
+    x = wp.array(numbers, dtype=float)
+    wp.launch(raise_only, len(numbers), [bits, x, o, largest])
+    assert largest.numpy().tolist() == [numbers[::2].max(), numbers[1::2].max()]
+
+
+@wp.kernel
+def raise_only(bits: wp.array[wp.int64], x: wp.array[float], o: wp.array2d[float], largest: wp.array[float]):
+    i = wp.tid()
+    raised(largest, i % 2, x[i])
 
 
 @wp.kernel
@@ -182,8 +331,7 @@ def test_keys_tell_what_a_gpu_runs() -> None:
         ("return a + b * 2 - -c;", ["return ((a + (b * 2)) - (-c))"]),
         ("return a << 2 | b & ~c;", ["return ((a << 2) | (b & (~c)))"]),
         ("return a < b == c;", ["return ((a < b) == c)"]),
-        ("return a && b;", None),
-        ("return !a;", None),
+        ("return a && b || !c;", ["return ((a and b) or (not c))"]),
         ("return (a - b) - c;", ["return (((a - b)) - c)"]),
         ("return a - b - c;", ["return ((a - b) - c)"]),
         ("const unsigned int k = 0x80000000; return k ^ a;",
@@ -193,12 +341,30 @@ def test_keys_tell_what_a_gpu_runs() -> None:
         ("return 4294967296;", ["return wp.int64(4294967296)"]),
         ("return 5u;", ["return wp.uint32(5)"]),
         ("return true;", ["return True"]),
+        ("return reinterpret_cast<unsigned int&>(a) + 1u;", ["return (wp.cast(a, wp.uint32) + wp.uint32(1))"]),
+        ("return (*(int*)&a) * 2;", ["return ((wp.cast(a, wp.int32)) * 2)"]),
+        ("return __float_as_int(a);", ["return wp.cast(wp.float32(a), wp.int32)"]),
+        ("return reinterpret_cast<float4&>(a);", None),
+        ("return *(int*)a;", None),
         ("", []),
         ("return unknown;", None),
         ("return f(a);", None),
         ("return a ? b : c;", None),
-        ("if (a) return b;", None),
-        ("a += 1;", None),
+        ("if (a) return b;", ["if a:", "    return b"]),
+        ("if (a) { } else b = c;", ["if a:", "    pass", "else:", "    b = type(b)(c)"]),
+        ("a += 1;", ["a = type(a)((a + 1))"]),
+        ("int k = 3; k--; return k;",
+         ["k = wp.int32(3)", "k = wp.int32((k - 1))", "return k"]),
+        ("{ int k = a; } return k;", None),
+        ("for (int k = 0; k < a; k++) { if (k == 2) continue; b += k; }", None),
+        ("float* p = wp::address(a, b); if (c < *p) *p = c;", ["wp.atomic_min(a, b, c)"]),
+        ("float* p = wp::address(a, b); if (c < *p) *p = b;", None),
+        ("float* p = wp::address(a, b); *p = c;", None),
+        ("float* p = wp::address(k, b);", None),
+        ("if (a) {", None),
+        ("if a return b;", None),
+        ("}", None),
+        ("k = 2;", None),
         ("return a b;", None),
         ("return (a;", None),
         ("return a +;", None),

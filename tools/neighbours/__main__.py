@@ -21,7 +21,7 @@ import datetime as dt
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +59,8 @@ def _run(given: argparse.Namespace) -> None:
     left = 0
     for piece in pieces(setting):
         place = given.results / f"{piece.name}.json"
-        if not piece.name.startswith(given.only) or (place.exists() and not given.again):
+        known = place.exists() and not given.again and not (given.refused and _has_refusals(place))
+        if not piece.name.startswith(given.only) or known:
             continue
         if time.monotonic() >= end:
             left += 1
@@ -77,6 +78,18 @@ def _packages(given: argparse.Namespace) -> Sequence[Package]:
     """Return the packages that are given, the usual ones if none is."""
     pairs = (text.partition("=") for text in given.package)
     return [Package(distribution, module or distribution, TESTS) for distribution, _, module in pairs] or PACKAGES
+
+
+def _has_refusals(place: Path) -> bool:
+    """Whether a piece found kernels that are refused."""
+    found = json.loads(place.read_text(encoding="utf-8"))["found"]
+    kernels = found.get("kernels", ()) if isinstance(found, dict) else ()
+    return any("error" in reply or any(_errors(reply)) for reply in kernels)
+
+
+def _errors(reply: dict[str, Any]) -> Iterator[str | None]:
+    for direction in ("forward", "adjoint"):
+        yield from reply.get(direction, {}).values()
 
 
 def collected(folder: Path) -> dict[str, Any]:
@@ -104,6 +117,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--results", type=Path, default=Path(".neighbours/results"), metavar="FOLDER")
     parser.add_argument("--only", default="", metavar="PREFIX", help="pieces whose names begin so, as program-mujoco")
     parser.add_argument("--again", action="store_true", help="run pieces again whose results there are")
+    parser.add_argument("--refused", action="store_true", help="run pieces again in which kernels are refused")
     parser.add_argument("--targets", default="cpu", metavar="A,B", help="what kernels are compiled for: cpu,sm_90")
     parser.add_argument("--limit", type=float, default=300.0, help="seconds that a module, kernel or step may take")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where to write all results")

@@ -45,7 +45,7 @@ PACKAGES = (
     Package(
         "mujoco-warp", "mujoco_warp",
         {r"_test$|\.conftest$|test_util$|test_data": _TESTS, r"\.viewer$": _WINDOW},
-        {"ray casts and the renderer": "queries of meshes and of trees", "signed distances": "volumes"},
+        {"signed distances": "volumes"},
     ),
     Package(
         "nvalchemi-toolkit-ops", "nvalchemiops",
@@ -57,10 +57,12 @@ PACKAGES = (
         "newton", "newton",
         {r"\.tests\b|\.test_": _TESTS, r"\.examples\..*__main__$|newton\.__main__$": "a command"},
         {
-            "kamino, implicit_mpm": "warp.fem and warp.sparse",
-            "collision of meshes and of height fields": "queries of meshes",
             "hydroelastic contacts": "volumes and isosurfaces",
-            "sensors of cameras": "textures and queries of meshes",
+            "sensors of cameras": "textures",
+            "examples of robots, inverse kinematics and grippers": "download models, or run a network of PyTorch",
+            "examples mpm": "warp.fem",
+            "diffsim.example_diffsim_bear": "takes more than five minutes under Warp",
+            "other examples": "not among the programs",
         },
     ),
 )  # fmt: skip

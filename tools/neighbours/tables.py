@@ -11,7 +11,7 @@ from packages import Package
 
 __all__ = ["kernel_counts", "largest", "printed", "program_rows", "reasons", "rst"]
 
-_MANY = 8
+_MANY = 60
 """How many reasons are shown of a package."""
 
 
@@ -183,6 +183,12 @@ def _both(warp: dict[str, Any], ours: dict[str, Any], what: str, scale: float) -
     return "-" if pair == ["-", "-"] else f"{pair[0]} / {pair[1]} {unit}"
 
 
+def _looked_at(package: Package, data: dict[str, Any]) -> int:
+    """How many adjoints are there for launches of which a tape has seen that no threads race."""
+    replies = (reply for where in ("kernels", "launched") for reply in _kernels(package, data, where))
+    return sum("cpu" in reply.get("looked at", ()) for reply in replies)
+
+
 def _number(value: float | str | None) -> str:
     return "-" if value is None else value if isinstance(value, str) else f"{value:.1g}"
 
@@ -196,6 +202,7 @@ def _summary(package: Package, data: dict[str, Any]) -> tuple[str, ...]:
             for what, (right, all_) in kernel_counts(package, data, where).items():
                 if what == f"{direction}, cpu":
                     good, total = good + right, total + all_
-        cells.append(f"{good} of {total}" if total else "-")
+        looked = _looked_at(package, data) if direction == "adjoint" else 0
+        cells.append(f"{good} of {total}{f' ({looked})' if looked else ''}" if total else "-")
     rows = list(program_rows(package, data))
     return (*cells, f"{sum(row[1] == 'agrees' for row in rows)} of {len(rows)}" if rows else "-")

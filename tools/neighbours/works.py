@@ -171,24 +171,44 @@ def _tried(kernel: Any, types: Any, targets: list[str]) -> Reply:
 
     forward = Specialization(kernel.func, tuple(types), kernel.variant)
     begin = time.process_time()
-    reply: Reply = {"forward": {target: _error(forward, target) for target in targets}}
+    reply: Reply = {"forward": {target: _said(_error(forward, target)) for target in targets}}
     active = arrays_with_gradients(forward.types)
     if kernel.enable_backward and active:
-        adjoint = forward.with_variant(active=active)
-        reply["adjoint"] = {target: _error(adjoint, target) for target in targets}
+        errors = {target: _error(forward.with_variant(active=active), target) for target in targets}
+        looked = {target for target, error in errors.items() if getattr(error, "is_race", False)}
+        errors |= {target: _error_where_looked_at(forward, active, target) for target in looked}
+        reply["adjoint"] = {target: _said(error) for target, error in errors.items()}
+        reply["looked at"] = sorted(target for target in looked if errors[target] is None)
     return {**reply, "seconds": time.process_time() - begin}
 
 
-def _error(specialization: Any, target: str) -> str | None:
+def _said(error: Exception | None) -> str | None:
+    return None if error is None else first_line(error)
+
+
+def _error(specialization: Any, target: str) -> Exception | None:
     """Return why a program cannot be made for a target, None if it can."""
+    try:
+        _program(specialization, target)
+    except Exception as caught:
+        return caught
+    return None
+
+
+def _program(specialization: Any, target: str) -> Any:
     from diffkern.build.compiled import compile_for
     from diffkern.build.specialize import load
 
+    return load(specialization) if target == "cpu" else compile_for(specialization.for_block(256, None), target)
+
+
+def _error_where_looked_at(forward: Any, active: Any, target: str) -> Exception | None:
+    """Return why an adjoint cannot be made for launches that a tape looks at, or what looks at them."""
     try:
-        if target == "cpu":
-            load(specialization)
-        else:
-            compile_for(specialization.for_block(256, None), target)
+        program = _program(forward.with_variant(active=active, stamped=True), target)
+        arrays = frozenset(pair.array for pair in program.manifest.unproved)
+        if arrays:
+            _program(forward.with_variant(log="stamped", log_for=arrays), target)
     except Exception as caught:
-        return first_line(caught)
+        return caught
     return None

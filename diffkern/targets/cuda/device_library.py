@@ -456,7 +456,27 @@ if SIMULATED:
         size = np.dtype(number).itemsize
         return np.frombuffer(ctypes.string_at(int(address) + int(index) * size, size), number)[0]
 
+    def add_at(address: Any, index: Any, value: Any) -> None:
+        """Add to a float32 of memory, one thread at a time."""
+        with updating:
+            ctypes.c_float.from_address(int(address) + 4 * int(index)).value += float(value)
+
 else:
+
+    @intrinsic
+    def add_at(context: Any, address: Any, index: Any, value: Any) -> Any:
+        """Add to a float32 of memory, in one step."""
+
+        def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            start, position, number = values
+            wide = context.cast(builder, position, signature.args[1], types.int64)
+            place = builder.add(start, builder.mul(wide, wide.type(4)))
+            held = context.get_data_type(types.float32)
+            amount = context.cast(builder, number, signature.args[2], types.float32)
+            builder.atomic_rmw("fadd", builder.inttoptr(place, held.as_pointer()), amount, "monotonic")
+            return context.get_dummy_value()
+
+        return types.none(types.uint64, index, value), emit
 
     @intrinsic
     def peek(context: Any, address: Any, index: Any, number: Any) -> Any:
@@ -472,6 +492,13 @@ else:
             return context.data_model_manager[number.dtype].from_data(builder, loaded)
 
         return number.dtype(types.uint64, index, number), emit
+
+
+@device
+def deposit(address: Any, index: Any, value: Any) -> None:
+    """Add to a float32 of the memory that begins at an address; nothing at the address 0."""
+    if address != uint64(0):
+        add_at(address, index, value)
 
 
 @device

@@ -17,7 +17,7 @@ from llvmlite import ir
 
 from diffkern.errors import CompileError
 from diffkern.ir.nodes import Op, Region, Value
-from diffkern.ir.types import Array, Element, Kind, Scalar, Stack, Tile, Type, scalar_of
+from diffkern.ir.types import FLOAT32, Array, Element, Kind, Scalar, Stack, Tile, Type, scalar_of
 from diffkern.ir.types import value_type as held_type
 from diffkern.ir.views import Access, For, If, Slot, While
 from diffkern.targets.emit.buffers import Scratch
@@ -285,6 +285,19 @@ class BodyEmitter:
             raw.set_metadata("invariant.load", b.module.add_metadata([]))
         self.values[op.result] = (from_memory(b, t, raw),)
 
+    def fetch(self, op: Op) -> None:
+        """A number at an address, as of peek."""
+        address, _, index = op.operands
+        self.peek(Op("peek", (address, index), op.results, {"type": FLOAT32}, (), op.loc))
+
+    def deposit(self, op: Op) -> None:
+        """Add a number at an address, unless that is 0."""
+        b, (address, index, value) = self.builder, (self.scalar(v) for v in op.operands)
+        with b.if_then(b.icmp_unsigned("!=", address, i64(0))):
+            start = b.inttoptr(address, ir.PointerType(addrspace=self.memory_space))
+            place = b.gep(start, [b.sext(index, I64)], source_etype=ir.FloatType())
+            b.atomic_rmw("fadd", place, value, "monotonic")
+
     def array_at(self, op: Op) -> None:
         """The array that a descriptor describes."""
         t, (address, *rest) = op.attrs["type"], self.values[op.operands[0]]
@@ -548,6 +561,8 @@ _SPELLED: Mapping[str, str] = {
     "constant_array": "constant_array",
     "array_at": "array_at",
     "peek": "peek",
+    "fetch": "fetch",
+    "deposit": "deposit",
     "shared_new": "shared_new",
     "barrier": "barrier",
     "output": "print_text",

@@ -12,11 +12,14 @@ from diffkern.ops.table import all_ops, lookup, table_of
 
 TILES = {"tile_load", "tile_store", "tile_atomic"}
 SPECIAL = {"load", "store", "atomic", "if", "for", "while", "barrier", "shared_new", "ruled", "cotangent_array"} | TILES
+SPECIAL |= {"fetch"}
 BUFFERS = {"buffer_new", "buffer_get", "buffer_set", "buffer_add", "buffer_matmul", "buffer_product"}
 PURE_INTERNAL = {"next_checkpoint", "tile_scatter", "aligned", "array_at"}
 OF_ADDRESSES = {"peek", "inner_shape", "points"}
 INTERNAL = (
-    {"accumulate", "stack_new", "stack_get", "stack_set", "tile_accumulate", "lane_left"} | BUFFERS | PURE_INTERNAL
+    {"accumulate", "stack_new", "stack_get", "stack_set", "tile_accumulate", "lane_left", "deposit"}
+    | BUFFERS
+    | PURE_INTERNAL
 )
 # Their cotangents are collected by the reverse pass itself.
 BY_THE_PASS = {"extract", "tile_extract", "tile_map", "tile_sort"}

@@ -23,3 +23,18 @@ class Example:
         state = self.example.state_0
         found = {name: getattr(state, name, None) for name in ("particle_q", "particle_qd", "body_q", "body_qd")}
         return {name: value.numpy() for name, value in found.items() if value is not None}
+
+
+class Trained(Example):
+    """An example that descends along a gradient; its outputs are the losses, particles at the end, and the gradient."""
+
+    def parameters(self):
+        """Return the array whose elements it looks for."""
+        return self.example.states[0].particle_qd
+
+    def outputs(self):
+        example = self.example
+        losses = list(example.loss_history)
+        example.forward_backward()  # a step leaves gradients of zero
+        gradient = self.parameters().grad.numpy()
+        return {"losses": losses, "particles": example.states[-1].particle_q.numpy(), "gradient": gradient}

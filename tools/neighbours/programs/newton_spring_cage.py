@@ -1,20 +1,18 @@
 """Newton's example of a cage of springs whose rest lengths are found by gradient descent."""
 
-from _newton import Example
+from _newton import Trained
 
 PACKAGE = "newton"
 STEPS = 11
 TOLERANCE = 1e-4
 
 
-class Cage(Example):
+class Cage(Trained):
+    def parameters(self):
+        return self.example.model.spring_rest_length
+
     def outputs(self):
-        example = self.example
-        return {
-            "losses": example.loss_history,
-            "rest lengths": example.model.spring_rest_length.numpy(),
-            "particles": example.states[-1].particle_q.numpy(),
-        }
+        return {**super().outputs(), "rest lengths": self.parameters().numpy()}
 
 
 def begin():

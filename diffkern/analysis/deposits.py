@@ -1,0 +1,29 @@
+"""Whether threads of an adjoint add to what is no parameter of it: the order in which they do is not a certain one.
+
+In: an adjoint that is to be deterministic. Out: nothing, or an error with the line that reads such an array.
+"""
+
+from __future__ import annotations
+
+from diffkern.errors import AutodiffError
+from diffkern.ir.nodes import Function, walk
+
+__all__ = ["check_no_deposits"]
+
+
+def check_no_deposits(fn: Function) -> None:
+    """Raise for an adjoint that adds to the cotangents of arrays which the kernel knows by an id.
+
+    Raises
+    ------
+    AutodiffError
+        With the line of the first one.
+    """
+    for op in walk(fn.body):
+        if op.name == "deposit":
+            raise AutodiffError(
+                "the gradient with respect to points of a Mesh is added up in the order of threads, which is not "
+                "deterministic",
+                loc=op.loc,
+                remedy="leave out deterministic, or pass the points as a parameter and compute from these",
+            )

@@ -1,0 +1,278 @@
+"""Queries of trees of boxes: which boxes meet a box, a sphere, a ray or a capsule.
+
+The nodes of a tree are numbered as a walk comes by, parents first (:mod:`diffkern.spatial.tree_kernels`), so a query
+is a place in that order: where a box is met, the next node is its left child, else the one behind all nodes below it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from diffkern.lang.func import func
+from diffkern.lang.library import built_in
+from diffkern.lang.queries import ADDRESS_BITS, BVH, KIND_BIT, BvhQuery
+from diffkern.library.language import (
+    Float,
+    Int32,
+    float32,
+    int32,
+    peek_float32,
+    peek_int32,
+    peek_uint64,
+    stop_gradient,
+    uint64,
+    vec3,
+    vec3f,
+)
+
+__all__: list[str] = []
+
+ID, BOXES, LINKS, ITEMS, ITEM_BOXES, TABLE, COUNT, WORDS = range(8)
+"""The words of a descriptor: its id; where arrays begin; the number of boxes."""
+
+BOX, SPHERE, RAY = range(3)
+"""The kinds of queries."""
+
+_PLACE = (1 << ADDRESS_BITS) - 1
+_FAR: Final = float("inf")
+_HUGE: Final = 3.0e38
+_ROUNDED: Final = 1.0 + 2.0**-21  # by which the end of a ray in a box is moved, so that rounding loses no box
+
+
+@func
+def descriptor(id):  # type: ignore[no-untyped-def]
+    """Where the descriptor of a tree lies; 0 for what is no id of one."""
+    place = id & uint64(_PLACE)
+    known = place != uint64(0) and (id >> uint64(KIND_BIT)) == uint64(BVH)
+    if known:
+        known = peek_uint64(place, ID) == id
+    assert known, "the id is that of no Bvh, or of one that is gone"
+    return place if known else uint64(0)
+
+
+@func
+def begun(query, id, root, kind, low, high, radius):  # type: ignore[no-untyped-def]
+    """A query at its beginning; nothing that it does has a derivative."""
+    place = descriptor(id)
+    if place != uint64(0) and peek_uint64(place, COUNT) != uint64(0):
+        query.boxes, query.links = peek_uint64(place, BOXES), peek_uint64(place, LINKS)
+        query.items, query.item_boxes = peek_uint64(place, ITEMS), peek_uint64(place, ITEM_BOXES)
+        query.node = root if root > 0 else 0
+        inside = query.node < peek_int32(query.links, 0)
+        assert inside, "the Bvh has no node of that number: pass what bvh_get_group_root returns, or -1"
+        query.end = peek_int32(query.links, 4 * query.node) if inside else query.node
+    query.kind, query.radius = kind, stop_gradient(float32(radius))
+    query.low = stop_gradient(vec3f(float32(low[0]), float32(low[1]), float32(low[2])))
+    query.high = stop_gradient(vec3f(float32(high[0]), float32(high[1]), float32(high[2])))
+    return query
+
+
+@func
+def inverse(x):  # type: ignore[no-untyped-def]
+    """1 / x, and a huge number for 0: then a place on the border of a box lies in it."""
+    return float32(1.0) / x if x != 0.0 else float32(_HUGE)
+
+
+@func
+def inverse_of(dir):  # type: ignore[no-untyped-def]
+    """1 / x for each component of a direction."""
+    x, y, z = float32(dir[0]), float32(dir[1]), float32(dir[2])
+    return vec3f(inverse(x), inverse(y), inverse(z))
+
+
+@func
+def entry(boxes, k, start, inverse, radius):  # type: ignore[no-untyped-def]
+    """How far along a ray it enters a box, which is enlarged by a radius; infinite if it does not."""
+    near, far = float32(0.0), float32(_FAR)
+    for c in range(3):
+        a = (peek_float32(boxes, 6 * k + c) - radius - start[c]) * inverse[c]
+        b = (peek_float32(boxes, 6 * k + 3 + c) + radius - start[c]) * inverse[c]
+        low, high = (a if a < b else b), (a if a > b else b)
+        near = low if low > near else near
+        far = high if high < far else far
+        near = near if a == a and b == b else float32(_FAR)
+    return near if near <= far * float32(_ROUNDED) else float32(_FAR)
+
+
+@func
+def distance_sq(boxes, k, point):  # type: ignore[no-untyped-def]
+    """The square of the distance of a point from a box; infinite from one with a NaN."""
+    total = float32(0.0)
+    for c in range(3):
+        below = peek_float32(boxes, 6 * k + c) - point[c]
+        above = point[c] - peek_float32(boxes, 6 * k + 3 + c)
+        outside = below if below > above else above
+        outside = outside if outside > 0.0 else float32(0.0)
+        total += outside * outside
+        total = total if below == below and above == above else float32(_FAR)
+    return total
+
+
+@func
+def overlap(boxes, k, low, high):  # type: ignore[no-untyped-def]
+    """Whether a box meets another one."""
+    return (
+        peek_float32(boxes, 6 * k) <= high[0]
+        and peek_float32(boxes, 6 * k + 3) >= low[0]
+        and peek_float32(boxes, 6 * k + 1) <= high[1]
+        and peek_float32(boxes, 6 * k + 4) >= low[1]
+        and peek_float32(boxes, 6 * k + 2) <= high[2]
+        and peek_float32(boxes, 6 * k + 5) >= low[2]
+    )
+
+
+@func
+def meets(query, boxes, k, max_dist):  # type: ignore[no-untyped-def]
+    """Whether a box is one that a query asks for."""
+    if query.kind == BOX:
+        met = overlap(boxes, k, query.low, query.high)
+    elif query.kind == SPHERE:
+        met = distance_sq(boxes, k, query.low) <= query.radius
+    else:
+        near = entry(boxes, k, query.low, query.high, query.radius)
+        met = near <= max_dist and near < float32(_FAR)
+    return met
+
+
+@func
+def advanced(query, index, max_dist):  # type: ignore[no-untyped-def]
+    """The query at its next result, that result, and whether there is one."""
+    found = False
+    while not found and (query.place < query.last or query.node < query.end):
+        if query.place < query.last:
+            if meets(query, query.item_boxes, query.place, max_dist):
+                found, index = True, peek_int32(query.items, query.place)
+            query.place += 1
+        else:
+            node = query.node
+            skip = peek_int32(query.links, 4 * node)
+            query.node = skip
+            if meets(query, query.boxes, node, max_dist):
+                if skip > node + 1:
+                    query.node = node + 1
+                elif query.item_boxes != uint64(0):
+                    query.place, query.last = (
+                        peek_int32(query.links, 4 * node + 1),
+                        peek_int32(query.links, 4 * node + 2),
+                    )
+                else:
+                    found, index = True, peek_int32(query.items, peek_int32(query.links, 4 * node + 1))
+    return query, index, found
+
+
+@func
+def following(query, index):  # type: ignore[no-untyped-def]
+    """The same, however far a ray goes."""
+    return advanced(query, index, float32(_FAR))
+
+
+@func
+def positive(x):  # type: ignore[no-untyped-def]
+    """A float32, 0 if it is negative."""
+    value = float32(x)
+    return value if value > 0.0 else float32(0.0)
+
+
+@func
+def group_root(id, group):  # type: ignore[no-untyped-def]
+    """The root of a group; -1 if there is none."""
+    place, root = descriptor(id), -1
+    if place != uint64(0):
+        table, room = peek_uint64(place, TABLE), int32(peek_uint64(place, COUNT))
+        if table != uint64(0):
+            count = peek_int32(table, 0)
+            low, high = 0, count
+            while low < high:
+                middle = low + (high - low) // 2
+                if peek_int32(table, 1 + middle) < group:
+                    low = middle + 1
+                else:
+                    high = middle
+            if low < count and peek_int32(table, 1 + low) == group:
+                root = peek_int32(table, 1 + room + low)
+    return root
+
+
+@built_in()
+def bvh_query_aabb(id: uint64, low: vec3, high: vec3, root: Int32 = -1) -> BvhQuery:
+    """A query of a Bvh for the boxes that meet a box, borders included: ``while bvh_query_next(query, i)`` goes through
+    their indices, in no set order, and so does ``for i in query``.
+
+    With a root, which bvh_get_group_root gives, it finds boxes of that group alone.
+
+    Derivative: none, the results are integers; what is read at these indices is differentiated as ever.
+
+    Example: s, j = dk.bvh_query_aabb(tree, u - w, u + w), 0
+    while dk.bvh_query_next(s, j):
+        q[j] = 1
+    """
+    return begun(BvhQuery(), id, root, BOX, low, high, 0.0)  # type: ignore[no-any-return]
+
+
+@built_in()
+def bvh_query_sphere(id: uint64, center: vec3, radius: Float, root: Int32 = -1) -> BvhQuery:
+    """A query of a Bvh for the boxes that meet a sphere; of a negative radius for those that hold its centre.
+
+    Derivative: none, the results are integers.
+
+    Example: for j in dk.bvh_query_sphere(tree, u, 0.5):
+        q[j] = 1
+    """
+    r = positive(radius)
+    return begun(BvhQuery(), id, root, SPHERE, center, center, r * r)  # type: ignore[no-any-return]
+
+
+@built_in()
+def bvh_query_ray(id: uint64, start: vec3, dir: vec3, root: Int32 = -1) -> BvhQuery:
+    """A query of a Bvh for the boxes that a ray meets, in no set order. How far it goes is said to bvh_query_next.
+
+    Derivative: none, the results are integers.
+
+    Example: s, j = dk.bvh_query_ray(tree, u, w), 0
+    while dk.bvh_query_next(s, j, 2.0):
+        q[j] = 1
+    """
+    return begun(BvhQuery(), id, root, RAY, start, inverse_of(dir), 0.0)  # type: ignore[no-any-return]
+
+
+@built_in()
+def bvh_query_capsule(id: uint64, start: vec3, dir: vec3, radius: Float, root: Int32 = -1) -> BvhQuery:
+    """A query of a Bvh for the boxes that a ray meets once they are enlarged by a radius on each side.
+
+    They are all boxes that come within the radius of the ray, and some near their corners that do not. Pass p1 - p0 and
+    1.0 to bvh_query_next for the capsule between two points.
+
+    Derivative: none, the results are integers.
+
+    Example: s, j = dk.bvh_query_capsule(tree, u, w, 0.1), 0
+    while dk.bvh_query_next(s, j, 1.0):
+        q[j] = 1
+    """
+    return begun(BvhQuery(), id, root, RAY, start, inverse_of(dir), positive(radius))  # type: ignore[no-any-return]
+
+
+@built_in(sets="query index")
+def bvh_query_next(query: BvhQuery, index: Int32, max_dist: Float = _FAR) -> tuple[BvhQuery, int32, bool]:
+    """Whether there is one more box, whose index the second argument then is.
+
+    max_dist is how far a ray or a capsule goes, in lengths of its direction. It may become less from call to call, not
+    more. Other queries do not look at it.
+
+    Derivative: none, it is an integer.
+
+    Example: s, j = dk.bvh_query_ray(tree, u, w), 0
+    while dk.bvh_query_next(s, j):
+        q[j] = 1
+    """
+    return advanced(query, index, stop_gradient(float32(max_dist)))  # type: ignore[no-any-return]
+
+
+@built_in()
+def bvh_get_group_root(id: uint64, group: Int32) -> int32:
+    """The node below which the boxes of a group are, for the argument root of queries; -1, all boxes, if there is none.
+
+    Derivative: none, it is an integer.
+
+    Example: q[i] = dk.bvh_get_group_root(tree, i)
+    """
+    return group_root(id, group)  # type: ignore[no-any-return]

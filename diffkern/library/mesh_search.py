@@ -1,0 +1,284 @@
+"""Searches in meshes for faces: integers, which have no derivative.
+
+In: where the arrays of a mesh begin, and what is looked for. Out: a face, or a number of them. A search goes down the
+tree of the faces' boxes, the nearer child first, and keeps the other one on a stack.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from diffkern.lang.func import func
+from diffkern.library.bvhs import distance_sq, entry, inverse_of
+from diffkern.library.language import (
+    atan2,
+    cross,
+    dot,
+    float32,
+    int32,
+    length_sq,
+    own_zeros,
+    peek_float32,
+    peek_int32,
+    sqrt,
+    uint64,
+    vec3f,
+)
+from diffkern.library.triangles import along, closest, hit, is_sliver
+
+__all__: list[str] = []
+
+DEEPEST: Final = 64
+"""Levels of a tree at most."""
+
+_FAR: Final = float("inf")
+
+
+@func
+def still(points, i):  # type: ignore[no-untyped-def]
+    """A point, as a constant."""
+    return vec3f(peek_float32(points, 3 * i), peek_float32(points, 3 * i + 1), peek_float32(points, 3 * i + 2))
+
+
+@func
+def corners(tree, face):  # type: ignore[no-untyped-def]
+    """The vertices of a face, as constants."""
+    i, j = peek_int32(tree.indices, 3 * face), peek_int32(tree.indices, 3 * face + 1)
+    k = peek_int32(tree.indices, 3 * face + 2)
+    return still(tree.points, i), still(tree.points, j), still(tree.points, k)
+
+
+@func
+def blended(a, b, c, u, v):  # type: ignore[no-untyped-def]
+    """The place of a triangle with some weights."""
+    return a * u + b * v + c * (float32(1.0) - u - v)
+
+
+@func
+def closest_face(tree, x, max_dist):  # type: ignore[no-untyped-def]
+    """The face nearest to a point, nearer than a distance; -1 if there is none."""
+    stack, far = own_zeros(shape=DEEPEST, dtype=int32), own_zeros(shape=DEEPEST, dtype=float32)
+    best, found, top, node = max_dist * max_dist, -1, 0, tree.node
+    while node >= 0:
+        right, goes_to = peek_int32(tree.links, 4 * node + 3), -1
+        if right == 0:
+            for p in range(peek_int32(tree.links, 4 * node + 1), peek_int32(tree.links, 4 * node + 2)):
+                face = peek_int32(tree.items, p)
+                a, b, c = corners(tree, face)
+                u, v = closest(x, a, b, c)
+                square = length_sq(blended(a, b, c, u, v) - x)
+                if square < best and not is_sliver(a, b, c):
+                    best, found = square, face
+        else:
+            one, other = distance_sq(tree.boxes, node + 1, x), distance_sq(tree.boxes, right, x)
+            near = one if one <= other else other
+            if near < best:
+                goes_to = node + 1 if one <= other else right
+                stack[top], far[top] = (right if one <= other else node + 1), (other if one <= other else one)
+                top += 1
+        while goes_to < 0 and top > 0:
+            top -= 1
+            if far[top] < best:
+                goes_to = stack[top]
+        node = goes_to
+    return found
+
+
+@func
+def furthest_sq(boxes, k, x):  # type: ignore[no-untyped-def]
+    """The square of the greatest distance of a point from a place of a box."""
+    total = float32(0.0)
+    for c in range(3):
+        below, above = x[c] - peek_float32(boxes, 6 * k + c), peek_float32(boxes, 6 * k + 3 + c) - x[c]
+        away = below if below > above else above
+        total += away * away
+    return total
+
+
+@func
+def furthest_corner(tree, x, min_dist):  # type: ignore[no-untyped-def]
+    """The face with the vertex furthest from a point, further than a distance, and which; -1 if there is none."""
+    stack, far = own_zeros(shape=DEEPEST, dtype=int32), own_zeros(shape=DEEPEST, dtype=float32)
+    least = min_dist if min_dist > 0.0 else float32(0.0)
+    best, found, which, top, node = least * least, -1, 0, 0, tree.node
+    best = best if min_dist >= 0.0 else float32(-1.0)
+    while node >= 0:
+        right, goes_to = peek_int32(tree.links, 4 * node + 3), -1
+        if right == 0:
+            for p in range(peek_int32(tree.links, 4 * node + 1), peek_int32(tree.links, 4 * node + 2)):
+                face = peek_int32(tree.items, p)
+                a, b, c = corners(tree, face)
+                one, two, three = length_sq(a - x), length_sq(b - x), length_sq(c - x)
+                k = 0 if one >= two and one >= three else (1 if two >= three else 2)
+                square = one if k == 0 else (two if k == 1 else three)
+                if square > best and not is_sliver(a, b, c):
+                    best, found, which = square, face, k
+        else:
+            one, other = furthest_sq(tree.boxes, node + 1, x), furthest_sq(tree.boxes, right, x)
+            most = one if one >= other else other
+            if most > best:
+                goes_to = node + 1 if one >= other else right
+                stack[top], far[top] = (right if one >= other else node + 1), (other if one >= other else one)
+                top += 1
+        while goes_to < 0 and top > 0:
+            top -= 1
+            if far[top] > best:
+                goes_to = stack[top]
+        node = goes_to
+    return found, which
+
+
+@func
+def first_hit(tree, start, dir, max_t):  # type: ignore[no-untyped-def]
+    """The face that a ray hits first, before a place; -1 if there is none."""
+    stack, far = own_zeros(shape=DEEPEST, dtype=int32), own_zeros(shape=DEEPEST, dtype=float32)
+    inverse, none = inverse_of(dir), float32(0.0)
+    best, found, top, node = max_t, -1, 0, tree.node
+    while node >= 0:
+        right, goes_to = peek_int32(tree.links, 4 * node + 3), -1
+        if right == 0:
+            for p in range(peek_int32(tree.links, 4 * node + 1), peek_int32(tree.links, 4 * node + 2)):
+                face = peek_int32(tree.items, p)
+                a, b, c = corners(tree, face)
+                met, t, _, _, _ = hit(start, dir, a, b, c)
+                if met and t >= 0.0 and t < best:
+                    best, found = t, face
+        else:
+            one = entry(tree.boxes, node + 1, start, inverse, none)
+            other = entry(tree.boxes, right, start, inverse, none)
+            near = one if one <= other else other
+            if near <= best and near < float32(_FAR):
+                goes_to = node + 1 if one <= other else right
+                stack[top], far[top] = (right if one <= other else node + 1), (other if one <= other else one)
+                top += 1
+        while goes_to < 0 and top > 0:
+            top -= 1
+            if far[top] <= best and far[top] < float32(_FAR):
+                goes_to = stack[top]
+        node = goes_to
+    return found
+
+
+@func
+def count_hits(tree, start, dir, max_t, most):  # type: ignore[no-untyped-def]
+    """How many faces a ray hits before a place, counted up to a number of them."""
+    inverse, none, hits, node = inverse_of(dir), float32(0.0), 0, tree.node
+    while node >= 0 and node < tree.end and hits < most:
+        skip = peek_int32(tree.links, 4 * node)
+        near = entry(tree.boxes, node, start, inverse, none)
+        if near <= max_t and near < float32(_FAR):
+            if skip == node + 1:
+                for p in range(peek_int32(tree.links, 4 * node + 1), peek_int32(tree.links, 4 * node + 2)):
+                    a, b, c = corners(tree, peek_int32(tree.items, p))
+                    met, t, _, _, _ = hit(start, dir, a, b, c)
+                    if met and t >= 0.0 and t < max_t:
+                        hits += 1
+                node = skip
+            else:
+                node += 1
+        else:
+            node = skip
+    return hits
+
+
+@func
+def is_in(tree, x):  # type: ignore[no-untyped-def]
+    """Whether two of three rays along axes first hit the back of a face."""
+    backs = 0
+    for axis in range(3):
+        along_axis = vec3f(float32(axis == 0), float32(axis == 1), float32(axis == 2))
+        face = first_hit(tree, x, along_axis, float32(_FAR))
+        if face >= 0:
+            a, b, c = corners(tree, face)
+            _, _, _, _, side = hit(x, along_axis, a, b, c)
+            backs += 1 if side < 0.0 else 0
+    return backs >= 2
+
+
+@func
+def length_of(x):  # type: ignore[no-untyped-def]
+    """The length of a vector."""
+    return sqrt(dot(x, x))
+
+
+@func
+def angle(e, f):  # type: ignore[no-untyped-def]
+    """The angle between two edges."""
+    return atan2(length_of(cross(e, f)), dot(e, f))
+
+
+@func
+def share(place, a, b, c, tolerance):  # type: ignore[no-untyped-def]
+    """How much of what is around a place of a triangle lies in it, as an angle."""
+    near = tolerance * tolerance
+    if length_sq(place - a) <= near:
+        found = angle(b - a, c - a)
+    elif length_sq(place - b) <= near:
+        found = angle(c - b, a - b)
+    elif length_sq(place - c) <= near:
+        found = angle(a - c, b - c)
+    else:
+        ab = length_sq(a + (b - a) * along(place, a, b) - place)
+        bc = length_sq(b + (c - b) * along(place, b, c) - place)
+        ca = length_sq(c + (a - c) * along(place, c, a) - place)
+        found = float32(math.pi) if ab <= near or bc <= near or ca <= near else float32(2.0 * math.pi)
+    return found
+
+
+@func
+def is_behind(tree, x, face, u, v, epsilon):  # type: ignore[no-untyped-def]
+    """Whether a point is on the inner side of the normals around the place nearest to it, weighted by their angles."""
+    a, b, c = corners(tree, face)
+    place = blended(a, b, c, u, v)
+    tolerance = epsilon * (length_of(b - a) + length_of(c - b) + length_of(a - c)) / float32(3.0)
+    normal, node = vec3f(0.0, 0.0, 0.0), tree.node
+    while node >= 0 and node < tree.end:
+        skip = peek_int32(tree.links, 4 * node)
+        if distance_sq(tree.boxes, node, place) <= tolerance * tolerance:
+            if skip == node + 1:
+                for p in range(peek_int32(tree.links, 4 * node + 1), peek_int32(tree.links, 4 * node + 2)):
+                    a, b, c = corners(tree, peek_int32(tree.items, p))
+                    u, v = closest(place, a, b, c)
+                    away = length_sq(blended(a, b, c, u, v) - place)
+                    if away <= tolerance * tolerance and not is_sliver(a, b, c):
+                        n = cross(b - a, c - a)
+                        normal += n * (share(place, a, b, c, tolerance) / length_of(n))
+            node = skip if skip == node + 1 else node + 1
+        else:
+            node = skip
+    return dot(normal, x - place) < 0.0
+
+
+@func
+def solid_angle(x, a, b, c):  # type: ignore[no-untyped-def]
+    """Half the solid angle of a triangle seen from a point, positive from behind."""
+    p, q, r = a - x, b - x, c - x
+    one, two, three = length_of(p), length_of(q), length_of(r)
+    below = one * two * three + dot(p, q) * three + dot(q, r) * one + dot(r, p) * two
+    return atan2(dot(p, cross(q, r)), below)
+
+
+@func
+def winding_number(tree, dipoles, x, accuracy):  # type: ignore[no-untyped-def]
+    """How often the mesh goes around a point: a node far away counts as its area at its centre, if these are known."""
+    total, node = float32(0.0), tree.node
+    while node >= 0 and node < tree.end:
+        skip = peek_int32(tree.links, 4 * node)
+        is_far = False
+        if dipoles != uint64(0) and skip > node + 1:
+            away = still(dipoles, 3 * node + 1) - x
+            square, reach = dot(away, away), accuracy * peek_float32(dipoles, 9 * node + 6)
+            is_far = square > reach * reach
+            if is_far:
+                total += dot(still(dipoles, 3 * node), away) / (square * sqrt(square))
+        if is_far:
+            node = skip
+        elif skip == node + 1:
+            for p in range(peek_int32(tree.links, 4 * node + 1), peek_int32(tree.links, 4 * node + 2)):
+                a, b, c = corners(tree, peek_int32(tree.items, p))
+                total += float32(2.0) * solid_angle(x, a, b, c)
+            node = skip
+        else:
+            node += 1
+    return total / float32(4.0 * math.pi)

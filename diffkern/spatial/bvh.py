@@ -1,0 +1,240 @@
+"""Trees of boxes, in which kernels look for those that meet a box, a sphere or a ray.
+
+In: lower and upper corners of boxes. Out: an id, which a launch passes to a kernel; there
+:func:`~diffkern.bvh_query_aabb` and its like find boxes by it. What the words of the descriptor mean is said in
+:mod:`diffkern.library.bvhs`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from diffkern.errors import LaunchError
+from diffkern.ir.types import FLOAT32, INT32, Element, Vec
+from diffkern.lang.queries import BVH
+from diffkern.library.bvhs import WORDS
+from diffkern.runtime.array import array, new
+from diffkern.runtime.device import Device, get_device
+from diffkern.runtime.launch import launch
+from diffkern.runtime.operation import Copy, perform
+from diffkern.runtime.resources import Content, Resource
+from diffkern.runtime.uncopied import Uncopied
+from diffkern.spatial import tree_kernels as kernels
+
+__all__ = ["CONSTRUCTORS", "Bvh", "checked", "constructor_named"]
+
+CONSTRUCTORS: Final = ("sah", "median", "lbvh")
+"""How boxes are split: by the cost of queries, or into halves."""
+
+_MOST: Final = (1 << 27) - 1  # the boxes whose nodes are counted in bytes of a float's place by an int32
+
+
+class Bvh(Uncopied):
+    """A tree of boxes, in which kernels find those that meet a box, a sphere, a ray or a capsule.
+
+    Pass :attr:`id` to a kernel as a ``uint64``, and call :func:`~diffkern.bvh_query_aabb`,
+    :func:`~diffkern.bvh_query_sphere`, :func:`~diffkern.bvh_query_ray` or :func:`~diffkern.bvh_query_capsule` there.
+
+    The tree holds copies of the boxes. After a change of :attr:`lowers` or :attr:`uppers` call :meth:`refit`, or
+    :meth:`rebuild` where boxes have moved far. Launches on a tape have the gradient for the tree as it was then.
+
+    Parameters
+    ----------
+    lowers, uppers : array of vec3
+        The corners of the boxes.
+    constructor : str, optional
+        How boxes are split: ``"sah"``, the default, by the cost of queries; ``"median"`` or ``"lbvh"`` into halves. The
+        results of queries are the same.
+    groups : array of int32, optional
+        A number for each box; a query from the root of a group, :func:`~diffkern.bvh_get_group_root`, then finds boxes
+        of that group alone.
+    leaf_size : int, optional
+        How many boxes a leaf holds at most. The results of queries are the same.
+
+    Attributes
+    ----------
+    lowers, uppers, groups : array
+        What it was made from.
+    device : Device
+        Where it lies: with the boxes.
+
+    Raises
+    ------
+    LaunchError
+        If the arrays are of other types, on different devices, or do not fit together.
+
+    Examples
+    --------
+    >>> import numpy as np, diffkern as dk
+    >>> @dk.kernel
+    ... def count(tree: dk.uint64, x: dk.array(dtype=dk.vec3), n: dk.array(dtype=int)):
+    ...     i = dk.tid()
+    ...     for j in dk.bvh_query_aabb(tree, x[i], x[i]):
+    ...         n[i] += 1
+    >>> low = dk.array(np.float32([[0, 0, 0], [1, 0, 0]]), dtype=dk.vec3)
+    >>> high = dk.array(np.float32([[2, 1, 1], [3, 1, 1]]), dtype=dk.vec3)
+    >>> tree = dk.Bvh(low, high)
+    >>> x, n = dk.array(np.float32([[1.5, 0.5, 0.5], [9, 0, 0]]), dtype=dk.vec3), dk.zeros(2, dtype=int)
+    >>> dk.launch(count, dim=2, inputs=[tree.id, x], outputs=[n])
+    >>> n.numpy()
+    array([2, 0], dtype=int32)
+    """
+
+    def __init__(
+        self,
+        lowers: array,
+        uppers: array,
+        constructor: str | None = None,
+        groups: array | None = None,
+        leaf_size: int = 1,
+    ) -> None:
+        self._by_count = constructor_named(constructor)
+        if leaf_size < 1:
+            raise LaunchError(f"a leaf of a Bvh holds at least one box, not {leaf_size}", remedy="pass leaf_size=1")
+        self.lowers = checked(lowers, "lowers of a Bvh", Vec(FLOAT32, 3), None)
+        self.device: Device = get_device(lowers.device)
+        self.uppers = checked(uppers, "uppers of a Bvh", Vec(FLOAT32, 3), self.device)
+        self.groups = None if groups is None else checked(groups, "groups of a Bvh", INT32, self.device)
+        for other, what in ((uppers, "upper corners"), (groups, "groups")):
+            if other is not None and other.size != lowers.size:
+                raise LaunchError(
+                    f"there are {other.size} {what} for {lowers.size} lower corners", remedy="pass one for each box"
+                )
+        if lowers.size > _MOST:
+            raise LaunchError(f"a Bvh of {lowers.size} boxes: at most {_MOST} are supported", remedy="make several")
+        self._leaf_size = min(int(leaf_size), max(lowers.size, 1))
+        self._levels: tuple[array, ...] = ()
+        self._resource = Resource(self.device, BVH, WORDS)
+        self.rebuild(constructor)
+
+    @property
+    def id(self) -> int:
+        """What a kernel knows the tree by, a number that stays the same whenever it is refit or rebuilt."""
+        return self._resource.id
+
+    def refit(self) -> None:
+        """Let the tree hold the boxes as they are now, without another order.
+
+        It is done by kernels where the tree lies, in the current stream, and may be captured in a graph.
+        """
+        n = self.lowers.size
+        if n == 0:
+            return
+        order, links, table, boxes, item_boxes = self._resource.content.arrays
+        if self._resource.content.kept:
+            boxes, item_boxes = self._of(boxes.size, FLOAT32), self._of(item_boxes.size, FLOAT32)
+            self._lead_to((order, links, table, boxes, item_boxes))
+        given = [self.lowers, self.uppers, order, links]
+        keeps = int(self._leaf_size > 1)
+        if self.device.is_cpu:
+            self._launch(kernels.refit, 1, [*given, boxes, item_boxes, keeps])
+        for nodes in self._levels:
+            self._launch(kernels.refit_level, nodes.size, [*given, nodes, boxes, item_boxes, keeps])
+
+    def rebuild(self, constructor: str | None = None) -> None:
+        """Build the tree anew from the boxes as they are now.
+
+        On a GPU the tree is built on the host, from a copy of the boxes.
+
+        Parameters
+        ----------
+        constructor : str, optional
+            As that of the class.
+        """
+        by_count, n = constructor_named(constructor), self.lowers.size
+        if n == 0:
+            return
+        now, nodes = self._resource.content, 2 * n
+        if now.kept or not now.arrays:
+            room = (n, INT32), (4 * nodes, INT32), (2 * n + 1, INT32), (6 * nodes, FLOAT32)
+            keeps = 6 * n if self._leaf_size > 1 else 1
+            arrays = tuple(self._of(size, scalar) for size, scalar in (*room, (keeps, FLOAT32)))
+        else:
+            arrays = now.arrays
+        if self.device.is_cpu:
+            self._build(self.lowers, self.uppers, self.groups, by_count, arrays)
+        else:
+            self._build_on_host(by_count, arrays)
+        self._lead_to(arrays)
+
+    def _build(
+        self, lowers: array, uppers: array, groups: array | None, by_count: int, arrays: tuple[array, ...]
+    ) -> array:
+        """Build on the host; returns the level of each node."""
+        order, links, table, boxes, item_boxes = arrays
+        host = lowers.device
+        depths = new((2 * lowers.size,), INT32, False, host)
+        given = [lowers, uppers, order if groups is None else groups, int(groups is not None)]
+        given += [self._leaf_size, by_count, order, links, depths, boxes, item_boxes, table]
+        launch(kernels.build, dim=1, inputs=given, device=host, record_tape=False)
+        return depths
+
+    def _build_on_host(self, by_count: int, arrays: tuple[array, ...]) -> None:
+        """Build from copies on the host, and copy the tree to where it lies."""
+        host = get_device("cpu")
+        copies = [None if a is None else a.to("cpu") for a in (self.lowers, self.uppers, self.groups)]
+        made = tuple(new(a.shape, a._element, False, host) for a in arrays)
+        assert copies[0] is not None
+        assert copies[1] is not None
+        depths = self._build(copies[0], copies[1], copies[2], by_count, made)
+        for goal, source in zip(arrays, made, strict=True):
+            perform(Copy(goal, source))
+        level = depths.numpy()[: int(made[1].numpy()[0])]
+        nodes = np.argsort(-level, kind="stable").astype(np.int32)
+        ends = np.cumsum(np.bincount(level)[::-1])
+        self._levels = tuple(array(part, dtype=int, device=self.device) for part in np.split(nodes, ends[:-1]))
+
+    def _lead_to(self, arrays: tuple[array, ...]) -> None:
+        order, links, table, boxes, item_boxes = arrays
+        content = self._resource.content
+        content = content if content.arrays == arrays else Content(arrays)
+        of_items = item_boxes.ptr if self._leaf_size > 1 else 0
+        of_groups = 0 if self.groups is None else table.ptr
+        self._resource.lead_to(content, (boxes.ptr, links.ptr, order.ptr, of_items, of_groups, self.lowers.size))
+
+    def _of(self, size: int, scalar: Element) -> array:
+        return new((size,), scalar, False, self.device)
+
+    def _launch(self, kernel: Any, dim: int, inputs: list[Any]) -> None:
+        launch(kernel, dim=dim, inputs=inputs, device=self.device, record_tape=False)
+
+    def __repr__(self) -> str:
+        return f"Bvh({self.lowers.size} boxes, device={str(self.device)!r})"
+
+
+def constructor_named(name: Any) -> int:
+    """Whether boxes are split by their number, 1, or by the cost of queries, 0."""
+    if name is None:
+        return 0
+    stated = getattr(name, "name", name)  # of Warp's enumeration
+    if not isinstance(stated, str) or stated.lower() not in CONSTRUCTORS:
+        raise LaunchError(
+            f"there is no constructor {name!r} of trees", remedy=f"pass one of {', '.join(map(repr, CONSTRUCTORS))}"
+        )
+    return int(stated.lower() != "sah")
+
+
+def checked(given: Any, what: str, element: Element, device: Device | None) -> array:
+    """An array along one axis, of an element and on a device.
+
+    Raises
+    ------
+    LaunchError
+        If it is none.
+    """
+    if not isinstance(given, array):
+        raise LaunchError(
+            f"the {what} are an array, not {type(given).__name__}", remedy="make one with dk.array(values, dtype=...)"
+        )
+    if given._element != element or given.ndim != 1:
+        raise LaunchError(
+            f"the {what} are an array of {element} along one axis, not {given.ndim} of {given._element}",
+            remedy="convert them",
+        )
+    if device is not None and given.device is not device:
+        raise LaunchError(
+            f"the {what} lie on {given.device}, and the others on {device}", remedy=f"pass .to({str(device)!r})"
+        )
+    return given

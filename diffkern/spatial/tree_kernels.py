@@ -1,0 +1,280 @@
+"""The kernels by which a tree of boxes is built, and by which its boxes follow those that it was built from.
+
+A node's number is its place in the order in which a walk comes by, parents first: the left child of a node is the next
+one, and the nodes below it end where its ``skip`` says. So the boxes below a node are a stretch of the sorted boxes, a
+walk needs no stack, and a loop from the last node to the first one finds children before their parents.
+
+Boxes are split by where their centres lie along the axis of the greatest extent, in few bins: at the border where the
+expected cost of a query is least (the area of each side times its boxes), or where the numbers of boxes are closest.
+Comparisons leave NaN out: a box with a NaN enlarges no other one, and no query finds it.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Final
+
+from diffkern.kernel import Kernel
+from diffkern.lang.func import func
+from diffkern.lang.intrinsics import INTRINSICS
+from diffkern.library.language import float32, int32
+from diffkern.runtime.create import zeros
+from diffkern.spatial.kernels import sort_cell
+
+__all__ = ["BINS", "DEEPEST", "build", "refit", "refit_level"]
+
+tid: Any = INTRINSICS["tid"]
+_alone = functools.partial(Kernel, enable_backward=False, lanes=False)
+_integral = functools.partial(Kernel, enable_backward=False)
+
+BINS: Final = 16
+"""Bins along an axis."""
+
+DEEPEST: Final = 64
+"""Levels of a tree at most, which is what a walk with a stack has room for."""
+
+_LEVEL_OF_HALVES: Final = 32  # from which on ranges are halved, whatever that costs queries: 2**32 boxes there are not
+_FAR: Final = float("inf")
+
+
+@func
+def clear_box(boxes, k):  # type: ignore[no-untyped-def]
+    """Let a box hold nothing."""
+    for c in range(3):
+        boxes[6 * k + c] = float32(_FAR)
+        boxes[6 * k + 3 + c] = float32(-_FAR)
+
+
+@func
+def include(boxes, k, others, j):  # type: ignore[no-untyped-def]
+    """Enlarge a box so that it holds another one."""
+    for c in range(3):
+        low, high = others[6 * j + c], others[6 * j + 3 + c]
+        if low < boxes[6 * k + c]:
+            boxes[6 * k + c] = low
+        if high > boxes[6 * k + 3 + c]:
+            boxes[6 * k + 3 + c] = high
+
+
+@func
+def include_item(boxes, k, lowers, uppers, i):  # type: ignore[no-untyped-def]
+    """Enlarge a box so that it holds one of those that the tree is built from."""
+    low, high = lowers[i], uppers[i]
+    for c in range(3):
+        if low[c] < boxes[6 * k + c]:
+            boxes[6 * k + c] = low[c]
+        if high[c] > boxes[6 * k + 3 + c]:
+            boxes[6 * k + 3 + c] = high[c]
+
+
+@func
+def area(boxes, k):  # type: ignore[no-untyped-def]
+    """Half the surface of a box."""
+    x, y = boxes[6 * k + 3] - boxes[6 * k], boxes[6 * k + 4] - boxes[6 * k + 1]
+    z = boxes[6 * k + 5] - boxes[6 * k + 2]
+    return x * y + y * z + z * x
+
+
+@func
+def bin_of(lowers, uppers, i, axis, first, scale, bins):  # type: ignore[no-untyped-def]
+    """The bin of a box: that of twice its centre along an axis."""
+    low, high = lowers[i], uppers[i]
+    k = int32((low[axis] + high[axis] - first) * scale)
+    k = k if k > 0 else 0
+    return k if k < bins else bins - 1
+
+
+@func
+def best_border(boxes, counts, costs, bins, by_count):  # type: ignore[no-untyped-def]
+    """The last bin of the left side; boxes ``bins`` and after are room for the boxes of both sides."""
+    clear_box(boxes, bins)
+    n = 0
+    for k in range(bins):
+        include(boxes, bins, boxes, k)
+        n += counts[k]
+        costs[k] = float32(n) if by_count != 0 else (area(boxes, bins) * float32(n) if n > 0 else 0.0)
+    best, least = bins // 2 - 1, float32(_FAR)
+    clear_box(boxes, bins)
+    m = 0
+    for j in range(1, bins):
+        k = bins - 1 - j
+        include(boxes, bins, boxes, k + 1)
+        m += counts[k + 1]
+        cost = costs[k] + (area(boxes, bins) * float32(m) if m > 0 else 0.0)
+        if by_count != 0:
+            cost = costs[k] - float32(m) if costs[k] > float32(m) else float32(m) - costs[k]
+        if cost < least and m > 0 and m < n:
+            best, least = k, cost
+    return best
+
+
+@func
+def border_of_groups(groups, order, begin, end):  # type: ignore[no-untyped-def]
+    """Where a stretch of boxes of several groups is split: between two groups, near the middle."""
+    middle = (begin + end) // 2
+    group = groups[order[middle]]
+    at = middle
+    while at > begin and groups[order[at - 1]] == group:
+        at -= 1
+    if at == begin:
+        at = middle
+        while groups[order[at]] == group:
+            at += 1
+    return at
+
+
+@func
+def partition(lowers, uppers, order, begin, end, axis, first, scale, bins, border):  # type: ignore[no-untyped-def]
+    """Put what is in the bins up to a border first; returns where the rest begins."""
+    left, right = begin, end
+    while left < right:
+        i = order[left]
+        if bin_of(lowers, uppers, i, axis, first, scale, bins) <= border:
+            left += 1
+        else:
+            right -= 1
+            order[left] = order[right]
+            order[right] = i
+    return left
+
+
+@func
+def border_of_boxes(lowers, uppers, order, begin, end, depth, by_count, bounds, bin_boxes, counts, costs):  # type: ignore[no-untyped-def]
+    """Sort a stretch of boxes into two sides; returns where the right one begins."""
+    middle, n = (begin + end) // 2, end - begin
+    clear_box(bounds, 0)
+    for p in range(begin, end):
+        low, high = lowers[order[p]], uppers[order[p]]
+        for c in range(3):
+            centre = low[c] + high[c]
+            if centre < bounds[c]:
+                bounds[c] = centre
+            if centre > bounds[3 + c]:
+                bounds[3 + c] = centre
+    axis, extent = 0, bounds[3] - bounds[0]
+    for c in range(1, 3):
+        if bounds[3 + c] - bounds[c] > extent:
+            axis, extent = c, bounds[3 + c] - bounds[c]
+    at = middle
+    if extent > 0.0 and extent < float32(_FAR) and depth < _LEVEL_OF_HALVES:
+        bins = n if n < BINS else BINS
+        first, scale = bounds[axis], float32(bins) / extent
+        for k in range(bins):
+            clear_box(bin_boxes, k)
+            counts[k] = 0
+        for p in range(begin, end):
+            k = bin_of(lowers, uppers, order[p], axis, first, scale, bins)
+            include_item(bin_boxes, k, lowers, uppers, order[p])
+            counts[k] += 1
+        border = best_border(bin_boxes, counts, costs, bins, by_count)
+        at = partition(lowers, uppers, order, begin, end, axis, first, scale, bins, border)
+    return at if at > begin and at < end else middle
+
+
+@func
+def box_of_range(lowers, uppers, order, begin, end, boxes, node, item_boxes, keeps):  # type: ignore[no-untyped-def]
+    """Write the box around a stretch, and with ``keeps`` each of its boxes."""
+    clear_box(boxes, node)
+    for p in range(begin, end):
+        include_item(boxes, node, lowers, uppers, order[p])
+        if keeps != 0:
+            low, high = lowers[order[p]], uppers[order[p]]
+            for c in range(3):
+                item_boxes[6 * p + c] = low[c]
+                item_boxes[6 * p + 3 + c] = high[c]
+
+
+@func
+def box_of_children(boxes, node, right):  # type: ignore[no-untyped-def]
+    """Write the box around those of the children."""
+    clear_box(boxes, node)
+    include(boxes, node, boxes, node + 1)
+    include(boxes, node, boxes, right)
+
+
+@func
+def boxes_upward(lowers, uppers, order, links, boxes, item_boxes, keeps):  # type: ignore[no-untyped-def]
+    """Write all boxes, children first."""
+    count = links[0]
+    for j in range(count):
+        node = count - 1 - j
+        right = links[4 * node + 3]
+        if right == 0:
+            first, end = links[4 * node + 1], links[4 * node + 2]
+            box_of_range(lowers, uppers, order, first, end, boxes, node, item_boxes, keeps)
+        else:
+            box_of_children(boxes, node, right)
+
+
+@_alone
+def build(  # type: ignore[no-untyped-def]
+    lowers, uppers, groups, grouped: int, leaf_size: int, by_count: int, order, links, depths, boxes, item_boxes, table
+):
+    """Build the whole tree, by one thread.
+
+    A node's links are where the nodes below it end, the first of the sorted boxes below it and the one after the last,
+    and the right child, 0 for a leaf. The table is the number of groups, then their numbers, then their roots.
+    """
+    n = lowers.shape[0]
+    stack, counts = zeros(shape=8 * DEEPEST, dtype=int32), zeros(shape=BINS, dtype=int32)
+    bounds, costs = zeros(shape=6, dtype=float32), zeros(shape=BINS, dtype=float32)
+    bin_boxes = zeros(shape=6 * (BINS + 1), dtype=float32)
+    for p in range(n):
+        order[p] = p
+    if grouped != 0:
+        sort_cell(0, n, order, groups, 1)
+    nodes, top, found = 0, 1, 0
+    stack[0], stack[1], stack[2], stack[3] = 0, n, 0, -1
+    while top > 0:
+        top -= 1
+        begin, end, depth, parent = stack[4 * top], stack[4 * top + 1], stack[4 * top + 2], stack[4 * top + 3]
+        node, at = nodes, begin
+        nodes += 1
+        if parent >= 0:
+            links[4 * parent + 3] = node
+        is_mixed = False
+        if grouped != 0:
+            group = groups[order[begin]]
+            is_mixed = group != groups[order[end - 1]]
+            begins = begin == 0 or groups[order[begin if begin == 0 else begin - 1]] != group
+            if not is_mixed and begins and (end == n or groups[order[end if end < n else begin]] != group):
+                table[1 + found], table[1 + n + found] = group, node
+                found += 1
+        if is_mixed:
+            at = border_of_groups(groups, order, begin, end)
+        elif end - begin > leaf_size:
+            at = border_of_boxes(
+                lowers, uppers, order, begin, end, depth, by_count, bounds, bin_boxes, counts, costs
+            )  # fmt: skip
+        links[4 * node], links[4 * node + 1], links[4 * node + 2], links[4 * node + 3] = node + 1, begin, end, 0
+        depths[node] = depth
+        if at > begin:
+            stack[4 * top], stack[4 * top + 1], stack[4 * top + 2], stack[4 * top + 3] = at, end, depth + 1, node
+            top += 1
+            stack[4 * top], stack[4 * top + 1], stack[4 * top + 2], stack[4 * top + 3] = begin, at, depth + 1, -1
+            top += 1
+    table[0] = found
+    for j in range(nodes):
+        node = nodes - 1 - j
+        if links[4 * node + 3] > 0:
+            links[4 * node] = links[4 * links[4 * node + 3]]
+    boxes_upward(lowers, uppers, order, links, boxes, item_boxes, 1 if leaf_size > 1 else 0)
+
+
+@_alone
+def refit(lowers, uppers, order, links, boxes, item_boxes, keeps: int):  # type: ignore[no-untyped-def]
+    """Write all boxes anew, by one thread."""
+    boxes_upward(lowers, uppers, order, links, boxes, item_boxes, keeps)
+
+
+@_integral
+def refit_level(lowers, uppers, order, links, nodes, boxes, item_boxes, keeps: int):  # type: ignore[no-untyped-def]
+    """Write the boxes of some nodes anew, whose children's are right."""
+    node = nodes[tid()]
+    right = links[4 * node + 3]
+    if right == 0:
+        box_of_range(
+            lowers, uppers, order, links[4 * node + 1], links[4 * node + 2], boxes, node, item_boxes, keeps
+        )  # fmt: skip
+    else:
+        box_of_children(boxes, node, right)

@@ -1,0 +1,168 @@
+"""Arrays over parts of others in kernels (``wp.array(ptr=a.ptr + bytes, ...)``), and parts that a branch chooses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import diffkern.warp as wp
+from diffkern.errors import KernelTypeError
+
+A = wp.array(dtype=float)
+V = wp.array(dtype=wp.vec2)
+
+
+@wp.func
+def put(a: V, n: int, v: wp.vec2):
+    a[n] = v
+    return n + 1
+
+
+@wp.kernel
+def of_the_thread(x: V, o: wp.array2d[float]):
+    i = wp.tid()
+    b = wp.zeros(shape=(10,), dtype=wp.vec2f)
+    a = wp.array(ptr=b.ptr + wp.uint64(5 * 8), shape=(5,), dtype=wp.vec2f)
+    n = int(0)  # noqa: RUF046, UP018 -- a variable in Warp's dialect
+    m = int(0)  # noqa: RUF046, UP018 -- a variable in Warp's dialect
+    for e in range(3):
+        n = put(a, n, x[i] * float(e + 1))
+        m = put(b, m, -x[i])
+    o[i, 0] = b[6][0]
+    o[i, 1] = a[2][1]
+    vertex = a
+    face = wp.array(ptr=b.ptr, shape=(5,), dtype=wp.vec2)
+    if i % 2 == 1:
+        vertex = wp.array(ptr=b.ptr, shape=(5,), dtype=wp.vec2)
+        face = a
+    o[i, 2] = vertex[0][0]
+    o[i, 3] = face[1][0]
+    face[1] = wp.vec2(50.0, 60.0)
+    o[i, 4] = b[1][0] + b[6][1]
+    o[i, 5] = float(len(face))
+
+
+def test_parts_of_an_array_of_the_thread() -> None:
+    """The numbers are Warp's, whose gradients are zero here; these are right."""
+    x = wp.array(np.array([[1.0, 2.0], [3.0, 4.0]]), dtype=wp.vec2, requires_grad=True)
+    o = wp.zeros((2, 6), requires_grad=True)
+    with wp.Tape() as tape:
+        wp.launch(of_the_thread, 2, [x, o])
+    tape.backward(grads={o: wp.ones((2, 6))})
+    assert o.numpy().tolist() == [[2.0, 6.0, 1.0, -1.0, 54.0, 5.0], [6.0, 12.0, -3.0, 6.0, 57.0, 5.0]]
+    assert x.grad.numpy().tolist() == [[2.0, 5.0], [2.0, 3.0]]
+
+
+@wp.func
+def begins(a: A, k: int) -> wp.uint64:
+    return a.ptr + wp.uint64(k) * wp.uint64(4)
+
+
+@wp.kernel
+def of_a_parameter(x: A, o: A, n: int):
+    i = wp.tid()
+    y = wp.array(ptr=begins(x, i), shape=(2,), dtype=float)
+    z = wp.array(ptr=begins(o, n), shape=(n,), dtype=wp.float32)
+    inner = wp.array(ptr=y.ptr + wp.uint64(4), shape=(1,), dtype=float)
+    o[i] = y[0] * inner[0]
+    z[i] = y[1]
+    if i == 0:
+        z = wp.array(ptr=begins(o, 8), shape=(2,), dtype=float)
+        z[1] = float(len(inner)) + float(len(z))
+
+
+def test_parts_of_a_parameter() -> None:
+    x, o = wp.array(np.arange(1.0, 6.0), dtype=float, requires_grad=True), wp.zeros(10, requires_grad=True)
+    with wp.Tape() as tape:
+        wp.launch(of_a_parameter, 4, [x, o, 4])
+    tape.backward(grads={o: wp.ones(10)})
+    assert o.numpy().tolist() == [2.0, 6.0, 12.0, 20.0, 2.0, 3.0, 4.0, 5.0, 0.0, 3.0]
+    assert x.grad.numpy().tolist() == [2.0, 5.0, 7.0, 9.0, 5.0]
+
+
+@wp.kernel
+def carried(x: A, o: A):
+    window = x[0:2]
+    for k in range(3):
+        o[k] = window[0] + 10.0 * window[1]
+        window = x[k + 1 : k + 3]
+
+
+def test_a_loop_carries_a_part() -> None:
+    x, o = wp.array(np.arange(1.0, 6.0), dtype=float, requires_grad=True), wp.zeros(3, requires_grad=True)
+    with wp.Tape() as tape:
+        wp.launch(carried, 1, [x, o])
+    tape.backward(grads={o: wp.ones(3)})
+    assert o.numpy().tolist() == [21.0, 32.0, 43.0]
+    assert x.grad.numpy().tolist() == [1.0, 11.0, 11.0, 10.0, 0.0]
+
+
+@wp.kernel
+def a_part_or_all(x: A, o: A):
+    i = wp.tid()
+    b = wp.zeros(shape=4, dtype=float)
+    for k in range(4):
+        b[k] = x[k] * x[k]
+    c = b[1:3]
+    y = x
+    if i == 0:
+        c = b
+        y = x[2:4]
+    c[1] = 3.0 * c[1]
+    o[2 * i] = float(len(c)) + c[1] + b[1]
+    o[2 * i + 1] = float(len(y)) + y[1]
+
+
+def test_all_of_an_array_or_a_part() -> None:
+    x, o = wp.array(np.arange(1.0, 6.0), dtype=float, requires_grad=True), wp.zeros(4, requires_grad=True)
+    with wp.Tape() as tape:
+        wp.launch(a_part_or_all, 2, [x, o])
+    tape.backward(grads={o: wp.ones(4)})
+    assert o.numpy().tolist() == [4.0 + 12.0 + 12.0, 2.0 + 4.0, 2.0 + 27.0 + 4.0, 5.0 + 2.0]
+    assert x.grad.numpy().tolist() == [0.0, 24.0 + 4.0 + 1.0, 18.0, 1.0, 0.0]
+
+
+@wp.kernel
+def two_axes(x: A, o: A):
+    y = wp.array(ptr=x.ptr, shape=(2, 2), dtype=float)
+    o[0] = y[0, 0]
+
+
+@wp.kernel
+def another_type(x: A, o: A):
+    y = wp.array(ptr=x.ptr, shape=(2,), dtype=wp.vec2)
+    o[0] = y[0][0]
+
+
+@wp.kernel
+def between_elements(x: A, o: A):
+    y = wp.array(ptr=x.ptr + wp.uint64(2), shape=(2,), dtype=float)
+    o[0] = y[0]
+
+
+@wp.kernel
+def a_number(x: A, o: A):
+    y = wp.array(ptr=wp.uint64(64), shape=(2,), dtype=float)
+    o[0] = y[0]
+
+
+@wp.kernel
+def multiplied(x: A, o: A):
+    o[0] = float(x.ptr * wp.uint64(2))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "said"),
+    [
+        (two_axes, "several axes"),
+        (another_type, "elements of another type than float32"),
+        (between_elements, "bytes of which nothing says that they are a multiple of 4"),
+        (a_number, "a number for an address"),
+        (multiplied, "an address in a kernel is added to bytes alone"),
+    ],
+)
+def test_what_is_refused(kernel: Any, said: str) -> None:
+    with pytest.raises(KernelTypeError, match=said):
+        wp.launch(kernel, 1, [wp.zeros(4), wp.zeros(4)])
