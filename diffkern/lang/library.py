@@ -189,7 +189,6 @@ _MODULES: Final[Mapping[str, str]] = {
     "bvhs": ("bvh_get_group_root bvh_query_aabb bvh_query_capsule bvh_query_next bvh_query_ray bvh_query_sphere"),
     "complexes": "angle conj",
     "decompositions": "eig3 qr3 svd2 svd3",
-    "edges": "closest_point_edge_edge",
     "hash_grids": "hash_grid_point_id hash_grid_query hash_grid_query_next",
     "meshes": (
         "mesh_eval_face_normal mesh_eval_position mesh_eval_velocity mesh_get mesh_get_bvh mesh_get_group_root "
@@ -228,7 +227,6 @@ _FAMILIES: Final[Mapping[str, Family]] = {
     "bvhs": Family.QUERIES,
     "complexes": Family.COMPLEX,
     "decompositions": Family.COMPOSITES,
-    "edges": Family.COMPOSITES,
     "hash_grids": Family.QUERIES,
     "meshes": Family.QUERIES,
     "noise": Family.RANDOM,

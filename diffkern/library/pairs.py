@@ -19,41 +19,41 @@ from diffkern.library.language import (
 __all__: list[str] = []
 
 
-@func
-def between(top, bottom):  # type: ignore[no-untyped-def]
-    """A fraction, from 0 to 1."""
-    return clamp(top / bottom, 0.0, 1.0)
-
-
 @built_in()
 def closest_point_edge_edge(p1: vec3, q1: vec3, p2: vec3, q2: vec3, epsilon: Float) -> vec3:
-    """The places of two edges nearest to each other, and how far that is: (s, t, distance), where the places are
-    p1 + s (q1 - p1) and p2 + t (q2 - p2). An edge whose length squared is at most epsilon counts as its first end.
+    """Where the edges from p1 to q1 and from p2 to q2 are closest: (s, t, distance).
 
-    Derivative: of s, t and distance, with respect to the ends.
+    The points are p1 + s * (q1 - p1) and p2 + t * (q2 - p2). An edge whose squared length is at most epsilon is a
+    point, and its weight 0.
 
-    Kinks: where an end becomes the nearest, and for parallel edges, of which one of many places is taken. At distance 0
-    the derivative of the distance is 0.
+    Derivative: that of the formula.
 
-    Example: w[i] = dk.closest_point_edge_edge(u, w, u + w, u - w, 1e-6)
+    Kinks: between parallel and other edges, and where a closest point reaches the end of its edge.
+
+    Example: w[i] = dk.closest_point_edge_edge(u, v, 2.0 * u, w[i], 1e-6)
     """
-    d, e, r = q1 - p1, q2 - p2, p1 - p2
-    dd, ee, de, dr, er = dot(d, d), dot(e, e), dot(d, e), dot(d, r), dot(e, r)
-    s, t = 0.0 * dd, 0.0 * dd
-    if dd > epsilon and ee > epsilon:
-        area = dd * ee - de * de
-        if area > 0.0:
-            s = between(de * er - dr * ee, area)
-        t = (de * s + er) / ee
+    d1, d2, r = q1 - p1, q2 - p2, p1 - p2
+    a, b, c = dot(d1, d1), dot(d1, d2), dot(d1, r)
+    e, f = dot(d2, d2), dot(d2, r)
+    s, t = 0.0 * a, 0.0 * e
+    if a <= epsilon:
+        if e > epsilon:
+            t = clamp(f / e, 0.0, 1.0)
+    elif e <= epsilon:
+        s = clamp(-c / a, 0.0, 1.0)
+    else:
+        n = cross(d1, d2)
+        squared_sine = dot(n, n)
+        if squared_sine > 1e-12 * a * e:
+            s = clamp(dot(cross(d2, r), n) / squared_sine, 0.0, 1.0)
+        t = (b * s + f) / e
         if t < 0.0:
-            s, t = between(-dr, dd), 0.0 * dd
+            t = 0.0 * e
+            s = clamp(-c / a, 0.0, 1.0)
         elif t > 1.0:
-            s, t = between(de - dr, dd), 0.0 * dd + 1.0
-    elif dd > epsilon:
-        s = between(-dr, dd)
-    elif ee > epsilon:
-        t = between(er, ee)
-    return vec3(s, t, length(r + d * s - e * t))
+            t = 0.0 * e + 1.0
+            s = clamp((b - c) / a, 0.0, 1.0)
+    return vec3(s, t, length(r + s * d1 - t * d2))
 
 
 @func

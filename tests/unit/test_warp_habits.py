@@ -1,6 +1,7 @@
 """Habits of published programs for Warp, each as small as it can be, with the values that Warp gives."""
 
 from dataclasses import field
+from typing import Any
 
 import numpy as np
 import pytest
