@@ -613,36 +613,6 @@ def svd3(A: Any) -> Any:
         w[i] = s
     """
 
-def closest_point_edge_edge(p1: Any, q1: Any, p2: Any, q2: Any, epsilon: Any) -> Any:
-    """closest_point_edge_edge(p1, q1, p2, q2, epsilon)
-
-    Where the edges from p1 to q1 and from p2 to q2 are closest: (s, t, distance). The points are p1 + s * (q1 - p1) and p2 + t * (q2 - p2). An edge whose squared length is at most epsilon is a point, and its weight 0.
-
-    Parameters
-    ----------
-    p1 : vec3
-    q1 : vec3
-    p2 : vec3
-    q2 : vec3
-    epsilon : float
-
-    Returns
-    -------
-    vec3
-
-    Notes
-    -----
-    Derivative: that of the formula.
-
-    At kinks: between parallel and other edges, and where a closest point reaches the end of its edge.
-
-    Examples
-    --------
-    .. code-block:: python
-
-        w[i] = dk.closest_point_edge_edge(u, v, 2.0 * u, w[i], 1e-6)
-    """
-
 def hash_grid_point_id(id: Any, index: Any) -> Any:
     """hash_grid_point_id(id, index)
 
@@ -1533,7 +1503,7 @@ def inverse_approx(m: Any) -> Any:
 def closest_point_edge_edge(p1: Any, q1: Any, p2: Any, q2: Any, epsilon: Any) -> Any:
     """closest_point_edge_edge(p1, q1, p2, q2, epsilon)
 
-    The places of two edges nearest to each other, and how far that is: (s, t, distance), where the places are p1 + s (q1 - p1) and p2 + t (q2 - p2). An edge whose length squared is at most epsilon counts as its first end.
+    Where the edges from p1 to q1 and from p2 to q2 are closest: (s, t, distance). The points are p1 + s * (q1 - p1) and p2 + t * (q2 - p2). An edge whose squared length is at most epsilon is a point, and its weight 0.
 
     Parameters
     ----------
@@ -1549,15 +1519,15 @@ def closest_point_edge_edge(p1: Any, q1: Any, p2: Any, q2: Any, epsilon: Any) ->
 
     Notes
     -----
-    Derivative: of s, t and distance, with respect to the ends.
+    Derivative: that of the formula.
 
-    At kinks: where an end becomes the nearest, and for parallel edges, of which one of many places is taken. At distance 0 the derivative of the distance is 0.
+    At kinks: between parallel and other edges, and where a closest point reaches the end of its edge.
 
     Examples
     --------
     .. code-block:: python
 
-        w[i] = dk.closest_point_edge_edge(u, w, u + w, u - w, 1e-6)
+        w[i] = dk.closest_point_edge_edge(u, v, 2.0 * u, w[i], 1e-6)
     """
 
 def intersect_tri_tri(v0: Any, v1: Any, v2: Any, u0: Any, u1: Any, u2: Any) -> Any:
