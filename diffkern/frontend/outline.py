@@ -70,10 +70,12 @@ class Outline:
     def decoded(cls, data: bytes) -> Outline:
         """Return the outline that was encoded so."""
         found = json.loads(data)
-        paths = {name: tuple(map(tuple, found[name])) for name in ("captured", "called", "of_static", "statics")}
-        names = {name: tuple(found[name]) for name in ("variables", "unrolled")}
-        return cls(tree=found["tree"].encode("latin-1"), **paths, **names)
+        tuples: dict[str, Any] = {name: tuple(map(tuple, found[name])) for name in _PATHS}
+        tuples |= {name: tuple(found[name]) for name in ("variables", "unrolled")}
+        return cls(tree=found["tree"].encode("latin-1"), **tuples)
 
+
+_PATHS: Final = ("captured", "called", "of_static", "statics")
 
 _known: Final[weakref.WeakKeyDictionary[Any, tuple[Any, Outline]]] = weakref.WeakKeyDictionary()
 

@@ -108,7 +108,8 @@ def loop_through(cx: Context, stmt: ast.For, query: Rec) -> ast.While:
     cx.frame.locals |= frozenset(names)
     for part in (step, inside, take):
         liveness.stands_in(part, stmt)
-    for name, term in zip(names, (query, Val(cx.b.i32(0)), Val(cx.b.const(True, T.BOOL))), strict=True):
+    begin: tuple[Term, ...] = (query, Val(cx.b.i32(0)), Val(cx.b.const(True, T.BOOL)))
+    for name, term in zip(names, begin, strict=True):
         cx.bind(name, term, stmt)
 
     def variable(name: str) -> Term:
