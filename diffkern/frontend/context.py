@@ -191,7 +191,7 @@ class Context:
         self.quotients: dict[Value, tuple[Value, Value]] = {}
         self.shapes: dict[tuple[tuple[object, ...], str], Any] = {}
         self.call_path: tuple[object, ...] = ()
-        self.loops_made: dict[tuple[object, ...], ast.For] = {}
+        self.loops_made: dict[tuple[object, ...], ast.For | ast.While] = {}
         self.spread_calls: dict[ast.Call, ast.Call] = {}
         self.local_functions: dict[tuple[object, ...], Any] = {}
         self.prepared: dict[object, Prepared] = {}

@@ -275,4 +275,4 @@ def bvh_get_group_root(id: uint64, group: Int32) -> int32:
 
     Example: q[i] = dk.bvh_get_group_root(tree, i)
     """
-    return group_root(id, group)  # type: ignore[no-any-return]
+    return group_root(id, group)

@@ -156,13 +156,29 @@ def evaluated(place, word, face, u, v):  # type: ignore[no-untyped-def]
 class Vectors:
     """Points or velocities of a mesh in a kernel."""
 
+    at: Any
+    size: Any
+    cotangents: Any
+
 
 class Indices:
     """Indices of a mesh in a kernel."""
 
+    at: Any
+    size: Any
+
 
 class MeshData:
     """What mesh_get returns in a kernel: points, velocities and indices, which are read like arrays."""
+
+    id: Any
+    points_at: Any
+    velocities_at: Any
+    indices_at: Any
+    point_cotangents: Any
+    velocity_cotangents: Any
+    point_count: Any
+    face_count: Any
 
 
 @func
@@ -264,7 +280,7 @@ def mesh_get_bvh(id: uint64) -> uint64:
     Example: s = dk.bvh_query_aabb(dk.mesh_get_bvh(mesh), u, w)
     """
     place = descriptor(id)
-    return peek_uint64(place, BVH_ID) if place != uint64(0) else uint64(0)  # type: ignore[no-any-return]
+    return peek_uint64(place, BVH_ID) if place != uint64(0) else uint64(0)
 
 
 @built_in()
@@ -331,7 +347,7 @@ def mesh_eval_position(id: uint64, face: Int32, u: Float, v: Float) -> vec3f:
 
     Example: w[i] = dk.mesh_eval_position(mesh, 0, x, y)
     """
-    return evaluated(descriptor(id), POINTS, face, u, v)  # type: ignore[no-any-return]
+    return evaluated(descriptor(id), POINTS, face, u, v)
 
 
 @built_in()
@@ -342,7 +358,7 @@ def mesh_eval_velocity(id: uint64, face: Int32, u: Float, v: Float) -> vec3f:
 
     Example: w[i] = dk.mesh_eval_velocity(mesh, 0, x, y)
     """
-    return evaluated(descriptor(id), VELOCITIES, face, u, v)  # type: ignore[no-any-return]
+    return evaluated(descriptor(id), VELOCITIES, face, u, v)
 
 
 @built_in()
@@ -571,7 +587,7 @@ def mesh_query_furthest_point_no_sign(id: uint64, point: vec3, min_dist: Float) 
     found.result = face >= 0
     if found.result:
         found.face, found.u, found.v = face, float32(corner == 0), float32(corner == 1)
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 @func
@@ -637,4 +653,4 @@ def mesh_query_ray_count_intersections(id: uint64, start: vec3, dir: vec3, root:
     Example: q[i] = dk.mesh_query_ray_count_intersections(mesh, u, w)
     """
     tree, o, d = tree_of(id, root), stop_gradient(narrowed(start)), stop_gradient(narrowed(dir))
-    return count_hits(tree, o, d, float32(_FAR), _MANY)  # type: ignore[no-any-return]
+    return count_hits(tree, o, d, float32(_FAR), _MANY)

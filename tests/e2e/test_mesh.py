@@ -69,6 +69,9 @@ def listed(mesh: dk.uint64, x: dk.array(dtype=dk.vec3), radius: float, out: dk.a
     query, face = dk.mesh_query_aabb(mesh, x[i] - r, x[i] + r), 0
     while dk.mesh_query_next(query, face):
         out[0, i, face] += 1
+    query = dk.mesh_query_aabb(mesh, x[i] - r, x[i] + r)
+    while dk.mesh_query_aabb_next(query, face):
+        out[0, i, face] += 100
     for k in dk.bvh_query_aabb(dk.mesh_get_bvh(mesh), x[i] - r, x[i] + r):
         out[0, i, k] += 10
     for k in dk.mesh_query_sphere(mesh, x[i], radius):
@@ -173,7 +176,7 @@ def test_faces_in_boxes_and_spheres():
     low, high = points[faces].min(axis=1), points[faces].max(axis=1)
     r = np.float32(0.3)
     boxes = ((low[None] <= x[:, None] + r) & (high[None] >= x[:, None] - r)).all(axis=-1)
-    assert (out[0] == 11 * boxes).all()
+    assert (out[0] == 111 * boxes).all()
     assert (out[1] == (closest(points, faces, x) <= 0.3)).all()
 
 
