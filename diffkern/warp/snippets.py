@@ -88,8 +88,8 @@ def func_native(
     Parameters
     ----------
     snippet : str
-        The body. Declarations, assignments, branches, loops, ``return``, arithmetic, casts, and bits read as another type
-        are written in Python; a text of another kind is not compiled, and the function cannot be called.
+        The body. Declarations, assignments, branches, loops, ``return``, arithmetic, casts, and bits read as another
+        type are written in Python; a text of another kind is not compiled, and the function cannot be called.
     adj_snippet, replay_snippet : str
         Texts in C++ for its adjoint. A function that has one is not compiled.
 
