@@ -7,7 +7,7 @@ from diffkern import warp as wp
 __all__ = ["next_after"]
 
 
-@wp.func
+@wp.func  # type: ignore[untyped-decorator]
 def next_after(x: wp.float32, toward: wp.float32) -> wp.float32:
     """Return the next number of float32 behind x on the way to another one."""
     if wp.isnan(x) or wp.isnan(toward):
