@@ -41,9 +41,13 @@ class Placeholder(ArrayAnnotation):
     @classmethod
     def of(cls, dtype: Any, ndim: int) -> Placeholder:
         """Return that of an element type, or of any."""
-        found = array_annotation(dtype, ndim)
-        made = cls(found.element, found.ndim, found.kinds)
-        made.shape = (0,) * ndim
+        return cls.like(array_annotation(dtype, ndim))
+
+    @classmethod
+    def like(cls, annotation: ArrayAnnotation) -> Placeholder:
+        """Return that of an annotation's element type and number of axes."""
+        made = cls(annotation.element, annotation.ndim, annotation.kinds)
+        made.shape = (0,) * annotation.ndim
         return made
 
     __class__ = property(lambda self: Placeholder.array)  # for isinstance

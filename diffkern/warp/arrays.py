@@ -11,7 +11,7 @@ import numpy as np
 
 from diffkern.indexed import indexedarray
 from diffkern.ir.types import Scalar
-from diffkern.lang.annotations import ANY, ArrayOf, array_annotation
+from diffkern.lang.annotations import ANY, ArrayAnnotation, ArrayOf, array_annotation
 from diffkern.lang.structs import resolve_type
 from diffkern.runtime.array import array as NativeArray
 from diffkern.runtime.array_copy import copy as native_copy
@@ -144,9 +144,13 @@ class array(NativeArray, metaclass=_Family):
 
 
 class _ArrayOf(ArrayOf):
-    """Arrays with a number of axes, which are made as by ``wp.array``."""
+    """Arrays with a number of axes, which are made as by ``wp.array``; annotations count as instances of that."""
 
     make = array
+
+    def __call__(self, data: Any = None, dtype: Any = ANY, **options: Any) -> Any:
+        found = super().__call__(data, dtype, **options)
+        return Placeholder.like(found) if isinstance(found, ArrayAnnotation) else found
 
 
 array1d, array2d, array3d, array4d = map(_ArrayOf, (1, 2, 3, 4))

@@ -113,6 +113,15 @@ def test_a_sum_of_vectors_is_a_vector() -> None:
     assert wp.utils.array_sum(wp.array([1.0, 2.0], dtype=wp.float64)) == 3.0
 
 
+@pytest.mark.parametrize("annotation", [wp.array, wp.array1d, wp.array2d, wp.array3d, wp.array4d])
+def test_annotations_count_as_instances_of_arrays(annotation: Any) -> None:
+    made = annotation(dtype=wp.bool)
+    assert isinstance(made, wp.array)
+    assert made.dtype is wp.bool
+    assert made.shape == (0,) * made.ndim
+    made.note = "programs add attributes"
+
+
 # -- numbers of NumPy --------------------------------------------------------------------------------------------------
 
 
