@@ -278,9 +278,9 @@ def captures(meaning: Meaning) -> list[Capture]:
     found: dict[tuple[int, str], Capture] = {}
 
     def note(place: object, name: str, capture: Capture) -> None:
-        look, _, value = capture
+        look, looked_up, value = capture
         if _can_change(value):
-            capture = partial(_is_unchanged, look, value, _elements(value)), name, True
+            capture = partial(_is_unchanged, look, value, _elements(value)), looked_up, True
         if value is not MISSING:
             found.setdefault((id(place), name), capture)
 

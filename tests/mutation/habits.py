@@ -6,16 +6,13 @@ They are put in as those of :mod:`mutation.elsewhere` are.
 from __future__ import annotations
 
 from diffkern.frontend import canonical, either, merge, scope
-from diffkern.runtime import structs, untyped
+from diffkern.runtime import untyped
 
 from .edits import Fault, edit
 
 _HERE = "tests/unit/test_warp_habits.py"
 
 HABITS = [
-    Fault("a value in the class of a Warp struct is a default",
-          edit(structs, "declared", "if not dialect.struct_defaults:", "if False:"),
-          (f"{_HERE}::test_a_value_in_the_class_of_a_struct_is_no_default",)),
     Fault("of one array or another the other one is read",
           edit(either, "_read", "(owner.then, owner.orelse)", "(owner.orelse, owner.then)"),
           (f"{_HERE}::test_one_array_or_another_is_read_and_differentiated",)),

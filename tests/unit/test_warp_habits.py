@@ -9,6 +9,7 @@ from conftest import require
 
 import diffkern as dk
 import diffkern.warp as wp
+from diffkern.frontend.canonical import captures, meaning_of
 
 
 @wp.struct
@@ -293,3 +294,20 @@ def test_an_attribute_that_an_object_lacks_is_named() -> None:
 
     with pytest.raises(dk.KernelTypeError, match="owner has no attribute 'no_such_attribute'"):
         wp.launch(kernel, 1, outputs=[wp.zeros(1, dtype=float)])
+
+
+def test_vectors_in_closures_are_looked_up_as_they_are_kept() -> None:
+    weights = wp.vec3(1.0, 2.0, 3.0)
+
+    @wp.kernel
+    def kernel(out: wp.array[float]):
+        out[0] = weights[1]
+
+    out = wp.zeros(1, dtype=float)
+    wp.launch(kernel, 1, outputs=[out])
+    kept = captures(meaning_of(kernel.func))
+    assert all(look(name) is value for look, name, value in kept)
+    weights[1] = 5.0
+    assert not all(look(name) is value for look, name, value in kept)
+    wp.launch(kernel, 1, outputs=[out])
+    assert out.numpy()[0] == 5.0
