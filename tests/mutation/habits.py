@@ -5,7 +5,7 @@ They are put in as those of :mod:`mutation.elsewhere` are.
 
 from __future__ import annotations
 
-from diffkern.frontend import canonical, either, merge, scope
+from diffkern.frontend import canonical, scope
 from diffkern.runtime import untyped
 
 from .edits import Fault, edit
@@ -13,15 +13,6 @@ from .edits import Fault, edit
 _HERE = "tests/unit/test_warp_habits.py"
 
 HABITS = [
-    Fault("of one array or another the other one is read",
-          edit(either, "_read", "(owner.then, owner.orelse)", "(owner.orelse, owner.then)"),
-          (f"{_HERE}::test_one_array_or_another_is_read_and_differentiated",)),
-    Fault("one array or another has the length of the first",
-          edit(either, "_selected", "then.value, orelse.value", "then.value, then.value"),
-          (f"{_HERE}::test_one_array_or_another_is_read_and_differentiated",)),
-    Fault("arrays of different elements are one or another",
-          edit(merge, "_either", "(first.array.dtype, len(first.spans))", "(second.array.dtype, len(first.spans))"),
-          (f"{_HERE}::test_what_cannot_be_told_of_one_array_or_another_is_an_error",)),
     Fault("a launch does not look at attributes of objects",
           edit(canonical, "captures", "(partial(getattr, owner), name, obj)", "(lambda _, kept=obj: kept, name, obj)"),
           (f"{_HERE}::test_attributes_of_objects_are_constants",)),
