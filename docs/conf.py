@@ -64,5 +64,6 @@ nitpick_ignore_regex = [
     ("py:class", r'.*["{}…].*|built-in'),
     # Modules that are not public, and variables for types: what is public of them stands under its public name.
     ("py:.*", r"diffkern\.(build|ir|lang|options|runtime|testing\.comparison)(\.\w+)+"),
+    ("py:class", r"diffkern\.warp\.declare\._\w+"),
     ("py:class", r"_\w+|CudaDevice|Path|Dialect|Generation|JaxCallable|JaxKernel|Plan|TorchFunction"),
 ]

@@ -37,7 +37,7 @@ class Bvh(Uncopied):
     Pass :attr:`id` to a kernel as a ``uint64``, and call :func:`~diffkern.bvh_query_aabb`,
     :func:`~diffkern.bvh_query_sphere`, :func:`~diffkern.bvh_query_ray` or :func:`~diffkern.bvh_query_capsule` there.
 
-    The tree holds copies of the boxes. After a change of :attr:`lowers` or :attr:`uppers` call :meth:`refit`, or
+    The tree holds copies of the boxes. After a change of ``lowers`` or ``uppers`` call :meth:`refit`, or
     :meth:`rebuild` where boxes have moved far. Launches on a tape have the gradient for the tree as it was then.
 
     Parameters
