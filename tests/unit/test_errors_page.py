@@ -23,6 +23,8 @@ INTERNAL = {
     "ObjectLoadError": "caught where programs are loaded",
     "OneThreadError": "a LaunchError, which gets its line where it is caught",
     "ComponentsError": "a TypeError and a ValueError",
+    "KeyOfComponentsError": "a ComponentsError and a KeyError",
+    "OtherTextError": "caught where texts in C++ are translated",
     "StructMet": "caught by the frontend",
     "SyntaxError": "caught by the frontend",
     "SystemExit": "the command line's",
