@@ -23,7 +23,7 @@ INTERNAL = {
     "ObjectLoadError": "caught where programs are loaded",
     "OneThreadError": "a LaunchError, which gets its line where it is caught",
     "ComponentsError": "a TypeError and a ValueError",
-    "KeyOfComponentsError": "a ComponentsError and a KeyError",
+    "KeyOfComponentsError": "a KeyError and an IndexError",
     "OtherTextError": "caught where texts in C++ are translated",
     "StructMet": "caught by the frontend",
     "SyntaxError": "caught by the frontend",
