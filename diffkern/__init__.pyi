@@ -338,7 +338,7 @@ def bvh_query_aabb(id: Any, low: Any, high: Any, root: Any = ...) -> Any:
     --------
     .. code-block:: python
 
-        s, j = dk.bvh_query_aabb(tree, u - w, u + w), 0
+        s, j = dk.bvh_query_aabb(tree, u - w[i], u + w[i]), 0
         while dk.bvh_query_next(s, j):
             q[j] = 1
     """
@@ -368,7 +368,7 @@ def bvh_query_capsule(id: Any, start: Any, dir: Any, radius: Any, root: Any = ..
     --------
     .. code-block:: python
 
-        s, j = dk.bvh_query_capsule(tree, u, w, 0.1), 0
+        s, j = dk.bvh_query_capsule(tree, u, w[i], 0.1), 0
         while dk.bvh_query_next(s, j, 1.0):
             q[j] = 1
     """
@@ -396,7 +396,7 @@ def bvh_query_next(query: Any, index: Any, max_dist: Any = ...) -> bool:
     --------
     .. code-block:: python
 
-        s, j = dk.bvh_query_ray(tree, u, w), 0
+        s, j = dk.bvh_query_ray(tree, u, w[i]), 0
         while dk.bvh_query_next(s, j):
             q[j] = 1
     """
@@ -425,7 +425,7 @@ def bvh_query_ray(id: Any, start: Any, dir: Any, root: Any = ...) -> Any:
     --------
     .. code-block:: python
 
-        s, j = dk.bvh_query_ray(tree, u, w), 0
+        s, j = dk.bvh_query_ray(tree, u, w[i]), 0
         while dk.bvh_query_next(s, j, 2.0):
             q[j] = 1
     """
@@ -741,7 +741,7 @@ def mesh_eval_position(id: Any, face: Any, u: Any, v: Any) -> Any:
     --------
     .. code-block:: python
 
-        w[i] = dk.mesh_eval_position(mesh, 0, x, y)
+        w[i] = dk.mesh_eval_position(mesh, 0, x[i], y[i])
     """
 
 def mesh_eval_velocity(id: Any, face: Any, u: Any, v: Any) -> Any:
@@ -768,7 +768,7 @@ def mesh_eval_velocity(id: Any, face: Any, u: Any, v: Any) -> Any:
     --------
     .. code-block:: python
 
-        w[i] = dk.mesh_eval_velocity(mesh, 0, x, y)
+        w[i] = dk.mesh_eval_velocity(mesh, 0, x[i], y[i])
     """
 
 def mesh_get(id: Any) -> Any:
@@ -817,7 +817,7 @@ def mesh_get_bvh(id: Any) -> Any:
     --------
     .. code-block:: python
 
-        s = dk.bvh_query_aabb(dk.mesh_get_bvh(mesh), u, w)
+        s = dk.bvh_query_aabb(dk.mesh_get_bvh(mesh), u, w[i])
     """
 
 def mesh_get_group_root(id: Any, group: Any) -> Any:
@@ -943,7 +943,7 @@ def mesh_query_aabb(id: Any, low: Any, high: Any) -> Any:
     --------
     .. code-block:: python
 
-        s, j = dk.mesh_query_aabb(mesh, u, w), 0
+        s, j = dk.mesh_query_aabb(mesh, u, w[i]), 0
         while dk.mesh_query_next(s, j):
             q[j] = 1
     """
@@ -970,7 +970,7 @@ def mesh_query_aabb_next(query: Any, index: Any) -> bool:
     --------
     .. code-block:: python
 
-        s, j = dk.mesh_query_aabb(mesh, u, w), 0
+        s, j = dk.mesh_query_aabb(mesh, u, w[i]), 0
         while dk.mesh_query_aabb_next(s, j):
             q[j] = 1
     """
@@ -1024,7 +1024,7 @@ def mesh_query_next(query: Any, index: Any) -> bool:
     --------
     .. code-block:: python
 
-        s, j = dk.mesh_query_aabb(mesh, u, w), 0
+        s, j = dk.mesh_query_aabb(mesh, u, w[i]), 0
         while dk.mesh_query_next(s, j):
             q[j] = 1
     """
@@ -1055,7 +1055,7 @@ def mesh_query_point(id: Any, point: Any, max_dist: Any) -> Any:
     .. code-block:: python
 
         h = dk.mesh_query_point(mesh, u, 10.0)
-        z[i] = h.sign
+        y[i] = h.sign
     """
 
 def mesh_query_point_no_sign(id: Any, point: Any, max_dist: Any) -> Any:
@@ -1114,7 +1114,7 @@ def mesh_query_point_sign_normal(id: Any, point: Any, max_dist: Any, epsilon: An
     .. code-block:: python
 
         h = dk.mesh_query_point_sign_normal(mesh, u, 10.0)
-        z[i] = h.sign
+        y[i] = h.sign
     """
 
 def mesh_query_point_sign_parity(id: Any, point: Any, max_dist: Any, n_sample: Any = ..., perturbation_scale: Any = ...) -> Any:
@@ -1145,7 +1145,7 @@ def mesh_query_point_sign_parity(id: Any, point: Any, max_dist: Any, n_sample: A
     .. code-block:: python
 
         h = dk.mesh_query_point_sign_parity(mesh, u, 10.0)
-        z[i] = h.sign
+        y[i] = h.sign
     """
 
 def mesh_query_point_sign_winding_number(id: Any, point: Any, max_dist: Any, accuracy: Any = ..., threshold: Any = ...) -> Any:
@@ -1176,7 +1176,7 @@ def mesh_query_point_sign_winding_number(id: Any, point: Any, max_dist: Any, acc
     .. code-block:: python
 
         h = dk.mesh_query_point_sign_winding_number(mesh, u, 10.0)
-        z[i] = h.sign
+        y[i] = h.sign
     """
 
 def mesh_query_ray(id: Any, start: Any, dir: Any, max_t: Any, root: Any = ...) -> Any:
@@ -1206,8 +1206,8 @@ def mesh_query_ray(id: Any, start: Any, dir: Any, max_t: Any, root: Any = ...) -
     --------
     .. code-block:: python
 
-        h = dk.mesh_query_ray(mesh, u, w, 100.0)
-        z[i] = h.t
+        h = dk.mesh_query_ray(mesh, u, w[i], 100.0)
+        y[i] = h.t
     """
 
 def mesh_query_ray_anyhit(id: Any, start: Any, dir: Any, max_t: Any, root: Any = ...) -> bool:
@@ -1235,7 +1235,7 @@ def mesh_query_ray_anyhit(id: Any, start: Any, dir: Any, max_t: Any, root: Any =
     --------
     .. code-block:: python
 
-        q[i] = int(dk.mesh_query_ray_anyhit(mesh, u, w, 100.0))
+        q[i] = int(dk.mesh_query_ray_anyhit(mesh, u, w[i], 100.0))
     """
 
 def mesh_query_ray_count_intersections(id: Any, start: Any, dir: Any, root: Any = ...) -> Any:
@@ -1262,7 +1262,7 @@ def mesh_query_ray_count_intersections(id: Any, start: Any, dir: Any, root: Any 
     --------
     .. code-block:: python
 
-        q[i] = dk.mesh_query_ray_count_intersections(mesh, u, w)
+        q[i] = dk.mesh_query_ray_count_intersections(mesh, u, w[i])
     """
 
 def mesh_query_sphere(id: Any, center: Any, radius: Any) -> Any:
@@ -1556,7 +1556,7 @@ def intersect_tri_tri(v0: Any, v1: Any, v2: Any, u0: Any, u1: Any, u2: Any) -> A
     --------
     .. code-block:: python
 
-        q[i] = dk.intersect_tri_tri(u, w, u + w, w, u - w, u)
+        q[i] = dk.intersect_tri_tri(u, w[i], u + w[i], w[i], u - w[i], u)
     """
 
 def quat_between_vectors(a: Any, b: Any) -> Any:

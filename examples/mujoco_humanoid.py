@@ -3,9 +3,7 @@
 The humanoid of MuJoCo Warp begins in a squat, and without torques it falls. The output is what its 21 motors do in one
 second, so that it stays as it is, and a figure. MuJoCo Warp is used as it is published: ``warp`` is led to
 diffkern.warp, and the tape goes through contacts, friction and the constraint solver of 200 steps. MuJoCo itself
-simulates the result again.
-
-It needs MuJoCo Warp: ``pip install mujoco-warp``.
+simulates the result again. It needs ``pip install mujoco-warp``.
 """
 
 from __future__ import annotations
@@ -64,25 +62,25 @@ class Humanoid:
         mujoco.mj_resetDataKeyframe(self.model, data, 0)
         mujoco.mj_forward(self.model, data)
         self.m, self.d = mjw.put_model(self.model), mjw.put_data(self.model, data)
-        self.m.opt.tolerance.fill_(1e-10)  # iterations of the solver that count for the derivative
-        for holder in (self.m, self.d, self.d.efc, self.d.contact):
-            for held in vars(holder).values():
-                if isinstance(held, dk.array) and held.dtype not in (dk.int32, dk.bool, dk.vec2i):
-                    held.requires_grad = held.numpy().dtype == np.float32
+        self.m.opt.tolerance.fill_(1e-10)  # the solver's last iterations count for the derivative
+        holders = (self.m, self.d, self.d.efc, self.d.contact)
+        for held in [v for holder in holders for v in vars(holder).values() if isinstance(v, dk.array)]:
+            held.requires_grad = held.numpy().dtype == np.float32
         self.begin = [(goal, dk.clone(goal)) for goal in (self.d.qpos, self.d.qvel, self.d.qacc_warmstart)]
         self.knots = dk.zeros((KNOTS, self.model.nu), dtype=float, requires_grad=True)
-        self.loss = dk.zeros(1, requires_grad=True)
+        self.loss, self.controls = dk.zeros(1, requires_grad=True), np.zeros((steps, self.model.nu))
 
     def run(self) -> float:
         """Simulate; returns the loss, and sets its gradient."""
         self.knots.grad.zero_()
-        late = [k for k in range(self.steps) if 2 * k >= self.steps]
+        late = range(self.steps // 2, self.steps)
         with dk.Tape() as tape:
             for goal, value in self.begin:
                 dk.copy(goal, value)
             self.loss.zero_()
             for step in range(self.steps):
                 dk.launch(steer, self.model.nu, [self.knots, step / self.steps], [self.d.ctrl])
+                self.controls[step] = self.d.ctrl.numpy()
                 mjw.step(self.m, self.d)
                 if step in late:
                     dk.launch(judge, 1, [self.d.qpos, self.d.qvel, 1.0 / len(late)], [self.loss])
@@ -91,7 +89,7 @@ class Humanoid:
 
 
 def repeat(model: mujoco.MjModel, controls: np.ndarray) -> list[np.ndarray]:
-    """Where the bodies are after each step, by MuJoCo itself, in float64."""
+    """Where the bodies are after each step, by MuJoCo itself."""
     data = mujoco.MjData(model)
     mujoco.mj_resetDataKeyframe(model, data, 0)
     mujoco.mj_forward(model, data)
@@ -103,33 +101,22 @@ def repeat(model: mujoco.MjModel, controls: np.ndarray) -> list[np.ndarray]:
     return places
 
 
-def controls_of(knots: np.ndarray, steps: int) -> np.ndarray:
-    """What the motors do in each step."""
-    place = np.arange(steps) / steps * (KNOTS - 1)
-    k = np.minimum(place.astype(int), KNOTS - 2)
-    between = (place - k)[:, None]
-    return np.tanh((1.0 - between) * knots[k] + between * knots[k + 1])
-
-
 def draw(file: str, model: mujoco.MjModel, motions: dict[str, list[np.ndarray]], losses: list[float]) -> None:
     fig = figure.Figure(figsize=(11.0, 3.6), layout="constrained")
     axes = fig.subplots(1, 3, width_ratios=(2, 2, 1))
     for ax, (title, places) in zip(axes, motions.items(), strict=False):
         for k, at in enumerate(np.linspace(0, len(places) - 1, 6).astype(int)):
-            body = places[at] + [0.8 * k, 0.0, 0.0]
             for child in range(2, model.nbody):
-                ends = body[[model.body_parentid[child], child]]
-                ax.plot(ends[:, 0], ends[:, 2], "-", color=f"C{k}", lw=3, solid_capstyle="round")
+                ends = places[at][[model.body_parentid[child], child]]
+                ax.plot(ends[:, 0] + 0.8 * k, ends[:, 2], "-", color=f"C{k}", lw=3, solid_capstyle="round")
             ax.text(0.8 * k, -0.12, f"{at * model.opt.timestep:.1f} s", ha="center", va="top", fontsize=8)
-        ax.axhline(0.0, color="k", lw=1)
         ax.set(title=title, aspect="equal", ylim=(-0.3, 1.6), xticks=[], ylabel="z (m)")
     axes[2].semilogy(losses)
     axes[2].set(title="loss", xlabel="steps of Adam")
     fig.savefig(file, dpi=120)
 
 
-def main(arguments: list[str] | None = None) -> tuple[float, float]:
-    """Steer and draw; returns the loss before and after."""
+def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("--steps", type=int, default=200, help="of 5 ms (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=30, help="steps of Adam (default: %(default)s)")
@@ -139,27 +126,23 @@ def main(arguments: list[str] | None = None) -> tuple[float, float]:
     body, rng = Humanoid(options.steps), np.random.default_rng(1)
     some = [np.float32(rng.normal(size=(1, n))) for n in (7, 6)]
     print(gradcheck(judge, 1, [*some, 1.0], [np.zeros(1, np.float32)]), flush=True)
-    optimizer, losses, best = dk.optim.Adam([body.knots.flatten()], lr=0.02), [], body.knots.numpy().copy()
+    optimizer, losses, best = dk.optim.Adam([body.knots.flatten()], lr=0.02), [], body.controls
     for k in trange(options.rounds + 1, desc="steps of Adam"):
         losses.append(body.run())
         if losses[-1] <= min(losses):
-            best = body.knots.numpy().copy()
-        gradient = body.knots.grad
-        # A fall can have a gradient of any length: only its direction is taken.
+            best = body.controls.copy()
+        gradient = body.knots.grad  # that of a fall can have any length: only its direction is taken
         gradient.assign(gradient.numpy() / max(1.0, float(np.linalg.norm(gradient.numpy()))))
         optimizer.lr = 0.02 * (1.0 - 0.8 * k / options.rounds)
         optimizer.step([gradient.flatten()])
-    motions = {
-        title: repeat(body.model, controls_of(knots, options.steps))
-        for title, knots in (("without torques", np.zeros_like(best)), ("with the torques found", best))
-    }
+    given = {"without torques": 0.0 * best, "with the torques found": best}
+    motions = {title: repeat(body.model, controls) for title, controls in given.items()}
     draw(options.out, body.model, motions, losses)
     low, high = (places[-1][1, 2] for places in motions.values())
     print(
         f"{options.rounds} steps of Adam: loss {losses[0]:.3f} -> {min(losses):.3f} with the torques found; in MuJoCo "
         f"the torso ends at {low:.2f} m without and {high:.2f} m with them; figure: {options.out}"
     )
-    return losses[0], min(losses)
 
 
 if __name__ == "__main__":

@@ -202,7 +202,7 @@ def bvh_query_aabb(id: uint64, low: vec3, high: vec3, root: Int32 = -1) -> BvhQu
 
     Derivative: none, the results are integers; what is read at these indices is differentiated as ever.
 
-    Example: s, j = dk.bvh_query_aabb(tree, u - w, u + w), 0
+    Example: s, j = dk.bvh_query_aabb(tree, u - w[i], u + w[i]), 0
     while dk.bvh_query_next(s, j):
         q[j] = 1
     """
@@ -228,7 +228,7 @@ def bvh_query_ray(id: uint64, start: vec3, dir: vec3, root: Int32 = -1) -> BvhQu
 
     Derivative: none, the results are integers.
 
-    Example: s, j = dk.bvh_query_ray(tree, u, w), 0
+    Example: s, j = dk.bvh_query_ray(tree, u, w[i]), 0
     while dk.bvh_query_next(s, j, 2.0):
         q[j] = 1
     """
@@ -244,7 +244,7 @@ def bvh_query_capsule(id: uint64, start: vec3, dir: vec3, radius: Float, root: I
 
     Derivative: none, the results are integers.
 
-    Example: s, j = dk.bvh_query_capsule(tree, u, w, 0.1), 0
+    Example: s, j = dk.bvh_query_capsule(tree, u, w[i], 0.1), 0
     while dk.bvh_query_next(s, j, 1.0):
         q[j] = 1
     """
@@ -260,7 +260,7 @@ def bvh_query_next(query: BvhQuery, index: Int32, max_dist: Float = _FAR) -> tup
 
     Derivative: none, it is an integer.
 
-    Example: s, j = dk.bvh_query_ray(tree, u, w), 0
+    Example: s, j = dk.bvh_query_ray(tree, u, w[i]), 0
     while dk.bvh_query_next(s, j):
         q[j] = 1
     """

@@ -277,7 +277,7 @@ def mesh_get_bvh(id: uint64) -> uint64:
 
     Derivative: none, it is an integer.
 
-    Example: s = dk.bvh_query_aabb(dk.mesh_get_bvh(mesh), u, w)
+    Example: s = dk.bvh_query_aabb(dk.mesh_get_bvh(mesh), u, w[i])
     """
     place = descriptor(id)
     return peek_uint64(place, BVH_ID) if place != uint64(0) else uint64(0)
@@ -345,7 +345,7 @@ def mesh_eval_position(id: uint64, face: Int32, u: Float, v: Float) -> vec3f:
 
     Derivative: with respect to u, v and the points of the mesh.
 
-    Example: w[i] = dk.mesh_eval_position(mesh, 0, x, y)
+    Example: w[i] = dk.mesh_eval_position(mesh, 0, x[i], y[i])
     """
     return evaluated(descriptor(id), POINTS, face, u, v)
 
@@ -356,7 +356,7 @@ def mesh_eval_velocity(id: uint64, face: Int32, u: Float, v: Float) -> vec3f:
 
     Derivative: with respect to u, v and the velocities of the mesh.
 
-    Example: w[i] = dk.mesh_eval_velocity(mesh, 0, x, y)
+    Example: w[i] = dk.mesh_eval_velocity(mesh, 0, x[i], y[i])
     """
     return evaluated(descriptor(id), VELOCITIES, face, u, v)
 
@@ -385,7 +385,7 @@ def mesh_query_aabb(id: uint64, low: vec3, high: vec3) -> MeshQuery:
 
     Derivative: none, the results are integers.
 
-    Example: s, j = dk.mesh_query_aabb(mesh, u, w), 0
+    Example: s, j = dk.mesh_query_aabb(mesh, u, w[i]), 0
     while dk.mesh_query_next(s, j):
         q[j] = 1
     """
@@ -427,7 +427,7 @@ def mesh_query_next(query: MeshQuery, index: Int32) -> tuple[MeshQuery, int32, b
 
     Derivative: none, it is an integer.
 
-    Example: s, j = dk.mesh_query_aabb(mesh, u, w), 0
+    Example: s, j = dk.mesh_query_aabb(mesh, u, w[i]), 0
     while dk.mesh_query_next(s, j):
         q[j] = 1
     """
@@ -440,7 +440,7 @@ def mesh_query_aabb_next(query: MeshQuery, index: Int32) -> tuple[MeshQuery, int
 
     Derivative: none, it is an integer.
 
-    Example: s, j = dk.mesh_query_aabb(mesh, u, w), 0
+    Example: s, j = dk.mesh_query_aabb(mesh, u, w[i]), 0
     while dk.mesh_query_aabb_next(s, j):
         q[j] = 1
     """
@@ -497,7 +497,7 @@ def mesh_query_point(id: uint64, point: vec3, max_dist: Float) -> MeshQueryPoint
     Kinks: where another face, edge or vertex becomes the nearest.
 
     Example: h = dk.mesh_query_point(mesh, u, 10.0)
-    z[i] = h.sign
+    y[i] = h.sign
     """
     found, tree = at_closest(id, point, max_dist)
     return signed(found, is_in(tree, stop_gradient(narrowed(point)))) if found.result else found  # type: ignore[no-any-return]
@@ -514,7 +514,7 @@ def mesh_query_point_sign_normal(id: uint64, point: vec3, max_dist: Float, epsil
     Kinks: where another face, edge or vertex becomes the nearest.
 
     Example: h = dk.mesh_query_point_sign_normal(mesh, u, 10.0)
-    z[i] = h.sign
+    y[i] = h.sign
     """
     found, tree = at_closest(id, point, max_dist)
     if found.result:
@@ -535,7 +535,7 @@ def mesh_query_point_sign_parity(
     Kinks: where another face, edge or vertex becomes the nearest.
 
     Example: h = dk.mesh_query_point_sign_parity(mesh, u, 10.0)
-    z[i] = h.sign
+    y[i] = h.sign
     """
     found, tree = at_closest(id, point, max_dist)
     if found.result:
@@ -561,7 +561,7 @@ def mesh_query_point_sign_winding_number(
     Kinks: where another face, edge or vertex becomes the nearest.
 
     Example: h = dk.mesh_query_point_sign_winding_number(mesh, u, 10.0)
-    z[i] = h.sign
+    y[i] = h.sign
     """
     found, tree = at_closest(id, point, max_dist)
     if found.result:
@@ -615,8 +615,8 @@ def mesh_query_ray(id: uint64, start: vec3, dir: vec3, max_t: Float, root: Int32
 
     Kinks: where another face becomes the first.
 
-    Example: h = dk.mesh_query_ray(mesh, u, w, 100.0)
-    z[i] = h.t
+    Example: h = dk.mesh_query_ray(mesh, u, w[i], 100.0)
+    y[i] = h.t
     """
     return at_hit(id, start, dir, max_t, root)  # type: ignore[no-any-return]
 
@@ -638,7 +638,7 @@ def mesh_query_ray_anyhit(id: uint64, start: vec3, dir: vec3, max_t: Float, root
 
     Derivative: none.
 
-    Example: q[i] = int(dk.mesh_query_ray_anyhit(mesh, u, w, 100.0))
+    Example: q[i] = int(dk.mesh_query_ray_anyhit(mesh, u, w[i], 100.0))
     """
     tree, o, d = tree_of(id, root), stop_gradient(narrowed(start)), stop_gradient(narrowed(dir))
     return count_hits(tree, o, d, stop_gradient(float32(max_t)), 1) > 0  # type: ignore[no-any-return]
@@ -650,7 +650,7 @@ def mesh_query_ray_count_intersections(id: uint64, start: vec3, dir: vec3, root:
 
     Derivative: none, it is an integer.
 
-    Example: q[i] = dk.mesh_query_ray_count_intersections(mesh, u, w)
+    Example: q[i] = dk.mesh_query_ray_count_intersections(mesh, u, w[i])
     """
     tree, o, d = tree_of(id, root), stop_gradient(narrowed(start)), stop_gradient(narrowed(dir))
     return count_hits(tree, o, d, float32(_FAR), _MANY)

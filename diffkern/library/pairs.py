@@ -69,7 +69,7 @@ def intersect_tri_tri(v0: vec3, v1: vec3, v2: vec3, u0: vec3, u1: vec3, u2: vec3
 
     Derivative: none, it is an integer.
 
-    Example: q[i] = dk.intersect_tri_tri(u, w, u + w, w, u - w, u)
+    Example: q[i] = dk.intersect_tri_tri(u, w[i], u + w[i], w[i], u - w[i], u)
     """
     a, b, c, p, q, r = v0 - v0, v1 - v0, v2 - v0, u0 - v0, u1 - v0, u2 - v0
     m, n, gap = cross(b, c), cross(q - p, r - p), False

@@ -79,11 +79,28 @@ CONSTANTS = [2, -3, np.int32(2), np.int64(-3), np.uint8(7), 10**6]
 def test_a_constant_is_an_error_with_the_line(dialect: Any, n: Any) -> None:
     @dialect.kernel
     def k(x: dk.array2d(dtype=float), y: dk.array(dtype=int)):
-        y[0] = x.shape[n]
+        pair = x.shape[0], x.shape[1]
+        y[0] = pair[n]
 
     with pytest.raises(dk.KernelTypeError, match=rf"index {int(n)} of a tuple of 2") as info:
         dk.launch(k, 1, [dk.zeros((3, 4), dtype=float)], [dk.zeros(1, dtype=int)])
     assert info.value.loc is not None
+
+
+@pytest.mark.parametrize("n", CONSTANTS, ids=repr)
+def test_shapes_have_zeros_behind_their_last_axis_in_warps_dialect(n: Any) -> None:
+    def extent(x: dk.array2d(dtype=float), y: dk.array(dtype=int)):
+        y[0] = x.shape[n]
+
+    x, y = dk.zeros((3, 4), dtype=float), dk.ones(1, dtype=int)
+    with pytest.raises(dk.KernelTypeError, match=rf"index {int(n)} of a tuple of 2"):
+        dk.launch(dk.kernel(extent), 1, [x], [y])
+    if n == 2:
+        wp.launch(wp.kernel(extent), 1, [x], [y])
+        assert y.list() == [0]
+    else:
+        with pytest.raises(dk.KernelTypeError, match=rf"index {int(n)} of a tuple"):
+            wp.launch(wp.kernel(extent), 1, [x], [y])
 
 
 @pytest.mark.parametrize("n", [0, np.int32(1), np.int64(-1), np.uint8(1)], ids=repr)

@@ -85,7 +85,11 @@ def test_examples_of_kernels_run(name, examples):
     e = dk.zeros(4, dtype=dk.mat33)
     a = np.arange(16, dtype=np.float32).reshape(4, 4) / 16
     b, c = np.zeros((4, 4), np.float32), np.zeros((4, 4), np.float32)
-    dk.launch(getattr(examples, f"{name}_example"), 1, [x, y, p, q, w, e, a, b, c, 0], block_dim=1)
+    corners = dk.array(np.float32([[0, 0, 0], [1, 0, 0], [0, 1, 0]]), dtype=dk.vec3)
+    mesh = dk.Mesh(corners, dk.array([0, 1, 2], dtype=int), velocities=dk.zeros(3, dtype=dk.vec3))
+    tree = dk.Bvh(corners, corners)
+    arguments = [x, y, p, q, w, e, a, b, c, 0, tree.id, mesh.id]
+    dk.launch(getattr(examples, f"{name}_example"), 1, arguments, block_dim=1)
     assert all(np.isfinite(out).all() for out in (x, y, w.numpy(), e.numpy(), a, b, c))
 
 

@@ -22,8 +22,8 @@ def test_every_name_is_there() -> None:
 def test_names_that_are_missing_say_what_to_take() -> None:
     there = set(wp.__all__)
     assert not there & set(INSTEAD)
-    with pytest.raises(AttributeError, match=r"Warp has mesh_get, and diffkern does not; build trees"):
-        _ = wp.mesh_get
+    with pytest.raises(AttributeError, match=r"Warp has volume_lookup, and diffkern does not; pass the values"):
+        _ = wp.volume_lookup
 
     @wp.kernel
     def sampled(x: wp.array[float]):

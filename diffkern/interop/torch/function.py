@@ -223,7 +223,10 @@ class TorchFunction:
             return [torch.ones_like(results[0])]
         several = [given] if isinstance(given, torch.Tensor) else list(given)
         if len(several) != len(results):
-            raise LaunchError(f"{self!r} has {len(results)} results, and {len(several)} cotangents were passed")
+            raise LaunchError(
+                f"{self!r} has {len(results)} results, and {len(several)} cotangents were passed",
+                remedy="pass a gradient or None for each result",
+            )
         grads = self._in_pairs(several, self.spec.results)
         for r, g in zip(results, grads, strict=True):
             if g is not None and (g.shape != r.shape or g.dtype != r.dtype or not r.is_floating_point()):
