@@ -112,26 +112,18 @@ EDITS = [  # one after the other
     ("SCALE = 2.0\n", "\n\nSCALE = 3.0\n", [9.0, 22.0], 2),
     ("(1 + 1)", "(0 + 1)", [12.0, 38.0], 2),
     ("class Kind(enum.IntEnum)", "class Kind(int, enum.Enum)", [12.0, 38.0], 2),
-    pytest.param("(0.5, 1.5)", "(0.5, 2.5)", [13.0, 39.0], 2, marks=pytest.mark.full),
-    pytest.param("LOW = 3", "LOW = 4", [13.0, 40.0], 2, marks=pytest.mark.full),
 ]
+MORE_EDITS = [*EDITS, ("(0.5, 1.5)", "(0.5, 2.5)", [13.0, 39.0], 2), ("LOW = 3", "LOW = 4", [15.0, 43.0], 2)]
 
 
-@pytest.fixture(scope="module")
-def edited(tmp_path_factory):
-    place = tmp_path_factory.mktemp("edited")
-    (place / "module.py").write_text(MODULE)
-    (place / "program.py").write_text(PROGRAM)
+@pytest.mark.parametrize("edits", [EDITS, pytest.param(MORE_EDITS, marks=pytest.mark.full)], ids=["some", "more"])
+def test_edits_count(place, edits):
     run(place)
-    return place
-
-
-@pytest.mark.parametrize(("old", "new", "values", "compiled"), EDITS)
-def test_an_edit_counts(edited, old, new, values, compiled):
-    edit(edited, old, new)
-    found = run(edited)
-    assert found["values"] == values
-    assert found["compiled"] == compiled
+    for old, new, values, compiled in edits:
+        edit(place, old, new)
+        found = run(place)
+        assert found["values"] == values, new
+        assert found["compiled"] == compiled, new
 
 
 @pytest.mark.full
