@@ -17,7 +17,7 @@ from diffkern.frontend.context import Context
 from diffkern.frontend.terms import Const, Span, Static, Term, Tup, Val, View
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Region, Value
-from diffkern.lang import resolve_type
+from diffkern.lang import DType, resolve_type
 
 __all__ = ["Address", "address", "is_address", "makes_array", "of_address", "plus"]
 
@@ -62,16 +62,26 @@ def plus(cx: Context, op: str, left: Term, right: Term, node: ast.AST) -> Static
 
 
 def _divisor(cx: Context, node: ast.expr) -> int:
-    """A number that divides an integer whatever it is, by how it is written."""
-    if isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords:
-        return _divisor(cx, node.args[0])  # a conversion
+    """A number that divides an integer whatever it is, by how it is written; of another number 1."""
+    with cx.b.into(Region()):
+        term = cx.expr(node)
+    if isinstance(term, Const):
+        return abs(term.value) if isinstance(term.value, int) else 1
+    if not isinstance(term, Val) or not isinstance(term.type, T.Scalar) or not term.type.is_integer:
+        return 1
+    if isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords and _converts(cx, node.func):
+        return _divisor(cx, node.args[0])
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
         return _divisor(cx, node.left) * _divisor(cx, node.right)
     if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub)):
         return math.gcd(_divisor(cx, node.left), _divisor(cx, node.right))
-    with cx.b.into(Region()):
-        term = cx.expr(node)
-    return abs(term.value) if isinstance(term, Const) and isinstance(term.value, int) else 1
+    return 1
+
+
+def _converts(cx: Context, node: ast.expr) -> bool:
+    """Whether what is called is a type of numbers."""
+    called = cx.outside(node)
+    return isinstance(called, type) and issubclass(called, int) or isinstance(called, DType)
 
 
 def makes_array(obj: Any, node: ast.Call) -> bool:

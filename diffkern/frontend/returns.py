@@ -34,22 +34,22 @@ def check_returned(cx: Context, func: Func, term: Term, node: ast.AST) -> None:
         return
     if not isinstance(want, _KNOWN) or not isinstance(term, (Const, Val, Rec, RecView, Tup)):
         return
-    said = f"The function `{func.name}` has its return type annotated as"
+    said = f"{func.name} says that it returns"
     remedy = "correct the annotation, or convert what is returned"
     if isinstance(term, Tup):
         count = len(term.items)
         if not isinstance(want, TupleOf):
-            cx.type_error(node, f"{said} `{_shown(annotation)}` but the code returns {count} values.", remedy)
+            cx.type_error(node, f"{said} {_shown(annotation)}, and it returns {count} values", remedy)
         if count != len(want.items) and not want.variadic:
             wanted = len(want.items)
-            cx.type_error(node, f"{said} a tuple of {wanted} elements but the code returns {count} values.", remedy)
+            cx.type_error(node, f"{said} {wanted} values, and it returns {count}", remedy)
         if not all(map(_is_known, term.items)) or matching.fits(want, term):
             return
         types = ", ".join(map(_type_of, term.items))
-        text = f"{said} `{_shown(annotation)}` but the code returns a tuple with types `({types})`."
+        text = f"{said} {_shown(annotation)}, and it returns values of {types}"
         cx.type_error(node, text, remedy)
     elif isinstance(want, TupleOf) or not _fits(want, term):
-        text = f"{said} `{_shown(annotation)}` but the code returns a value of type `{_type_of(term)}`."
+        text = f"{said} {_shown(annotation)}, and it returns {_type_of(term)}"
         cx.type_error(node, text, remedy)
 
 

@@ -31,7 +31,9 @@ def tile_arange(cx: Context, name: str, node: ast.Call) -> Term:
     options = {k.arg: k.value for k in node.keywords if k.arg is not None}
     if len(node.args) > 3:
         cx.type_error(
-            node, f"{name}() accepts at most 3 positional arguments, got {len(node.args)}", "write start, stop, step"
+            node,
+            f"{name} has start, stop and step by position, and {len(node.args)} are given",
+            "write start, stop, step",
         )
     if not node.args or any(k not in ("dtype", "storage") for k in options):
         cx.type_error(
@@ -72,7 +74,7 @@ def _constant(cx: Context, name: str, key: str, arg: ast.expr) -> Any:
     if not isinstance(term, Const) or isinstance(term.value, bool):
         cx.type_error(
             arg,
-            f"{name}() arguments must be compile time constants, but {key} is not",
+            f"{name}: {key} is not known when the kernel is compiled",
             "write numbers, or names of constants outside of the kernel",
         )
     return term.value
@@ -83,7 +85,7 @@ def _dtype(cx: Context, name: str, asked: ast.expr | None, numbers: tuple[Any, .
     if asked is not None:
         dtype = dtype_argument(cx, asked)
     if not isinstance(dtype, T.Scalar) or dtype == T.BOOL:
-        cx.type_error(node, f"{name}() requires a numeric scalar dtype, not {dtype}", "take a type of numbers")
+        cx.type_error(node, f"the elements of {name} are numbers, not {dtype}", "take a type of numbers")
     return dtype
 
 
@@ -91,7 +93,7 @@ def _rounded(cx: Context, name: str, key: str, number: Any, dtype: T.Scalar, at:
     """A bound as the type of the elements has it."""
 
     def refuse(why: str, remedy: str) -> NoReturn:
-        cx.type_error(at, f"{name}() {key}={number} {why}", remedy)
+        cx.type_error(at, f"{name}: {key}={number} {why}", remedy)
 
     if dtype.is_integer:
         if isinstance(number, float) and not number.is_integer():
@@ -101,7 +103,7 @@ def _rounded(cx: Context, name: str, key: str, number: Any, dtype: T.Scalar, at:
             refuse(f"is out of range of {dtype}", "take a wider dtype")
         return int(number)
     if isinstance(number, int) and abs(number) >= _WIDEST:
-        refuse("is too wide to use as an integer bound", f"write it as a float, as in {float(number)!r}")
+        refuse("is an integer that is too large for a bound", f"write it as a float, as in {float(number)!r}")
     found = float(number) if dtype == T.FLOAT64 else _nearest(number, dtype)
     if not math.isfinite(found):
         refuse(f"is out of range of {dtype}", "take a wider dtype, or a number that it has")
@@ -129,14 +131,12 @@ def _count(cx: Context, name: str, bounds: tuple[Any, Any, Any], dtype: T.Scalar
     """How many elements there are: of floats by the quotient as their type has it, as NumPy counts."""
     start, stop, step = bounds
     if step == 0:
-        cx.type_error(node, f"{name}: the step cannot be zero", "write a step such as 1 or -1")
+        cx.type_error(node, f"{name} does not advance by a step of 0", "write a step such as 1 or -1")
     steps = (Fraction(stop) - Fraction(start)) / Fraction(step)
     if steps <= 0:
-        cx.type_error(
-            node, f"{name} from {start} to {stop} by {step} is empty; it takes a non-empty range", "swap the bounds"
-        )
+        cx.type_error(node, f"{name} from {start} to {stop} by {step} has no elements", "swap the bounds")
     if steps >= 2**62:
-        cx.type_error(node, f"{name} spans more elements than can be counted", "write a greater step")
+        cx.type_error(node, f"{name} has more elements than a tile can have", "write a greater step")
     if dtype.is_integer:
         return math.ceil(steps)
     quotient = float(steps)

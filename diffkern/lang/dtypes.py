@@ -212,7 +212,7 @@ class CompositeType(Alternative, type):
     def from_ptr(cls, ptr: int) -> Any:
         """Return a copy of the value that lies at an address of the host."""
         if not ptr:
-            raise RuntimeError(f"{cls.__name__}.from_ptr of the null address: NULL pointer exception")
+            raise RuntimeError(f"{cls.__name__}.from_ptr: there is nothing at the address 0")
         return cls.from_buffer_copy(ctypes.string_at(ptr, cls.numpy.itemsize * cls.size))
 
     def __mul__(cls, count: Any) -> Any:

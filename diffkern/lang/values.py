@@ -360,7 +360,7 @@ class MatrixValue(CompositeValue):
         extent = self.ir.shape[axis]
         if not -extent <= index < extent:
             name = ("row", "column")[axis]
-            raise IndexError(f"{self.composite.name} has {extent} {name}s: Invalid {name} index")
+            raise IndexError(f"{self.composite.name} has {extent} {name}s, and no {name} {index}")
         return index
 
 
@@ -401,11 +401,10 @@ def _check_key(t: Composite, index: Any) -> None:
     """Refuse what would make an axis of NumPy, and more indices than there are axes."""
     if index is None:
         raise KeyOfComponentsError(
-            f"Invalid key None, expected int or {'slice' if len(t.shape) == 1 else 'pair of ints'}"
+            f"None is no index of {'a vector' if len(t.shape) == 1 else 'a matrix'}; write integers or slices"
         )
     if isinstance(index, tuple) and len(index) > len(t.shape) and Ellipsis not in index:
-        most = "one index" if len(t.shape) == 1 else "one or two indices"
-        raise KeyOfComponentsError(f"Invalid key, expected {most}, got {len(index)}")
+        raise KeyOfComponentsError(f"{len(index)} indices of a {'vector' if len(t.shape) == 1 else 'matrix'}")
 
 
 def _hamilton(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:

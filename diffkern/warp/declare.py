@@ -270,7 +270,9 @@ def _annotated(stub: Any, scope: Mapping[str, Any]) -> dict[str, Any]:
     """The types that a function without a body says of its parameters."""
     types = inspect.get_annotations(stub, eval_str=True, locals=scope)
     if types.pop("return", None) not in (None, type(None)):
-        raise TypeError(f"{stub.__name__}: Return annotations are not allowed on @wp.overload stubs; leave it out")
+        raise TypeError(
+            f"{stub.__name__} is an overload of a kernel, which returns nothing: leave out its return annotation"
+        )
     return types
 
 
@@ -287,7 +289,7 @@ def _generic_of(stub: Any) -> Kernel:
     if len(found) > 1:
         keys = ", ".join(sorted(k.key for k in found.values()))
         raise MisuseError(
-            f"Ambiguous kernel lookup: {stub.__name__} is the function of the kernels {keys}",
+            f"{stub.__name__} is the function of several kernels: {keys}",
             remedy="write wp.overload(kernel, [types])",
         )
     return next(iter(found.values()))

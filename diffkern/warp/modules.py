@@ -77,7 +77,7 @@ def check_option(name: str, value: Any) -> None:
         If the value is of another type.
     """
     if name not in _DEFAULTS:
-        raise ValueError(f"a module has no option {name!r}. Valid options: {', '.join(_DEFAULTS)}")
+        raise ValueError(f"a module has no option {name!r}; it has {', '.join(_DEFAULTS)}")
     if name == "deterministic_max_records":
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
             raise TypeError(f"{name} is a number of records, not {value!r}")

@@ -153,12 +153,31 @@ def multiplied(x: A, o: A):
     o[0] = float(x.ptr * wp.uint64(2))
 
 
+@wp.func
+def half(k: int):
+    return k // 2
+
+
+@wp.kernel
+def what_a_func_returns(x: A, o: A):
+    i = wp.tid()
+    o[i] = wp.array(ptr=x.ptr + wp.uint64(half(i * 4)), shape=(1,), dtype=float)[0]
+
+
+@wp.kernel
+def rounded_bytes(x: A, o: A):
+    i = wp.tid()
+    o[i] = wp.array(ptr=x.ptr + wp.uint64(0.3 * float(i) * 4.0), shape=(1,), dtype=float)[0]
+
+
 @pytest.mark.parametrize(
     ("kernel", "said"),
     [
         (two_axes, "several axes"),
         (another_type, "elements of another type than float32"),
         (between_elements, "bytes of which nothing says that they are a multiple of 4"),
+        (what_a_func_returns, "bytes of which nothing says that they are a multiple of 4"),
+        (rounded_bytes, "bytes of which nothing says that they are a multiple of 4"),
         (a_number, "a number for an address"),
         (multiplied, "an address in a kernel is added to bytes alone"),
     ],

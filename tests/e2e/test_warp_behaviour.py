@@ -164,16 +164,17 @@ def test_rows_columns_and_keys_of_values() -> None:
     m.set_col(0, (5, 6))
     assert (list(m.get_row(1)), list(m.get_col(-1))) == ([6, 8], [2, 8])
     for wrong in (lambda: m.get_row(2), lambda: m.set_col(-3, (0, 0))):
-        with pytest.raises(IndexError, match=r"mat22 has 2 (row|column)s: Invalid"):
+        with pytest.raises(IndexError, match=r"mat22 has 2 (row|column)s, and no (row 2|column -3)"):
             wrong()
-    for value, key in ((v, None), (m, None), (m, (0, 1, 1)), (v, (0, 1))):
-        with pytest.raises(KeyError, match="Invalid key"):
+    none, many = "None is no index", r"\d indices of a (vector|matrix)"
+    for value, key, said in ((v, None, none), (m, None, none), (m, (0, 1, 1), many), (v, (0, 1), many)):
+        with pytest.raises(KeyError, match=said):
             value[key]
-        with pytest.raises(KeyError, match="Invalid key"):
+        with pytest.raises(KeyError, match=said):
             value[key] = 0
     a = wp.array([[1, 2, 3], [4, 5, 6]], dtype=wp.vec3h)
     assert list(wp.vec3h.from_ptr(a.ptr + 6)) == [4, 5, 6]
-    with pytest.raises(RuntimeError, match="NULL pointer"):
+    with pytest.raises(RuntimeError, match="nothing at the address 0"):
         wp.vec3.from_ptr(0)
 
 
@@ -186,7 +187,7 @@ def test_options_of_modules_are_options_of_a_module_of_its_own() -> None:
     for module in (None, "others"):
         with pytest.raises(ValueError, match='module="unique"'):
             wp.kernel(module=module, module_options={"fast_math": True})(twice)
-    with pytest.raises(ValueError, match=r"fast_mth.*Valid options: .*fast_math"):
+    with pytest.raises(ValueError, match=r"no option 'fast_mth'; it has .*fast_math"):
         wp.kernel(module="unique", module_options={"fast_mth": True})(twice)
     with pytest.raises(ValueError, match="not -1"):
         wp.kernel(module="unique", module_options={"deterministic_max_records": -1})(twice)
@@ -223,16 +224,16 @@ def test_ranges_are_counted_as_the_type_of_their_elements_has_the_bounds() -> No
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("0, 10, 0, dtype=int", "the step cannot be zero"),
-        ("5, 5, dtype=int", "non-empty range"),
-        ("5, 5, 1, 99, dtype=int", "at most 3 positional arguments, got 4"),
-        ("0, n, 1, dtype=int", "compile time constants, but stop is not"),
-        ("0, 6, dtype=wp.bool", "requires a numeric scalar dtype"),
+        ("0, 10, 0, dtype=int", "does not advance by a step of 0"),
+        ("5, 5, dtype=int", "from 5 to 5 by 1 has no elements"),
+        ("5, 5, 1, 99, dtype=int", "start, stop and step by position, and 4 are given"),
+        ("0, n, 1, dtype=int", "stop is not known when the kernel is compiled"),
+        ("0, 6, dtype=wp.bool", "the elements of wp.tile_arange are numbers, not bool"),
         ("0.0, 3.5, dtype=int", r"stop=3.5 has a fractional part"),
         ("0, 1099511627776, dtype=int", "stop=1099511627776 is out of range of int32"),
         ("0.0, 1.0e300, dtype=float", "is out of range of float32"),
-        ("0, 1180591620717411303424, dtype=float", "too wide to use as an integer bound"),
-        ("0.0, 1.0, 5.0e-324, dtype=wp.float64", "more elements than can be counted"),
+        ("0, 1180591620717411303424, dtype=float", "is an integer that is too large for a bound"),
+        ("0.0, 1.0, 5.0e-324, dtype=wp.float64", "more elements than a tile can have"),
     ],
 )
 def test_ranges_that_there_are_not(text: str, said: str) -> None:
@@ -317,13 +318,13 @@ def test_overloads_of_a_kernel() -> None:
     x = wp.array([1, 2], dtype=int)
     wp.launch(whole, 2, inputs=[x])
     assert x.numpy().tolist() == [2, 4]
-    with pytest.raises(TypeError, match="Return annotations are not allowed"):
+    with pytest.raises(TypeError, match="leave out its return annotation"):
 
         @wp.overload
         def double(x: wp.array[float]) -> float: ...
 
     other = wp.kernel(name="other", module=generic.module)(generic.func)
-    with pytest.raises(dk.MisuseError, match="Ambiguous kernel lookup"):
+    with pytest.raises(dk.MisuseError, match="is the function of several kernels"):
 
         @wp.overload
         def double(x: wp.array[wp.vec2]): ...
@@ -362,10 +363,10 @@ def right(x: int, n: Number) -> tuple[float, wp.vec2, Number]:
 @pytest.mark.parametrize(
     ("called", "said"),
     [
-        ("narrowed(1)", "annotated as `wp.int16` but the code returns a value of type `int8`"),
-        ("pair(1)", "annotated as `int` but the code returns 2 values"),
-        ("mixed(1)", r"annotated as `tuple\[int, int\]` but the code returns a tuple with types `\(int32, float32\)`"),
-        ("short(1)", "annotated as a tuple of 3 elements but the code returns 2 values"),
+        ("narrowed(1)", "narrowed says that it returns wp.int16, and it returns int8"),
+        ("pair(1)", "pair says that it returns int, and it returns 2 values"),
+        ("mixed(1)", r"says that it returns tuple\[int, int\], and it returns values of int32, float32"),
+        ("short(1)", "short says that it returns 3 values, and it returns 2"),
     ],
 )
 def test_funcs_return_what_they_are_annotated_with(called: str, said: str) -> None:
