@@ -78,7 +78,7 @@ class Swept:
         The shared arrays of the threads of a block, None where they do not work together.
     prologue
         What allocates these.
-    apart
+    disjoint
         Updates and stores of which it takes for granted that no two threads touch one element with them.
     """
 
@@ -90,7 +90,7 @@ class Swept:
     loads: Sequence[LoadFact]
     memory: BlockMemory | None
     prologue: Sequence[Op]
-    apart: Sequence[Unproved] = ()
+    disjoint: Sequence[Unproved] = ()
 
     def tidied(self) -> Swept:
         """The same without what nothing uses, in place; until then the function is of no stage."""
@@ -145,5 +145,5 @@ class Swept:
         used = [self.context.checked[v] for op in walk(out.body) for v in op.results if v in self.context.checked]
         facts = (*self.loads, *used)
         races = dict.fromkeys(check for fact in facts for check in fact.checks)
-        unproved = dict.fromkeys([*(pair for fact in facts for pair in fact.unproved), *self.apart])
+        unproved = dict.fromkeys([*(pair for fact in facts for pair in fact.unproved), *self.disjoint])
         return Adjoint(out, saved, final, self.cotangents, tuple(races), tuple(unproved))

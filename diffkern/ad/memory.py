@@ -57,7 +57,7 @@ def check_memory(
     AutodiffError
         With the line of what is refused.
     """
-    apart = check_atomics(fn, with_cotangents, stamped=stamped)
+    disjoint = check_atomics(fn, with_cotangents, stamped=stamped)
     hidden = HiddenPaths(fn, roots)
     for op in walk(fn.body):
         if op.name not in LOADS | ATOMICS or op.attrs.get("opaque") or not is_differentiable(op.result.type):
@@ -79,7 +79,7 @@ def check_memory(
                 loc=op.loc,
                 remedy=f"make {array.name} an array with requires_grad=True",
             )
-    return apart
+    return disjoint
 
 
 def check_atomics(fn: Function, with_cotangents: Collection[Value], *, stamped: bool = False) -> list[Pair]:
@@ -98,7 +98,7 @@ def check_atomics(fn: Function, with_cotangents: Collection[Value], *, stamped: 
     mixed = [array for array, ops in updates.items() if len({kind for _, kind in ops}) > 1]
     if all(is_shared(array.type) for array in mixed):
         return []  # barriers keep those of a shared array in order
-    exclusive, apart = Exclusive(fn), list[Pair]()
+    exclusive, disjoint = Exclusive(fn), list[Pair]()
     for array in (array for array in mixed if not is_shared(array.type)):
         for op, kind in updates[array]:
             others = [(other, k) for other, k in updates[array] if k != kind and not exclusive(op, other)]
@@ -106,7 +106,7 @@ def check_atomics(fn: Function, with_cotangents: Collection[Value], *, stamped: 
                 continue
             by_one_thread = kind == "add" and all(other.name == "store" for other, _ in others)
             if stamped and by_one_thread:
-                apart += [(op, other) for other, _ in others]
+                disjoint += [(op, other) for other, _ in others]
                 continue
             stored = any(k == "store" for _, k in others)
             how = "stored to and updated atomically" if stored else "updated by atomics of different kinds"
@@ -118,7 +118,7 @@ def check_atomics(fn: Function, with_cotangents: Collection[Value], *, stamped: 
             )
             error.is_race = by_one_thread
             raise error
-    return apart
+    return disjoint
 
 
 def check_one_writer(store: Op, memory: BlockMemory | None) -> None:

@@ -198,7 +198,7 @@ class _Reverse:
 
     def run(self) -> Swept:
         known = (self.fn, self.roots, self.ct_params, self.activity, self.context.facts)
-        apart = check_memory(*known, stamped=self.stamped)
+        disjoint = check_memory(*known, stamped=self.stamped)
         env: Env = dict(self.params)
         self.replay_scope(env, None)
         cts = Cotangents(self.b)
@@ -217,7 +217,7 @@ class _Reverse:
         facts, useful = self.context.facts.items(), self.activity.useful
         passed = [fact for op, fact in facts if op.result in useful and is_differentiable(op.result.type)]
         swept = Swept(out, params, self.saved, self.cotangents, self.context, passed, self.memory, prologue)
-        return replace(swept, apart=[self.unproved(*pair) for pair in apart])
+        return replace(swept, disjoint=[self.unproved(*pair) for pair in disjoint])
 
     def unproved(self, update: Op, store: Op) -> Unproved:
         """An update and a store that are right if no two threads touch one element with them."""

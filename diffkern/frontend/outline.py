@@ -2,7 +2,7 @@
 
 In: a Python function. Out: an :class:`Outline`: its syntax tree as bytes and the names that it reads from outside. They
 follow from the text of its file, the code that Python made of it (with which the text was compared), and what stands
-for ``dk.static`` there: an outline counts only where all three are the same. Static expressions are evaluated anew in
+for ``dk.static`` there: an outline counts only where all three are the same. Static expressions are evaluated again in
 each process, from their own texts.
 """
 

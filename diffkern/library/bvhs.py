@@ -10,7 +10,8 @@ from typing import Final
 
 from diffkern.lang.func import func
 from diffkern.lang.library import built_in
-from diffkern.lang.queries import ADDRESS_BITS, BVH, KIND_BIT, BvhQuery
+from diffkern.lang.queries import BVH, BvhQuery
+from diffkern.library.descriptors import descriptor_of
 from diffkern.library.language import (
     Float,
     Int32,
@@ -33,7 +34,6 @@ ID, BOXES, LINKS, ITEMS, ITEM_BOXES, TABLE, COUNT, WORDS = range(8)
 BOX, SPHERE, RAY = range(3)
 """The kinds of queries."""
 
-_PLACE = (1 << ADDRESS_BITS) - 1
 _FAR: Final = float("inf")
 _HUGE: Final = 3.0e38
 _ROUNDED: Final = 1.0 + 2.0**-21  # by which the end of a ray in a box is moved, so that rounding loses no box
@@ -41,13 +41,10 @@ _ROUNDED: Final = 1.0 + 2.0**-21  # by which the end of a ray in a box is moved,
 
 @func
 def descriptor(id):  # type: ignore[no-untyped-def]
-    """Where the descriptor of a tree lies; 0 for what is no id of one."""
-    place = id & uint64(_PLACE)
-    known = place != uint64(0) and (id >> uint64(KIND_BIT)) == uint64(BVH)
-    if known:
-        known = peek_uint64(place, ID) == id
-    assert known, "the id is that of no Bvh, or of one that is gone"
-    return place if known else uint64(0)
+    """The address of the descriptor; 0 for what is no id of one."""
+    place = descriptor_of(id, BVH)
+    assert place != uint64(0), "the id is that of no Bvh, or of one that is gone"
+    return place
 
 
 @func

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from diffkern.lang.func import func
 from diffkern.lang.library import built_in
-from diffkern.lang.queries import ADDRESS_BITS, HASH_GRID, KIND_BIT, HashGridQuery
+from diffkern.lang.queries import HASH_GRID, HashGridQuery
+from diffkern.library.descriptors import descriptor_of
 from diffkern.library.language import (
     Float,
     Int32,
@@ -31,8 +32,6 @@ __all__: list[str] = []
 
 ID, STARTS, IDS, GROUPS, DIM_X, DIM_Y, DIM_Z, COUNT, INVERSE, WORDS = range(10)
 """The words of a descriptor: its id; where arrays begin; numbers of cells and points; 1 / radius, a float64."""
-
-_PLACE = (1 << ADDRESS_BITS) - 1
 
 
 @func
@@ -58,13 +57,10 @@ def cell_of(point, inverse, dim_x, dim_y, dim_z):  # type: ignore[no-untyped-def
 
 @func
 def descriptor(grid):  # type: ignore[no-untyped-def]
-    """Where the descriptor of a grid lies; 0 for what is no id of a grid."""
-    place = grid & uint64(_PLACE)
-    known = place != uint64(0) and (grid >> uint64(KIND_BIT)) == uint64(HASH_GRID)
-    if known:
-        known = peek_uint64(place, ID) == grid
-    assert known, "the id is that of no HashGrid, or of one that is gone"
-    return place if known else uint64(0)
+    """The address of the descriptor; 0 for what is no id of one."""
+    place = descriptor_of(grid, HASH_GRID)
+    assert place != uint64(0), "the id is that of no HashGrid, or of one that is gone"
+    return place
 
 
 @func

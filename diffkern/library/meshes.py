@@ -12,9 +12,10 @@ from diffkern.ir import types as T
 from diffkern.ir.structs import Struct
 from diffkern.lang.func import func
 from diffkern.lang.library import built_in
-from diffkern.lang.queries import ADDRESS_BITS, KIND_BIT, MESH, MeshQuery, MeshQueryPoint, MeshQueryRay
+from diffkern.lang.queries import MESH, MeshQuery, MeshQueryPoint, MeshQueryRay
 from diffkern.lang.structs import Definition, register
 from diffkern.library.bvhs import BOX, SPHERE, advanced, begun, group_root, positive
+from diffkern.library.descriptors import descriptor_of
 from diffkern.library.language import (
     Float,
     Float32,
@@ -64,7 +65,6 @@ __all__: list[str] = []
 describes nodes for winding numbers begins; where an adjoint adds the cotangents of points and of velocities, or 0.
 """
 
-_PLACE = (1 << ADDRESS_BITS) - 1
 _FAR: Final = float("inf")
 _MANY: Final = 2**31 - 1
 _X: Final = 0.7548776662  # by which directions do not run along edges of regular meshes
@@ -73,13 +73,10 @@ _Y: Final = 0.5698402910
 
 @func
 def descriptor(id):  # type: ignore[no-untyped-def]
-    """Where the descriptor of a mesh lies; 0 for what is no id of one."""
-    place = id & uint64(_PLACE)
-    known = place != uint64(0) and (id >> uint64(KIND_BIT)) == uint64(MESH)
-    if known:
-        known = peek_uint64(place, ID) == id
-    assert known, "the id is that of no Mesh, or of one that is gone"
-    return place if known else uint64(0)
+    """The address of the descriptor; 0 for what is no id of one."""
+    place = descriptor_of(id, MESH)
+    assert place != uint64(0), "the id is that of no Mesh, or of one that is gone"
+    return place
 
 
 @func

@@ -57,7 +57,7 @@ def closest_point_edge_edge(p1: vec3, q1: vec3, p2: vec3, q2: vec3, epsilon: Flo
 
 
 @func
-def apart(axis, a, b, c, p, q, r):  # type: ignore[no-untyped-def]
+def separates(axis, a, b, c, p, q, r):  # type: ignore[no-untyped-def]
     """Whether there is a gap between two triangles along an axis."""
     i, j, k, x, y, z = dot(axis, a), dot(axis, b), dot(axis, c), dot(axis, p), dot(axis, q), dot(axis, r)
     return max(max(i, j), k) < min(min(x, y), z) or max(max(x, y), z) < min(min(i, j), k)
@@ -73,13 +73,13 @@ def intersect_tri_tri(v0: vec3, v1: vec3, v2: vec3, u0: vec3, u1: vec3, u2: vec3
     """
     a, b, c, p, q, r = v0 - v0, v1 - v0, v2 - v0, u0 - v0, u1 - v0, u2 - v0
     m, n, gap = cross(b, c), cross(q - p, r - p), False
-    gap = apart(m, a, b, c, p, q, r) or apart(n, a, b, c, p, q, r)
+    gap = separates(m, a, b, c, p, q, r) or separates(n, a, b, c, p, q, r)
     for k in range(3):
         e = b - a if k == 0 else (c - b if k == 1 else a - c)
-        gap = gap or apart(cross(m, e), a, b, c, p, q, r)
+        gap = gap or separates(cross(m, e), a, b, c, p, q, r)
         f = q - p if k == 0 else (r - q if k == 1 else p - r)
-        gap = gap or apart(cross(n, f), a, b, c, p, q, r)
+        gap = gap or separates(cross(n, f), a, b, c, p, q, r)
         for j in range(3):
             g = q - p if j == 0 else (r - q if j == 1 else p - r)
-            gap = gap or apart(cross(e, g), a, b, c, p, q, r)
+            gap = gap or separates(cross(e, g), a, b, c, p, q, r)
     return int32(not gap)

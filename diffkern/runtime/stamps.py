@@ -165,8 +165,8 @@ class _Stamps:
                 self._refuse(updated & (_thread(numbers) != _thread(updates)), numbers, updates, "updates atomically")
         for updates in (rows[:, UPDATED], LEAST - rows[:, UPDATED + 1]):
             for stores in (self.last, self.first):
-                apart = (rows[:, UPDATED] > 0) & (self.last > 0) & (_thread(updates) != _thread(stores))
-                self._refuse(apart, stores, updates, "updates atomically", "stores to")
+                racing = (rows[:, UPDATED] > 0) & (self.last > 0) & (_thread(updates) != _thread(stores))
+                self._refuse(racing, stores, updates, "updates atomically", "stores to")
         differing = self.several & (rows[:, VALUE] != LEAST - rows[:, VALUE + 1])
         for k in np.flatnonzero(differing)[:1]:
             raise self._two_values(int(k))

@@ -134,7 +134,7 @@ class Bvh(Uncopied):
             self._launch(kernels.refit_level, nodes.size, [*given, nodes, boxes, item_boxes, keeps])
 
     def rebuild(self, constructor: str | None = None) -> None:
-        """Build the tree anew from the boxes as they are now.
+        """Rebuild the tree from the current boxes.
 
         On a GPU the tree is built on the host, from a copy of the boxes.
 

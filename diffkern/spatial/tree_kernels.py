@@ -263,13 +263,13 @@ def build(  # type: ignore[no-untyped-def]
 
 @_alone
 def refit(lowers, uppers, order, links, boxes, item_boxes, keeps: int):  # type: ignore[no-untyped-def]
-    """Write all boxes anew, by one thread."""
+    """Recompute all boxes, by one thread."""
     boxes_upward(lowers, uppers, order, links, boxes, item_boxes, keeps)
 
 
 @_integral
 def refit_level(lowers, uppers, order, links, nodes, boxes, item_boxes, keeps: int):  # type: ignore[no-untyped-def]
-    """Write the boxes of some nodes anew, whose children's are right."""
+    """Recompute the boxes of some nodes, whose children are up to date."""
     node = nodes[tid()]
     right = links[4 * node + 3]
     if right == 0:

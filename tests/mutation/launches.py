@@ -95,7 +95,7 @@ LAUNCHES = [
           (f"{_LOGS}[vectors]",)),
     # stamps
     Fault("one thread stores to what another one updates",
-          edit(stamps, "_Stamps.check", "self._refuse(apart,", "self._refuse(apart & False,"),
+          edit(stamps, "_Stamps.check", "self._refuse(racing,", "self._refuse(racing & False,"),
           (f"{_STAMPED}::test_a_race_without_a_load_is_named_by_the_store_and_the_update",)),
     Fault("a thread that reads alone is not asked who writes",
           edit(stamps, "_Stamps.check", "self._refuse(alone & read", "self._refuse(self.several & read"),
