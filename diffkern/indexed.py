@@ -56,10 +56,12 @@ class indexedarray(SeenThrough):
 
     axes: ClassVar[int | None] = None
 
-    def __new__(cls, data: Any = None, indices: Any = None, dtype: Any = ANY, ndim: int | None = None) -> Any:
-        if data is None:
+    def __new__(
+        cls, data: Any = None, indices: Any = None, dtype: Any = ANY, ndim: int | None = None, **own: Any
+    ) -> Any:
+        if data is None and not own:
             return replace(array_annotation(dtype, cls.axes or ndim or 1), indexed=True)
-        return object.__new__(cls)
+        return object.__new__(cls)  # also of a class derived from this one, which takes more
 
     def __class_getitem__(cls, item: Any) -> ArrayAnnotation:
         plain = subscripted(item) if cls.axes is None else array_annotation(item, cls.axes)

@@ -334,6 +334,9 @@ class Variant:
         What was made of the kernel, one after the other: forward mode, and how it takes tangents; an axis of examples.
     deterministic
         Whether its results are the same to the last bit from run to run.
+    axes
+        The fewest axes that its launches have where the kernel asks for an index; threads that differ only along axes
+        beyond those it asks for have one index.
     """
 
     options: KernelOptions = field(default=KernelOptions(), metadata=_ELSEWHERE)
@@ -352,6 +355,7 @@ class Variant:
     layers: tuple[Along | Batch, ...] = ()
     merged: tuple[tuple[int, int], ...] = ()
     deterministic: bool = False
+    axes: int = 0
     joint: bool = False
     keeps: bool = False
     gathers: bool = False

@@ -68,6 +68,7 @@ def lower_kernel(
     written = lower(
         pyfunc, taken.pop(), block_dim=block_dim, layout=variant.layout, checked=variant.is_debug, simt=simt
     )
+    written.tid_arity = written.tid_arity and max(written.tid_arity, variant.axes)
     written = written if stops else without_breakpoints(written)
     fn = context.done("lower", WRITTEN, written if variant.is_debug else without_assertions(written))
     if has_nulls(fn) and not variant.is_debug:

@@ -65,6 +65,11 @@ class DType(Alternative):
         """The C type of an element in memory."""
         return _ctype(self.numpy)
 
+    @property
+    def _length_(self) -> int:
+        """How many numbers an element has."""
+        return 1
+
     def __repr__(self) -> str:
         return self.ir.name
 

@@ -8,6 +8,7 @@ forward launch.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,7 +20,7 @@ from diffkern.manifest import Access, Linear, Manifest, Step
 from diffkern.runtime.block import Layout
 from diffkern.runtime.grid import Grid
 
-__all__ = ["Extents", "OneThreadError", "check_alone", "check_axes", "check_extents", "named"]
+__all__ = ["AxesError", "Extents", "OneThreadError", "check_alone", "check_axes", "check_extents", "named"]
 
 _CACHED = 256
 _MOST_THREADS = 2**20
@@ -31,9 +32,29 @@ class OneThreadError(LaunchError):
     """A launch has several threads, and would have to be of one."""
 
 
+class AxesError(LaunchError):
+    """A launch has other axes than its kernel asks ``tid()`` for.
+
+    Attributes
+    ----------
+    asked : int
+        How many axes the kernel asks for.
+    dims : tuple of int
+        The launch's dimensions.
+    """
+
+    def __init__(self, message: str, asked: int = 0, dims: Sequence[Any] = (), *, remedy: str | None = None) -> None:
+        super().__init__(message, remedy=remedy)
+        self.asked = asked
+        self.dims = tuple(dims)
+
+
 def named(kernel: str, error: LaunchError) -> LaunchError:
     """Return an error of this module with the kernel's name in front."""
-    return LaunchError(f"kernel {kernel!r}: {error.message}", loc=error.loc, remedy=error.remedy)
+    made = copy.copy(error)
+    made.message = f"kernel {kernel!r}: {error.message}"
+    made.args = (made.message,)
+    return made
 
 
 # -- axes --------------------------------------------------------------------------------------------------------------
@@ -51,15 +72,17 @@ def check_axes(tid_arity: int, dims: Sequence[Any]) -> None:
 
     Raises
     ------
-    LaunchError
+    AxesError
         With both readings of such dimensions.
     """
     asked, given = tid_arity, len(dims)
     if asked in (0, given):
         return
     shown = f"{tuple(dims)}" if given > 1 else f"{dims[0]}"
-    raise LaunchError(
+    raise AxesError(
         f"dim={shown} is a grid of {_axes(given)}, and the kernel asks tid() for {_axes(asked)}",
+        asked,
+        dims,
         remedy=_readings(asked, dims),
     )
 

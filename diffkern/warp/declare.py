@@ -78,6 +78,8 @@ class Kernel(NativeKernel):
         Whose options count for it.
     overloads : dict
         The kernels for given types that were made of it, by these types.
+    of_axes : dict
+        The kernels of the same code for launches with more axes than it asks ``tid()`` for, by the number of axes.
     """
 
     dialect = WARP
@@ -106,6 +108,7 @@ class Kernel(NativeKernel):
         self._begin(func, KernelOptions(**own), key)
         self.module.kernels[self.key] = self
         self.overloads: dict[tuple[Any, ...], Kernel] = {}
+        self.of_axes: dict[int, Kernel] = {}
 
     @property
     def adj(self) -> Declaration:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -17,9 +17,11 @@ import numpy as np
 from diffkern.callers import shorten
 from diffkern.errors import KernelError, KernelRuntimeError
 from diffkern.runtime.array import array
+from diffkern.runtime.grid_checks import AxesError
 from diffkern.runtime.launch import launch as native_launch
 from diffkern.runtime.launch import launch_tiled as native_launch_tiled
 from diffkern.warp import config as _loaded  # noqa: F401  its settings are asked for at each launch
+from diffkern.warp.axes import fitted
 from diffkern.warp.loggers import log_info
 
 __all__ = ["launch", "launch_tiled"]
@@ -29,12 +31,28 @@ def _observed(function: Callable[..., Any]) -> Callable[..., Any]:
     """Let launches be printed and what they wrote be looked at, where the settings ask for it."""
     signature: Final = inspect.signature(function)
 
+    def with_axes(args: Sequence[Any], kwargs: Mapping[str, Any], error: AxesError) -> Any:
+        """Launch what was refused for its axes, as those of the launch say."""
+        bound = signature.bind(*args, **kwargs)
+        given = bound.arguments
+        found = fitted(given["kernel"], given["dim"], error)
+        if found is None:
+            raise error
+        given["kernel"], given["dim"] = found
+        return function(*bound.args, **bound.kwargs)
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except AxesError as error:
+            return with_axes(args, kwargs, error)
+
     @functools.wraps(function)
     def launched(*args: Any, **kwargs: Any) -> Any:
         settings: Any = sys.modules["diffkern.warp.config"]
         if not (settings.print_launches or settings.verify_fp):
             try:
-                return function(*args, **kwargs)
+                return run(*args, **kwargs)
             except KernelError as error:
                 shorten(error)
                 raise
@@ -42,7 +60,7 @@ def _observed(function: Callable[..., Any]) -> Callable[..., Any]:
         kernel, arguments = given["kernel"], [*given.get("inputs", ()), *given.get("outputs", ())]
         if settings.print_launches:
             log_info(f"kernel: {kernel.name} module {kernel.module_name} inputs {arguments} dim {given['dim']}")
-        result = function(*args, **kwargs)
+        result = run(*args, **kwargs)
         if settings.verify_fp:
             _verify(kernel, arguments)
         return result
