@@ -27,7 +27,7 @@ from diffkern.frontend import (
 )
 from diffkern.frontend.context import Context
 from diffkern.frontend.local_functions import Local
-from diffkern.frontend.terms import WEAK, Const, Rec, Static, Term, Val, describe
+from diffkern.frontend.terms import WEAK, Const, Rec, Static, Term, Val, View, describe
 from diffkern.ir import types as T
 from diffkern.lang import CompositeType, Func, definition_of, resolve_dtype
 from diffkern.lang.called import Called
@@ -103,8 +103,11 @@ def _type_of(cx: Context, node: ast.Call) -> Static:
         return Static(type(term.value), shown)
     if isinstance(term, Rec):
         return Static(class_of(term.struct), shown)
+    if isinstance(term, View):
+        return Static(T.Array(term.array.dtype, len(term.spans)), shown)
     if not isinstance(term, Val) or isinstance(term.value.type, T.Tile):
-        cx.type_error(node, f"type of {describe(term)}", "it takes a number, a vector, a matrix or a struct")
+        remedy = "it takes a number, a vector, a matrix, a struct, or an array of numbers, vectors or matrices"
+        cx.type_error(node, f"type of {describe(term)}", remedy)
     return Static(
         (float if T.scalar_of(term.type).is_float else int) if term.type in WEAK else narrow.stored(term.type), shown
     )

@@ -151,6 +151,9 @@ def _attribute(cx: Context, node: ast.Attribute) -> Term:
     if node.attr == "value" and isinstance(member := cx.outside(node.value), enum.Enum):
         return _value_of_member(cx, member, node)
     owner = cx.expr(node.value)
+    if isinstance(owner, Static) and isinstance(owner.obj, (T.Scalar, T.Vec, T.Mat, T.Array)):
+        if (fact := _of_type(owner.obj, node)) is not None:
+            return fact
     if isinstance(owner, Static):
         obj = cx.frame.scope.attribute(owner.obj, node.attr)
         if obj is MISSING:
@@ -194,6 +197,8 @@ def _value_of_member(cx: Context, member: enum.Enum, node: ast.Attribute) -> Ter
 
 def _of_type(t: T.Type, node: ast.Attribute) -> Term | None:
     """What an attribute says of a type: ``dtype``, of a vector or matrix ``shape``, of a vector ``length``."""
+    if isinstance(t, T.Array):
+        return Static(t.dtype, ast.unparse(node)) if node.attr == "dtype" else None
     if isinstance(t, (T.Scalar, T.Vec, T.Mat)) and node.attr == "dtype":
         return Static(narrow.stored(t if isinstance(t, T.Scalar) else t.dtype), ast.unparse(node))
     if isinstance(t, (T.Vec, T.Mat)) and node.attr == "shape":

@@ -35,7 +35,6 @@ BOX, SPHERE, RAY = range(3)
 """The kinds of queries."""
 
 _FAR: Final = float("inf")
-_HUGE: Final = 3.0e38
 _ROUNDED: Final = 1.0 + 2.0**-21  # by which the end of a ray in a box is moved, so that rounding loses no box
 
 
@@ -66,8 +65,8 @@ def begun(query, id, root, kind, low, high, radius):  # type: ignore[no-untyped-
 
 @func
 def inverse(x):  # type: ignore[no-untyped-def]
-    """1 / x, and a huge number for 0: then a place on the border of a box lies in it."""
-    return float32(1.0) / x if x != 0.0 else float32(_HUGE)
+    """1 / x, infinite for 0: a ray that does not move along an axis is between two faces, or outside, all the way."""
+    return float32(1.0) / x if x != 0.0 else float32(_FAR)
 
 
 @func
@@ -82,12 +81,14 @@ def entry(boxes, k, start, inverse, radius):  # type: ignore[no-untyped-def]
     """How far along a ray it enters a box, which is enlarged by a radius; infinite if it does not."""
     near, far = float32(0.0), float32(_FAR)
     for c in range(3):
-        a = (peek_float32(boxes, 6 * k + c) - radius - start[c]) * inverse[c]
-        b = (peek_float32(boxes, 6 * k + 3 + c) + radius - start[c]) * inverse[c]
-        low, high = (a if a < b else b), (a if a > b else b)
+        below = peek_float32(boxes, 6 * k + c) - radius - start[c]
+        above = peek_float32(boxes, 6 * k + 3 + c) + radius - start[c]
+        a, b = below * inverse[c], above * inverse[c]
+        low, high = (b if inverse[c] < 0.0 else a), (a if inverse[c] < 0.0 else b)
+        # Where the ray runs along a face, that one is 0 times infinity, a NaN, and no comparison with it is true.
         near = low if low > near else near
         far = high if high < far else far
-        near = near if a == a and b == b else float32(_FAR)
+        near = near if below == below and above == above else float32(_FAR)
     return near if near <= far * float32(_ROUNDED) else float32(_FAR)
 
 

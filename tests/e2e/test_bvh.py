@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 from typing import Any
 
 import numpy as np
@@ -125,6 +126,41 @@ def test_refit_and_rebuild_follow_the_boxes(leaf_size):
     tree.rebuild("median")
     check_all(tree, low, high, x, d)
     assert tree.id == there
+
+
+def test_rays_along_faces_edges_and_corners_of_boxes():
+    """Everything lies on a lattice, so that starts and rays are on borders of boxes, and arithmetic is exact."""
+    rng = np.random.default_rng(3)
+    low = rng.integers(-2, 3, (60, 3)).astype(np.float32)
+    high = low + rng.integers(0, 3, (60, 3)).astype(np.float32)
+    ways = np.array([w for w in itertools.product((-1.0, 0.0, 1.0), repeat=3) if any(w)], np.float32)
+    d = np.repeat(ways, 20, axis=0)
+    d[::7] *= np.float32(-1e-30)  # whose reciprocals are large
+    d[d == 0.0] = rng.choice([0.0, -0.0, 1e-42], (d == 0.0).sum())  # of which the last one has none
+    x = rng.integers(-3, 4, d.shape).astype(np.float32)
+    tree = dk.Bvh(vectors(low), vectors(high))
+    for radius in (0.0, 1.0):
+        out = dk.zeros((len(x), 60), dtype=int)
+        dk.launch(rays, len(x), [tree.id, vectors(x), vectors(d), radius, np.inf, out])
+        exact = np.where(np.abs(d) < 1e-38, 0.0, d).astype(float)
+        expected = closed(low - radius, high + radius, x, exact)
+        assert 0.04 < expected.mean() < 0.5
+        assert (out.numpy() == expected).all()
+
+
+def closed(low: np.ndarray, high: np.ndarray, x: np.ndarray, d: np.ndarray) -> np.ndarray:
+    """Which boxes, with their borders, rays meet."""
+    near, end = np.zeros((len(x), len(low))), np.full((len(x), len(low)), np.inf)
+    for c in range(3):
+        below, above, along = low[None, :, c] - x[:, None, c], high[None, :, c] - x[:, None, c], d[:, None, c]
+        still = np.broadcast_to(along == 0.0, below.shape)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            a, b = below / along, above / along
+        a, b = np.minimum(a, b), np.maximum(a, b)
+        outside = still & ((below > 0.0) | (above < 0.0))
+        near = np.where(still, near, np.maximum(near, a))
+        end = np.where(outside, -1.0, np.where(still, end, np.minimum(end, b)))
+    return near <= end
 
 
 def test_boxes_without_an_inside_or_a_number():

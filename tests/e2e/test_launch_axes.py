@@ -1,148 +1,134 @@
-"""A launch has as many axes as the kernel asks ``tid()`` for, however it is launched."""
+"""Launches in Warp's dialect with other axes than the kernel asks ``tid()`` for, and their derivatives."""
 
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
 import pytest
-from conftest import require
 
 import diffkern as dk
-from diffkern.testing import gradcheck
+import diffkern.warp as wp
 
 
-@dk.kernel
-def line(x: dk.array(dtype=float), y: dk.array(dtype=float)):
-    i = dk.tid()
-    y[i] = 2.0 * x[i]
+@wp.kernel
+def visits_1d(counts: wp.array(dtype=int)):
+    i = wp.tid()
+    wp.atomic_add(counts, i, 1)
 
 
-@dk.kernel
-def sheet(y: dk.array(dtype=float, ndim=2)):
-    i, j = dk.tid()
-    y[i, j] = 1.0
+@wp.kernel
+def visits_2d(counts: wp.array2d(dtype=int)):
+    i, j = wp.tid()
+    wp.atomic_add(counts, i, j, 1)
 
 
-@dk.kernel
-def nobody_asks(count: dk.array(dtype=int)):
-    dk.atomic_add(count, 0, 1)
+@wp.kernel
+def visits_3d(counts: wp.array3d(dtype=int)):
+    i, j, k = wp.tid()
+    wp.atomic_add(counts, i, j, k, 1)
 
 
-@dk.kernel
-def blocks_of_rows(x: dk.array(dtype=float, ndim=2), y: dk.array(dtype=float)):
-    i = dk.tid()
-    row = dk.tile_load(x, shape=(1, 8), offset=(i, 0))
-    dk.tile_store(y, dk.tile_sum(row), offset=i)
+@wp.kernel
+def adds(x: wp.array(dtype=wp.float64), y: wp.array(dtype=wp.float64)):
+    i = wp.tid()
+    y[i] += wp.sin(x[i]) * x[i]
 
 
-TWO = r"dim=\(8, 125\) is a grid of 2 axes, and the kernel asks tid\(\) for 1 axis"
+@wp.kernel
+def stores(x: wp.array(dtype=wp.float64), y: wp.array(dtype=wp.float64)):
+    i = wp.tid()
+    y[i] = wp.sin(x[i]) * x[i]
 
 
-def pair():
-    return dk.ones(1000, requires_grad=True), dk.zeros(1000, requires_grad=True)
+@wp.kernel
+def changes(x: wp.array(dtype=wp.float64)):
+    i = wp.tid()
+    x[i] = wp.sin(x[i])
 
 
-def launches():
-    def brackets(x, y):
-        line[8, 125](x, y)
-
-    def plain(x, y):
-        dk.launch(line, (8, 125), [x], [y])
-
-    def record(x, y):
-        dk.launch(line, [8, 125], [x], [y], record_cmd=True)
-
-    def adjoint(x, y):
-        dk.launch(line, (8, 125), [x], [y], adjoint=True)
-
-    def adjoint_record(x, y):
-        dk.launch(line, (8, 125), [x], [y], adjoint=True, record_cmd=True)
-
-    def other_dim(x, y):
-        dk.launch(line, 1000, [x], [y], record_cmd=True).set_dim((8, 125))
-
-    def tape(x, y):
-        with dk.Tape():
-            line[8, 125](x, y)
-
-    def sequence(x, y):
-        with dk.record():
-            line[8, 125](x, y)
-
-    def stream(x, y):
-        dk.launch(line, (8, 125), [x], [y], stream=dk.Stream("cpu"))
-
-    return [brackets, plain, record, adjoint, adjoint_record, other_dim, tape, sequence, stream]
+KERNELS = {1: visits_1d, 2: visits_2d, 3: visits_3d}
 
 
-@pytest.mark.parametrize("launch", launches(), ids=lambda f: f.__name__)
-def test_numbas_blocks_and_threads_are_refused(launch):
-    x, y = pair()
-    with pytest.raises(dk.LaunchError, match=TWO) as caught:
-        launch(x, y)
-    dk.synchronize()
-    assert not y.numpy().any()
-    assert "kernel[1000]" in caught.value.remedy
-    assert "i, j = dk.tid()" in caught.value.remedy
-    assert "numba" in caught.value.remedy
+@pytest.mark.parametrize("asked", KERNELS)
+@pytest.mark.parametrize("dim", [(5,), (3, 4), (3, 4, 2), (2, 3, 2, 2), (0, 3), (3, 0)])
+def test_axes_that_lack_have_one_thread_and_more_share_an_index(dim, asked):
+    kept = (*dim, 1, 1)[:asked]
+    counts = wp.zeros(kept, dtype=int)
+    wp.launch(KERNELS[asked], dim=dim, inputs=[counts])
+    expected = np.zeros(kept, int)
+    for index in itertools.product(*map(range, dim)):
+        expected[(*index, 0, 0)[:asked]] += 1
+    np.testing.assert_array_equal(counts.numpy(), expected)
 
 
-def test_too_few_axes():
-    y = dk.zeros((3, 4))
-    with pytest.raises(dk.LaunchError, match="dim=3 is a grid of 1 axis, and the kernel asks tid\\(\\) for 2 axes"):
-        sheet[3](y)
-    assert not y.numpy().any()
-    sheet[3, 4](y)
-    assert y.numpy().all()
+def gradient(kernel: Any, dim: Any, block: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    x = wp.array([0.4, -1.3, 2.2], dtype=wp.float64, requires_grad=True)
+    y = wp.zeros(3, dtype=wp.float64, requires_grad=True)
+    with wp.Tape() as tape:
+        (wp.launch_tiled if block else wp.launch)(kernel, dim=dim, inputs=[x, y], **({"block_dim": 32} if block else {}))
+    tape.backward(grads={y: wp.array([1.0, 2.0, 3.0], dtype=wp.float64)})
+    return y.numpy(), x.grad.numpy()
 
 
-def test_an_axis_of_one_thread_counts():
-    with pytest.raises(dk.LaunchError, match="2 axes"):
-        line[1000, 1](*pair())
-    with pytest.raises(dk.LaunchError, match="3 axes"):
-        sheet[3, 4, 1](dk.zeros((3, 4)))
+@pytest.mark.parametrize("dim", [(3,), (3, 1), (3, 4), (3, 2, 2), (3, 2, 1, 3)])
+def test_derivatives_of_threads_that_share_an_index(dim):
+    x = np.array([0.4, -1.3, 2.2])
+    slope = (np.sin(x) + x * np.cos(x)) * [1.0, 2.0, 3.0]
+    for kernel, often in ((adds, np.prod(dim) / 3), (stores, 1.0)):
+        y, found = gradient(kernel, dim)
+        np.testing.assert_allclose(y, np.sin(x) * x * often)
+        np.testing.assert_allclose(found, slope * often)
 
 
-def test_no_threads_are_checked_too():
-    with pytest.raises(dk.LaunchError, match="2 axes"):
-        line[0, 0](*pair())
+def test_a_race_of_such_threads_is_an_error_if_a_gradient_needs_it():
+    x = wp.array([0.4, -1.3, 2.2], dtype=wp.float64, requires_grad=True)
+    with wp.Tape() as tape:
+        wp.launch(changes, dim=(3, 2), inputs=[x])
+    with pytest.raises(dk.AutodiffError, match="thread"):
+        tape.backward(grads={x: wp.ones(3, dtype=wp.float64)})
 
 
-def test_a_record_keeps_its_dimensions():
-    x, y = pair()
-    record = dk.launch(line, 1000, [x], [y], record_cmd=True)
-    with pytest.raises(dk.LaunchError, match=TWO):
-        record.set_dim((8, 125))
-    assert record.dim == (1000,)
+def test_blocks_records_and_other_ways_to_launch():
+    y, found = gradient(adds, [3], block=True)
+    np.testing.assert_allclose(found, gradient(adds, 3)[1])
+    assert y.any()
+    x, out = wp.array([1.0, 2.0, 3.0], dtype=wp.float64), wp.zeros(3, dtype=wp.float64)
+    record = wp.launch(adds, dim=(3, 2), inputs=[x, out], record_cmd=True)
     record.launch()
-    assert (y.numpy() == 2).all()
+    record.launch()
+    np.testing.assert_allclose(out.numpy(), 4.0 * np.sin(x.numpy()) * x.numpy())
+    wp.launch(adds, dim=(3, 2), inputs=[x, out], adj_outputs=[out], adj_inputs=[None], adjoint=True, device="cpu")
 
 
-@pytest.mark.parametrize("dim", [6, (6,), (2, 3), (1, 2, 3), (1, 1, 2, 3)])
-def test_a_kernel_that_does_not_ask_takes_any_dim(dim):
-    count = dk.zeros(1, dtype=int)
-    nobody_asks[dim](count)
-    assert count.numpy()[0] == 6
+def test_the_kernels_of_other_axes_are_made_once_and_follow_the_program():
+    factor = wp.constant(2.0)
+
+    def made(f: float) -> Any:
+        @wp.kernel
+        def scaled(y: wp.array(dtype=float)):
+            i = wp.tid()
+            wp.atomic_add(y, i, f)
+
+        return scaled
+
+    kernel, y = made(float(factor)), wp.zeros(2, dtype=float)
+    for _ in range(3):
+        wp.launch(kernel, dim=(2, 3), inputs=[y])
+    assert list(kernel.of_axes) == [2]
+    np.testing.assert_array_equal(y.numpy(), [18.0, 18.0])
+    y.zero_()
+    wp.launch(made(5.0), dim=(2, 3), inputs=[y])
+    np.testing.assert_array_equal(y.numpy(), [15.0, 15.0])
 
 
-def test_blocks_of_tiles():
-    x, y = dk.ones((4, 8)), dk.zeros(4)
-    with pytest.raises(dk.LaunchError, match=r"dim=\(4, 2\) is a grid of 2 axes"):
-        dk.launch_tiled(blocks_of_rows, (4, 2), [x], [y], block_dim=32)
-    dk.launch_tiled(blocks_of_rows, [4], [x], [y], block_dim=32)
-    assert (y.numpy() == 8).all()
+def test_the_native_dialect_refuses_them():
+    @dk.kernel
+    def native(counts: dk.array(dtype=int)):
+        dk.atomic_add(counts, dk.tid(), 1)
 
-
-def test_jax():
-    jnp = require("jax.numpy")
-    f = dk.jax_kernel(line, launch_dims=(8, 125), output_dims=1000)
-    with pytest.raises(dk.LaunchError, match=TWO):
-        f(jnp.ones(1000))
-
-
-def test_torch():
-    torch = require("torch")
-    f = dk.torch_function(line, launch_dims=(8, 125), output_dims=1000)
-    with pytest.raises(dk.LaunchError, match=TWO):
-        f(torch.ones(1000))
-
-
-def test_gradcheck():
-    with pytest.raises(dk.LaunchError, match="2 axes"):
-        gradcheck(line, (2, 3), inputs=[dk.ones(6)], outputs=[dk.zeros(6)])
+    with pytest.raises(dk.LaunchError, match="is a grid of 2 axes"):
+        dk.launch(native, (3, 2), [dk.zeros(3, dtype=int)])
+    with pytest.raises(dk.LaunchError, match="1 to 4 extents"):
+        wp.launch(visits_1d, dim=(1, 1, 1, 1, 1), inputs=[wp.zeros(1, dtype=int)])

@@ -240,6 +240,19 @@ def test_rays_through_edges_and_vertices_miss_nothing():
     np.testing.assert_allclose(out[:, 0], 1.0, rtol=1e-5)
 
 
+def test_rays_along_the_border_of_a_flat_mesh():
+    """A square in the plane z = 0: the box around it is flat, and rays from its sides run along faces of the box."""
+    points = np.array([[0, 0, 0], [2, 0, 0], [2, 2, 0], [0, 2, 0]], np.float32)
+    side = [[2, 1, 1], [0, 1, 1], [1, 2, 1], [1, 0, 1], [0, 0, 1], [2, 2, 1], [3, 1, 1], [1, -1, 1]]
+    start = np.resize(np.array(side, np.float32), (N, 3))
+    ends = np.tile(np.array([0.0, 0.0, -1.0], np.float32), (N, 1))
+    for constructor in ("sah", "median", "lbvh"):
+        mesh = dk.Mesh(vectors(points), dk.array([0, 1, 2, 0, 2, 3], dtype=int), bvh_constructor=constructor)
+        out = asked(first, (N, 8), mesh, vectors(start), vectors(ends), FAR, -1)
+        np.testing.assert_array_equal(out[:8, [0, 5]], [[1.0, 1.0]] * 6 + [[0.0, 0.0]] * 2)
+        assert (out[:6, 6] >= 1.0).all() and not out[6:8, 6].any()
+
+
 @pytest.mark.parametrize("scale", [1e-3, 1e4])
 def test_scales(scale):
     points, faces = sphere(2)
