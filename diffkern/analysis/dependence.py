@@ -115,6 +115,9 @@ class _Classes:
         self.arity = fn.tid_arity
         self.alone = fn.tid_arity == 0 and blockwise_op(fn) is None
         self.checks = RaceChecks(fn, self.forms, function)
+        # Threads that differ only along an axis which nothing asks for do the same, stores included.
+        asked = {op.attrs["axis"] for op in walk(fn.body) if op.name == "tid"}
+        self.repeated = self.checks.by_index and len(asked) < self.arity
 
     def of(self, load: Op, writes: list[Op]) -> LoadFact:
         total, near = _Order(), []
@@ -130,7 +133,7 @@ class _Classes:
                 is_atomic = False  # where one thread alone adds, it does so in the order of its program
                 unproved.append(Unproved(self.position[Access(load).array], load.loc, write.loc))
             else:
-                check = self.checks.of(load, write, same_thread=is_atomic)
+                check = self.checks.of(load, write, same_thread=is_atomic, always=self.repeated)
                 if check is None:
                     return LoadFact(Source.RACING, write)
                 checks.append(check)
@@ -153,7 +156,7 @@ class _Classes:
             return isinstance(relate(self.forms, load, write), Never)
         loops, order = self.loops, self.order
         implied = load.attrs.get("carried") or (order.implies(load, write) and begins(loops[write], loops[load]))
-        return _same_thread(self.forms, load, write, self.arity, implied)
+        return _same_thread(self.forms, load, write, self.arity, implied and not self.repeated)
 
 
 def begins(outer: tuple[Op, ...], inner: tuple[Op, ...]) -> bool:

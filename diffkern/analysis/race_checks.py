@@ -37,8 +37,12 @@ class RaceChecks:
             lookup(op.name).family for op in walk(function.body)
         }
 
-    def of(self, load: Op, write: Op, *, same_thread: bool) -> manifest.RaceCheck | None:
-        """The check of a load and a write; with `same_thread` not even one thread may touch one element with both."""
+    def of(self, load: Op, write: Op, *, same_thread: bool, always: bool = False) -> manifest.RaceCheck | None:
+        """The check of a load and a write.
+
+        ``same_thread``: not even one thread may touch one element with both. ``always``: also where it depends on the
+        dimensions of the launch alone, as of threads that repeat each other along an axis, which may have one.
+        """
         if not self.by_index:
             return None
         pairs = zip(Access(load).index, Access(write).index, strict=True)
@@ -55,7 +59,7 @@ class RaceChecks:
             tuple(dict.fromkeys(_known(self.forms.divided[k].divisor) for k in system.keys if k in self.forms.divided)),
             same_thread,
         )
-        if not needed([check]) and racing(check, (_MANY,) * self.fn.tid_arity, {}) is not None:
+        if not always and not needed([check]) and racing(check, (_MANY,) * self.fn.tid_arity, {}) is not None:
             return None  # as in any launch that is large enough
         return check
 

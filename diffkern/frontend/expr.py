@@ -151,9 +151,9 @@ def _attribute(cx: Context, node: ast.Attribute) -> Term:
     if node.attr == "value" and isinstance(member := cx.outside(node.value), enum.Enum):
         return _value_of_member(cx, member, node)
     owner = cx.expr(node.value)
-    if isinstance(owner, Static) and isinstance(owner.obj, (T.Scalar, T.Vec, T.Mat, T.Array)):
-        if (fact := _of_type(owner.obj, node)) is not None:
-            return fact
+    fact = _of_type(owner.obj, node) if isinstance(owner, Static) and isinstance(owner.obj, T.Type) else None
+    if fact is not None:
+        return fact
     if isinstance(owner, Static):
         obj = cx.frame.scope.attribute(owner.obj, node.attr)
         if obj is MISSING:

@@ -67,7 +67,9 @@ def gradient(kernel: Any, dim: Any, block: bool = False) -> tuple[np.ndarray, np
     x = wp.array([0.4, -1.3, 2.2], dtype=wp.float64, requires_grad=True)
     y = wp.zeros(3, dtype=wp.float64, requires_grad=True)
     with wp.Tape() as tape:
-        (wp.launch_tiled if block else wp.launch)(kernel, dim=dim, inputs=[x, y], **({"block_dim": 32} if block else {}))
+        (wp.launch_tiled if block else wp.launch)(
+            kernel, dim=dim, inputs=[x, y], **({"block_dim": 32} if block else {})
+        )
     tape.backward(grads={y: wp.array([1.0, 2.0, 3.0], dtype=wp.float64)})
     return y.numpy(), x.grad.numpy()
 
@@ -86,8 +88,46 @@ def test_a_race_of_such_threads_is_an_error_if_a_gradient_needs_it():
     x = wp.array([0.4, -1.3, 2.2], dtype=wp.float64, requires_grad=True)
     with wp.Tape() as tape:
         wp.launch(changes, dim=(3, 2), inputs=[x])
-    with pytest.raises(dk.AutodiffError, match="thread"):
+    with pytest.raises(
+        dk.AutodiffError, match=r"thread \(0, 0\) writes x\[0\] here, and thread \(0, 1\) another value"
+    ):
         tape.backward(grads={x: wp.ones(3, dtype=wp.float64)})
+    with wp.Tape() as tape:  # one thread for each element
+        wp.launch(changes, dim=(3, 1), inputs=[x])
+    at = np.sin(np.sin([0.4, -1.3, 2.2]))
+    np.testing.assert_allclose(x.numpy(), np.sin(at))
+    tape.backward(grads={x: wp.ones(3, dtype=wp.float64)})
+    np.testing.assert_allclose(x.grad.numpy(), np.cos(at))
+
+
+@dk.kernel
+def unasked(x: dk.array(dtype=dk.float64), at: dk.array(dtype=int)):
+    i, _, _ = dk.tid()
+    x[at[i]] = dk.sin(x[at[i]])
+
+
+@dk.kernel
+def first_asked(x: dk.array(dtype=dk.float64)):
+    _, j = dk.tid()
+    x[j] = dk.sin(x[j])
+
+
+def test_an_index_that_lacks_a_component_of_the_thread_is_not_one_to_one():
+    for kernel, of, tables in (
+        (unasked, lambda n: (3, n, 1), [dk.array([2, 0, 1], dtype=int)]),
+        (first_asked, lambda n: (n, 3), []),
+    ):
+        for threads in (1, 2):
+            x = dk.array([0.4, -1.3, 2.2], dtype=dk.float64, requires_grad=True)
+            with dk.Tape() as tape:
+                dk.launch(kernel, of(threads), [x, *tables])
+            weights = {x: dk.array([1.0, 2.0, 3.0], dtype=dk.float64)}
+            if threads == 1:
+                tape.backward(grads=weights)
+                np.testing.assert_allclose(x.grad.numpy(), np.cos([0.4, -1.3, 2.2]) * [1.0, 2.0, 3.0])
+            else:
+                with pytest.raises(dk.AutodiffError, match="another value"):
+                    tape.backward(grads=weights)
 
 
 def test_blocks_records_and_other_ways_to_launch():
@@ -99,7 +139,9 @@ def test_blocks_records_and_other_ways_to_launch():
     record.launch()
     record.launch()
     np.testing.assert_allclose(out.numpy(), 4.0 * np.sin(x.numpy()) * x.numpy())
-    wp.launch(adds, dim=(3, 2), inputs=[x, out], adj_outputs=[out], adj_inputs=[None], adjoint=True, device="cpu")
+    given, weights = wp.zeros(3, dtype=wp.float64), wp.ones(3, dtype=wp.float64)
+    wp.launch(adds, dim=(3, 2), inputs=[x], outputs=[out], adj_inputs=[given], adj_outputs=[weights], adjoint=True)
+    np.testing.assert_allclose(given.numpy(), 2.0 * (np.sin(x.numpy()) + x.numpy() * np.cos(x.numpy())))
 
 
 def test_the_kernels_of_other_axes_are_made_once_and_follow_the_program():

@@ -5,13 +5,15 @@ They are put in as those of :mod:`mutation.elsewhere` are.
 
 from __future__ import annotations
 
+from diffkern.analysis import dependence
 from diffkern.frontend import arith, library_vector, numba_grid, views
 from diffkern.targets.emit import scalars
-from diffkern.warp import differenced
+from diffkern.warp import axes, differenced
 
 from .edits import Fault, edit
 
 _MEANS = "tests/unit/frontend/test_dialects.py"
+_AXES = "tests/e2e/test_launch_axes.py"
 _KERNELS = "tests/cuda_dialect/test_kernels.py::test_results_are_those_of_the_simulator"
 
 DIALECTS = [
@@ -24,6 +26,13 @@ DIALECTS = [
           (f"{_MEANS}::test_remainders_of_floats[warp]",)),
     Fault("literals are divided as Python does in every dialect",
           edit(arith, "_in_dialect", 'return "truncdiv"', 'return "div"'), (f"{_MEANS}::test_literals",)),
+    Fault("a launch with more axes than the kernel asks for runs the kernel of fewer",
+          edit(axes, "_OfAxes.__init__", "self._axes: Final = axes", "self._axes: Final = 0"),
+          (f"{_AXES}::test_axes_that_lack_have_one_thread_and_more_share_an_index[dim1-1]",)),
+    Fault("threads that repeat each other have elements of their own",
+          edit(dependence, "_Classes.proved", "implied and not self.repeated", "implied"),
+          (f"{_AXES}::test_an_index_that_lacks_a_component_of_the_thread_is_not_one_to_one",
+           f"{_AXES}::test_a_race_of_such_threads_is_an_error_if_a_gradient_needs_it")),
     Fault("a NaN is the smaller number in every dialect",
           edit(library_vector, "_extremum", "cx.dialect.nan is Nan.PASSED_ON or not", "True or not"),
           (f"{_MEANS}::test_nan_in_extrema[warp]",)),
