@@ -43,7 +43,8 @@ class _OfAxes(Kernel):
     @property
     def variant(self) -> Variant:
         """Its program for the CPU, as the options and ``wp.config`` are."""
-        return replace(self._of.variant, axes=self._axes)
+        given: Variant = self._of.variant
+        return replace(given, axes=self._axes)
 
 
 Fitted = tuple[Any, "int | tuple[int, ...]"]
