@@ -514,6 +514,8 @@ class Manifest:
         Of an adjoint: loads and writes of the kernel that must not race, for it to be right.
     unproved
         Of an adjoint of launches that are stamped: loads and writes of which it takes for granted that no threads race.
+    trusted
+        Of an adjoint: loads and writes of which it takes for granted that one thread alone stores to an element.
     stamped
         Of a program that stamps: the arrays, in the order of its last parameters.
     blockwise, tiled
@@ -563,6 +565,7 @@ class Manifest:
     alone: str | None = None
     races: tuple[RaceCheck, ...] = ()
     unproved: tuple[Unproved, ...] = ()
+    trusted: tuple[Unproved, ...] = ()
     stamped: tuple[Stamped, ...] = ()
     blockwise: bool = False
     tiled: bool = False

@@ -156,6 +156,7 @@ def adjoint_manifest(
         steering=tuple(k for k, p in enumerate(primal.params) if p in steers),
         races=adjoint.races,
         unproved=adjoint.unproved,
+        trusted=adjoint.trusted,
         blockwise=is_simt(fn),
         log=log,
     )

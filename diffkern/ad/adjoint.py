@@ -41,6 +41,8 @@ class Adjoint:
         What a launch has to be checked for, as what it loads may be written by another thread.
     unproved
         What it takes for granted, as stamps of the launch have shown it.
+    trusted
+        What it takes for granted, as one thread alone stores to an element.
     """
 
     fn: Function
@@ -49,6 +51,7 @@ class Adjoint:
     cotangents: tuple[int, ...]
     races: tuple[RaceCheck, ...]
     unproved: tuple[Unproved, ...] = ()
+    trusted: tuple[Unproved, ...] = ()
 
     @property
     def buffers(self) -> tuple[Value, ...]:
@@ -146,4 +149,5 @@ class Swept:
         facts = (*self.loads, *used)
         races = dict.fromkeys(check for fact in facts for check in fact.checks)
         unproved = dict.fromkeys([*(pair for fact in facts for pair in fact.unproved), *self.disjoint])
-        return Adjoint(out, saved, final, self.cotangents, tuple(races), tuple(unproved))
+        trusted = dict.fromkeys(pair for fact in facts for pair in fact.trusted)
+        return Adjoint(out, saved, final, self.cotangents, tuple(races), tuple(unproved), tuple(trusted))

@@ -111,7 +111,7 @@ class Replay(Cloner):
             self.poisoned(op, _lost_value(op, fact))
             if op.name == "load" and fact.source is Source.UNKNOWN:
                 self.context.lost[self.env[op.result]] = op
-        if fact is not None and (fact.checks or fact.unproved) and op not in self.context.logged:
+        if fact is not None and (fact.checks or fact.unproved or fact.trusted) and op not in self.context.logged:
             self.context.checked[self.env[op.result]] = fact
 
     def counted_while(self, op: Op) -> None:

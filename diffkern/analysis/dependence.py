@@ -43,13 +43,15 @@ class LoadFact:
     """A load's source and, where that is bad news, the store that is the reason.
 
     ``checks`` are what a launch has to be looked at for, so that the source is right; ``unproved`` are the writes of
-    which a launch that is stamped has shown that no other thread makes them.
+    which a launch that is stamped has shown that no other thread makes them, ``trusted`` those that rest on the
+    precondition of stores, one thread for each element.
     """
 
     source: Source
     store: Op | None = None
     checks: tuple[RaceCheck, ...] = ()
     unproved: tuple[Unproved, ...] = ()
+    trusted: tuple[Unproved, ...] = ()
 
 
 @dataclass(slots=True)
@@ -123,12 +125,16 @@ class _Classes:
         total, near = _Order(), []
         checks: list[RaceCheck] = []
         unproved: list[Unproved] = []
+        trusted: list[Unproved] = []
         for write in writes:
             is_atomic = write.name == "atomic"
             if self.alone and is_atomic:
                 return LoadFact(Source.RACING, write)
             if self.alone or self.proved(load, write):
                 pass
+            elif not is_atomic and self.implied(load, write):
+                if self.checks.by_index:
+                    trusted.append(Unproved(self.position[Access(load).array], load.loc, write.loc))
             elif self.stamped and (not is_atomic or write.attrs["kind"] in ("add", "sub")):
                 is_atomic = False  # where one thread alone adds, it does so in the order of its program
                 unproved.append(Unproved(self.position[Access(load).array], load.loc, write.loc))
@@ -145,36 +151,31 @@ class _Classes:
         if total.before and total.after:
             total = _by_bounds(load, near, self.forms, self.loops, self.order)
         if not total.before:
-            return LoadFact(Source.ENTRY, None, tuple(checks), tuple(unproved))
+            return LoadFact(Source.ENTRY, None, tuple(checks), tuple(unproved), tuple(trusted))
         if not total.after:
-            return LoadFact(Source.FINAL, None, tuple(checks), tuple(unproved))
-        return LoadFact(Source.UNKNOWN, writes[0], tuple(checks), tuple(unproved))
+            return LoadFact(Source.FINAL, None, tuple(checks), tuple(unproved), tuple(trusted))
+        return LoadFact(Source.UNKNOWN, writes[0], tuple(checks), tuple(unproved), tuple(trusted))
 
     def proved(self, load: Op, write: Op) -> bool:
         """Whether no other thread writes the element, whatever the launch; of an atomic update no thread at all."""
-        if write.name == "atomic":
-            return isinstance(relate(self.forms, load, write), Never)
+        relation = relate(self.forms, load, write)
+        return isinstance(relation, Never) or (write.name == "store" and relation.same_thread(self.arity))
+
+    def implied(self, load: Op, write: Op) -> bool:
+        """Whether no other thread writes the element if one thread stores to each, which is a precondition of stores.
+
+        So it is where a thread that comes to the load comes to the store as well, with the very same index. A launch
+        that is stamped need not rest on it.
+        """
+        if Access(load).index != Access(write).index or self.repeated or (self.stamped and self.checks.by_index):
+            return False
         loops, order = self.loops, self.order
-        implied = load.attrs.get("carried") or (order.implies(load, write) and begins(loops[write], loops[load]))
-        return _same_thread(self.forms, load, write, self.arity, implied and not self.repeated)
+        return bool(load.attrs.get("carried")) or (order.implies(load, write) and begins(loops[write], loops[load]))
 
 
 def begins(outer: tuple[Op, ...], inner: tuple[Op, ...]) -> bool:
     """Whether an op in the loops ``inner`` stands in the loops ``outer`` first of all."""
     return inner[: len(outer)] == outer
-
-
-def _same_thread(forms: AffineForms, load: Op, write: Op, arity: int, implied: bool) -> bool:
-    """Whether no other thread writes the element: proved, or because the thread that reads also stores there.
-
-    The latter rests on the precondition of stores (one thread per element), so it holds only where a thread that comes
-    to the load comes to the store as well, with the very same index. (A kernel that never asks for its index stores the
-    same elements in every thread, so it has only one: its caller does not ask.)
-    """
-    if implied and Access(load).index == Access(write).index:
-        return True
-    relation = relate(forms, load, write)
-    return isinstance(relation, Never) or relation.same_thread(arity)
 
 
 def _order(load: Op, write: Op, forms: AffineForms, loops: dict[Op, tuple[Op, ...]], order: Positions) -> _Order:

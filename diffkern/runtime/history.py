@@ -22,7 +22,7 @@ from diffkern.runtime.packed import PackedLaunch
 from diffkern.runtime.program import Executable
 from diffkern.runtime.regions import Region, joined
 from diffkern.runtime.resources import Use, used
-from diffkern.runtime.stamps import checked_by_stamps
+from diffkern.runtime.stamps import checked_by_stamps, with_one_writer
 
 __all__ = [
     "AddStep", "ByHandStep", "ChangeStep", "CopyStep", "FuncStep", "LaunchStep", "OverwriteStep", "Step", "Work",
@@ -99,7 +99,9 @@ class LaunchStep:
             program = launch.adjoint(self.active)
             if self._is_ahead and program.races is not None:
                 program.races.check(launch.kernel.name, launch.dims, launch.parts.__getitem__)
-            return program
+            if self._is_ahead and program.manifest.trusted:
+                self.launch = with_one_writer(launch, self.active, program)
+            return program if self.launch is launch else None
         except AutodiffError as error:
             if not error.is_race or not self._is_ahead:
                 raise

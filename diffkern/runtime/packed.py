@@ -242,17 +242,18 @@ class PackedLaunch(Operation):
         made._check()
         return made, copies, counts
 
-    def stamping(self, arrays: tuple[int, ...]) -> tuple[PackedLaunch, list[Operation]]:
-        """Return what stamps elements of some arrays with the threads that read and write them.
+    def stamper(self, arrays: tuple[int, ...]) -> Executable:
+        """Return the program that stamps elements of some arrays with the threads that read and write them."""
+        merged = tuple(self.merged.items())
+        return self.kernel.logged(self.keys, "stamped", arrays, self.blocks.block_dim, self.generation, merged)
 
-        A launch of the program that does so, whose log are the stamps, and copies of what it writes to, to be made
-        before.
+    def stamping(self, stamper: Executable) -> tuple[PackedLaunch, list[Operation]]:
+        """Return a launch of a program that stamps, whose log are the stamps, and the copies that it needs before.
+
+        These are of what it writes to.
         """
         made = self.copy()
-        merged = tuple(self.merged.items())
-        made.executable = self.kernel.logged(
-            self.keys, "stamped", arrays, self.blocks.block_dim, self.generation, merged
-        )
+        made.executable = stamper
         copies = made.spare()
         stamped = [made.arrays[one.array] for one in made.executable.manifest.stamped]
         sizes = [math.prod(held.shape) for held in stamped if held is not None]

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from diffkern.errors import AutodiffError, Loc
+from diffkern.errors import AutodiffError, KernelError, Loc
 from diffkern.ir.stamp_layout import BLOCK, EARLY, LEAST, READ, SITES, STORED, UPDATED, VALUE
 from diffkern.ir.types import Scalar, parse_type
 from diffkern.manifest import Stamped
@@ -28,9 +28,10 @@ from diffkern.runtime.program import Executable
 from diffkern.runtime.race_checks import number_in
 from diffkern.runtime.state import current
 
-__all__ = ["checked_by_stamps"]
+__all__ = ["checked_by_stamps", "with_one_writer"]
 
 Numbers = np.ndarray[Any, Any]
+_ONE_WRITER: Final = "let one thread write each element, or add with dk.atomic_add"
 _CACHED: Final = 64
 _EXTENTS: Final = 8
 """Where in the bytes of an array its extents begin."""
@@ -54,8 +55,7 @@ def checked_by_stamps(launch: PackedLaunch, active: frozenset[int], error: Autod
         If two threads race; or `error`, if that cannot be seen.
     """
     trusted = launch.kernel.race_free
-    is_repeated = current.recorder is not None or launch.device.is_capturing  # and may do other things then
-    if not trusted and (is_repeated or launch.executable.by_id):
+    if not trusted and not _can_look(launch):
         raise error
     made = launch.copy()
     made.stamped = True
@@ -71,16 +71,70 @@ def checked_by_stamps(launch: PackedLaunch, active: frozenset[int], error: Autod
     return made
 
 
-def _look(launch: PackedLaunch, program: Executable, arrays: tuple[int, ...]) -> None:
-    """Raise if two threads of a launch race for an element of one of some arrays."""
-    stamping, copies = launch.stamping(arrays)
-    manifest = stamping.executable.manifest
+def with_one_writer(launch: PackedLaunch, active: frozenset[int], program: Executable) -> PackedLaunch:
+    """Return a launch with the adjoint that is right for it, where one takes for granted that one thread stores to each
+    element.
+
+    That is a precondition of plain stores: where it cannot be looked at it is left to the user.
+
+    Parameters
+    ----------
+    launch : PackedLaunch
+        The launch, which has not run yet.
+    active : frozenset of int
+        The parameters for which it is to be differentiated.
+    program : Executable
+        The adjoint.
+
+    Raises
+    ------
+    AutodiffError
+        If two threads race.
+    """
+    trusted = program.manifest.trusted
+    arrays = tuple(sorted({pair.array for pair in trusted}))
+    overlapping = any(_overlaps_itself(held) for k in arrays if (held := launch.arrays[k]) is not None)
+    if launch.kernel.race_free or overlapping or not _can_look(launch):
+        return launch
+    try:
+        launch.stamper(arrays)
+    except KernelError:  # stamps would not tell what the launch does
+        return launch
+    if not _look(launch, program, arrays):
+        return launch
+    pair = trusted[0]
+    error = AutodiffError(
+        f"kernel {launch.kernel.name!r}: several threads store to one element, and the adjoint takes for granted that "
+        f"one does (line {'?' if pair.write is None else pair.write.line})",
+        loc=pair.load,
+        remedy=_ONE_WRITER,
+    )
+    return checked_by_stamps(launch, active, error)
+
+
+def _can_look(launch: PackedLaunch) -> bool:
+    """Whether what the launch does can be looked at: not if it is repeated, and may do other things then."""
+    is_repeated = current.recorder is not None or launch.device.is_capturing
+    return not (is_repeated or launch.executable.by_id)
+
+
+def _look(launch: PackedLaunch, program: Executable, arrays: tuple[int, ...]) -> bool:
+    """Raise if two threads of a launch race for an element of one of some arrays.
+
+    Returns
+    -------
+    bool
+        Whether several threads store to one element, the same number.
+    """
+    stamper = launch.stamper(arrays)
+    manifest = stamper.manifest
     axes = manifest.tid_arity
     if not manifest.stamped[0].blocks and any(extent > 1 for extent in launch.dims[axes:]):
         raise _same_index(launch)
     key = _key(launch, manifest.stamped)
     if key is not None and key in program.stamped:
-        return
+        return False
+    stamping, copies = launch.stamping(stamper)
     for operation in (*copies, stamping):
         perform(operation)
     shared = False
@@ -92,6 +146,7 @@ def _look(launch: PackedLaunch, program: Executable, arrays: tuple[int, ...]) ->
         if len(program.stamped) >= _CACHED:
             program.stamped.clear()
         program.stamped.add(key)
+    return shared
 
 
 def _key(launch: PackedLaunch, stamped: Sequence[Stamped]) -> tuple[Any, ...] | None:
@@ -197,7 +252,7 @@ class _Stamps:
             f"{other.thread} another value{other.line}{self._numbers()}; the gradient of such a launch depends on "
             "which comes last",
             loc=one.loc,
-            remedy="let one thread write each element, or add with dk.atomic_add",
+            remedy=_ONE_WRITER,
         )
 
     @property
