@@ -72,6 +72,8 @@ class Memory(ABC):
         Whether its address is known outside diffkern, so that it may be written to at any time.
     lent
         The views, by their ids, that others hold of it at present, and may write through.
+    lendings
+        How many views others were given; through one that is gone its contents may have changed without a count.
     foreign
         Whether somebody else allocated it, so that another object may describe the same bytes.
     pointed
@@ -96,8 +98,8 @@ class Memory(ABC):
     """Whether the version also counts what its owner, another library, writes."""
 
     __slots__ = (
-        "__weakref__", "_counter", "_shared", "_where", "address", "born", "exposed", "foreign", "journal", "lent",
-        "nbytes", "pointed", "retains", "version", "warp_dialect", "zero_version",
+        "__weakref__", "_counter", "_shared", "_where", "address", "born", "exposed", "foreign", "journal", "lendings",
+        "lent", "nbytes", "pointed", "retains", "version", "warp_dialect", "zero_version",
     )  # fmt: skip
 
     def __init__(self, address: int, nbytes: int, zero: bool = False, foreign: bool = False) -> None:
@@ -108,6 +110,7 @@ class Memory(ABC):
         self.zero_version = 0 if zero else -1
         self.exposed = self.foreign = foreign
         self.lent: set[int] | None = None
+        self.lendings = 0
         self.pointed: dict[bytes, array] | None = None
         self.retains = False
         self.warp_dialect = False
@@ -331,6 +334,7 @@ def lend(memory: Memory, view: Any) -> None:
     if lent is None:
         lent = memory.lent = set()
     lent.add(key)
+    memory.lendings += 1
     memory.zero_version = -1
 
     def returned(_: object) -> None:

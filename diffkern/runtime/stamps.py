@@ -160,9 +160,9 @@ def _key(launch: PackedLaunch, stamped: Sequence[Stamped]) -> tuple[Any, ...] | 
         found.append(launch.parts[index])
         if held is not None:
             memory = held._memory
-            if memory.exposed or memory.lent or memory.is_counted:
+            if memory.is_exposed or memory.is_counted:
                 return None
-            found += (memory.born, memory.now)
+            found += (memory.born, memory.now, memory.lendings)
     # Of the arrays themselves the extents alone: from them negative indices count.
     found += [launch.parts[one.array][_EXTENTS:] for one in stamped]
     return tuple(found)

@@ -10,7 +10,7 @@ from diffkern.ad import stamps as ad_stamps
 from diffkern.analysis import sorted_updates
 from diffkern.lower import batch
 from diffkern.opt import fuse
-from diffkern.runtime import folding, rollout, rollout_step, sorting, stamps
+from diffkern.runtime import folding, history, rollout, rollout_step, sorting, stamps
 from diffkern.targets.emit import checks
 
 from .edits import Fault, edit
@@ -113,8 +113,14 @@ LAUNCHES = [
           edit(stamps, "_Stamps.check", "raise self._two_values(int(k))", "pass"),
           (f"{_STAMPED}::test_races_are_named",)),
     Fault("tables that were changed are not looked at again",
-          edit(stamps, "_key", "found += (memory.born, memory.now)", "found += (memory.born,)"),
+          edit(stamps, "_key", "found += (memory.born, memory.now, memory.lendings)", "found += (memory.born,)"),
           (f"{_STAMPED}::test_a_launch_is_looked_at_until_nothing_changes_that_decides",)),
+    Fault("changes through views that are gone are not seen by looks",
+          edit(stamps, "_key", "memory.now, memory.lendings)", "memory.now)"),
+          ("tests/e2e/test_one_writer.py::test_a_table_changed_through_a_view_that_is_gone_is_looked_at_again",)),
+    Fault("that one thread stores to an element is taken for granted",
+          edit(history, "LaunchStep._proved", "program.manifest.trusted:", "False:"),
+          ("tests/e2e/test_one_writer.py::test_an_element_of_two_threads_is_an_error_that_names_them",)),
     Fault("that threads store the same value is believed the next time",
           edit(stamps, "_look", "if key is not None and not shared:", "if key is not None:"),
           (f"{_STAMPED}::test_the_same_values_are_looked_at_each_time",)),
