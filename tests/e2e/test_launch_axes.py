@@ -130,6 +130,19 @@ def test_an_index_that_lacks_a_component_of_the_thread_is_not_one_to_one():
                     tape.backward(grads=weights)
 
 
+def test_that_holds_in_recorded_sequences_too():
+    for threads in (1, 2):
+        x, ones = dk.array([0.4, -1.3, 2.2], dtype=dk.float64, requires_grad=True), dk.ones(3, dtype=dk.float64)
+        with dk.record():
+            with dk.Tape() as tape:
+                dk.launch(first_asked, (threads, 3), [x])
+            if threads == 1:
+                tape.backward(grads={x: ones})
+            else:
+                with pytest.raises(dk.AutodiffError, match="thread"):
+                    tape.backward(grads={x: ones})
+
+
 def test_blocks_records_and_other_ways_to_launch():
     y, found = gradient(adds, [3], block=True)
     np.testing.assert_allclose(found, gradient(adds, 3)[1])
