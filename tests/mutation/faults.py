@@ -44,7 +44,7 @@ FAULTS = [
     Fault("an overwritten input is read after the launch",
           edit(replay, "Replay.load", "self.context.saved[Access(op).array]", "self.env[Access(op).array]")),
     Fault("a lost value is read all the same",
-          edit(dependence, "_Classes.of", "return LoadFact(Source.UNKNOWN, writes[0],", "return LoadFact(Source.FINAL, None,")),
+          edit(dependence, "_Classes.of", "LoadFact(Source.UNKNOWN, writes[0],", "LoadFact(Source.FINAL, None,")),
     Fault("an iteration's store is taken for an earlier one",
           edit(dependence, "_order", "before=d < 0, after=d > 0", "before=d > 0, after=d < 0")),
     # control flow
