@@ -307,7 +307,10 @@ def of_block(op: Op) -> bool:
 
 ROWS = (
     # Every element is the operand. threads: what each of so many threads has as its operand
-    OpDef("tile_fill", "tile", 1, _fill, attrs={"type": Tile}, optional={"threads": int}, tangent=Tangent.LINEAR, lazy=True),
+    OpDef(
+        "tile_fill", "tile", 1, _fill,
+        attrs={"type": Tile}, optional={"threads": int}, tangent=Tangent.LINEAR, lazy=True,
+    ),
     # (*operands): tiles of one shape and values that are the same for all elements. dtypes: of the results. indexed:
     # whether the body's first parameters are the element's indices. guarded: of an element whose cotangent is zero
     # the function gets exact zeros
