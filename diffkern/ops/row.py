@@ -215,6 +215,9 @@ class OpDef:
         The partial derivatives, formulas in the operands x and y and the result r (``diffkern.ad.rules.formula``).
     singular
         Where partial derivatives are not finite.
+    lazy
+        Of tiles: whether the result has no memory of its own, but its elements are computed from the operands' where
+        they are read.
     """
 
     name: str
@@ -249,6 +252,7 @@ class OpDef:
     by_component: bool = False
     partials: tuple[str, ...] = ()
     singular: Singular | None = None
+    lazy: bool = False
 
     def check_attrs(self, attrs: Mapping[str, Any]) -> None:
         """Check attributes against the schema.

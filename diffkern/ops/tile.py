@@ -307,7 +307,10 @@ def of_block(op: Op) -> bool:
 
 ROWS = (
     # Every element is the operand. threads: what each of so many threads has as its operand
-    OpDef("tile_fill", "tile", 1, _fill, attrs={"type": Tile}, optional={"threads": int}, tangent=Tangent.LINEAR),
+    OpDef(
+        "tile_fill", "tile", 1, _fill,
+        attrs={"type": Tile}, optional={"threads": int}, tangent=Tangent.LINEAR, lazy=True,
+    ),
     # (*operands): tiles of one shape and values that are the same for all elements. dtypes: of the results. indexed:
     # whether the body's first parameters are the element's indices. guarded: of an element whose cotangent is zero
     # the function gets exact zeros
@@ -333,12 +336,12 @@ ROWS = (
         attrs={"mode": str}, optional={"along": int},
     ),
     # Element k of the result is element offset + k * step along each axis, 0 outside
-    OpDef("tile_view", "tile", None, _view, attrs={"shape": tuple, "steps": tuple}, tangent=Tangent.LINEAR),
+    OpDef("tile_view", "tile", None, _view, attrs={"shape": tuple, "steps": tuple}, tangent=Tangent.LINEAR, lazy=True),
     # (tile, part, *offset)
     OpDef("tile_insert", "tile", None, _insert, attrs={"steps": tuple}, tangent=Tangent.LINEAR),
-    OpDef("tile_permute", "tile", 1, _permute, attrs={"axes": tuple}, tangent=Tangent.LINEAR),
-    OpDef("tile_broadcast", "tile", 1, _broadcast, attrs={"shape": tuple}, tangent=Tangent.LINEAR),
-    OpDef("tile_reshape", "tile", 1, _reshape, attrs={"shape": tuple}, tangent=Tangent.LINEAR),
+    OpDef("tile_permute", "tile", 1, _permute, attrs={"axes": tuple}, tangent=Tangent.LINEAR, lazy=True),
+    OpDef("tile_broadcast", "tile", 1, _broadcast, attrs={"shape": tuple}, tangent=Tangent.LINEAR, lazy=True),
+    OpDef("tile_reshape", "tile", 1, _reshape, attrs={"shape": tuple}, tangent=Tangent.LINEAR, lazy=True),
     # (tile, *index). threads: each of so many threads takes its own element. share: of a tile with an element per
     # thread. first: the first thread takes the element and the others 0
     OpDef(

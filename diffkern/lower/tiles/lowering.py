@@ -209,6 +209,18 @@ class Lowering(Cloner):
 
     def tile_op(self, op: Op) -> None:
         self.ops_of_tiles[op.name](self, op)
+        if op not in self.uses.lazy:
+            self._check_memory(op)
+
+    def _check_memory(self, op: Op) -> None:
+        """Raise unless results have memory of their own, as their operands' may be given to another tile from here on.
+
+        An operation whose results are computed where they are read says so in its row.
+        """
+        for result in op.results:
+            source = self.sources.get(result)
+            if source is not None and result not in self.owned and any(source.leaves()):
+                raise AssertionError(f"{op.name} reads its operands later, and its row is not lazy")
 
     def region(self, region: Region) -> Region:
         copy = Region(tuple(Value(p.type, p.name) for p in region.params))

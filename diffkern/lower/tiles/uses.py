@@ -1,8 +1,8 @@
 """Which tiles need memory, and until when.
 
-In: a function with tile operations. Out: :class:`Uses`: for each op whether it is *lazy* (its elements are computed
-where they are read: shapes, fills, and maps with a single reader), and up to which position of each region a tile is
-read. What a lazy op reads is read where its result is.
+In: a function with tile operations. Out: :class:`Uses`: for each op whether it is *lazy*, and up to which position of
+each region a tile is read. The elements of a lazy op are computed where they are read: where its row says so, and of
+maps with a single reader. What a lazy op reads is read where its result is.
 
 Position ``k`` of a region is its k-th op; position ``len(ops)`` is its yield.
 """
@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import STORAGE_ONLY, Tile, scalar_of
+from diffkern.ops.table import lookup
 
-_SHAPES = frozenset({"tile_fill", "tile_permute", "tile_broadcast", "tile_view", "tile_reshape"})
 _ELEMENTWISE = frozenset({"tile_map", "tile_reduce", "tile_store", "tile_accumulate", "tile_atomic"})
 
 
@@ -52,7 +52,7 @@ def uses(fn: Function) -> Uses:
     readers: dict[Value, tuple[Op, Region]] = {}
     _count(fn.body, counts, readers)
     for op in walk(fn.body):
-        if op.name in _SHAPES:
+        if lookup(op.name).lazy:
             out.lazy.add(op)
     for op in walk(fn.body):
         out.read.update(op.operands)
