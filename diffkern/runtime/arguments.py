@@ -6,28 +6,22 @@ and the array it is, if it is one; or a :class:`LaunchError` that names kernel a
 
 from __future__ import annotations
 
-import functools
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from diffkern.abi import passed_type
 from diffkern.errors import LaunchError, described
 from diffkern.ir.structs import (
     Argument,
-    FieldType,
     IndexedArray,
-    Leaf,
     Stored,
     Struct,
     StructArray,
     declared,
-    flatten,
     holds_memory,
     is_null,
-    null_of,
 )
 from diffkern.ir.types import (
     BOOL,
@@ -35,7 +29,6 @@ from diffkern.ir.types import (
     NULL,
     STORAGE_ONLY,
     Array,
-    Element,
     Mat,
     Scalar,
     Vec,
@@ -43,34 +36,24 @@ from diffkern.ir.types import (
     value_type,
 )
 from diffkern.lang.annotations import ArrayAnnotation
-from diffkern.lang.dtypes import SCALARS, element_of_value
+from diffkern.lang.dtypes import element_of_value
 from diffkern.lang.structs import definition_of
 from diffkern.lang.values import CompositeValue
 from diffkern.runtime.array import array
-from diffkern.runtime.complexes import as_parts
-from diffkern.runtime.convert import as_numpy, convert, wrapped
+from diffkern.runtime.convert import wrapped
 from diffkern.runtime.exposed import ArrayC
 from diffkern.runtime.foreign import adopt
 from diffkern.runtime.indexed import SeenThrough
 from diffkern.runtime.placeholder import Placeholder
+from diffkern.runtime.struct_arguments import SeveralDevicesError, leaves_of, null_bytes, null_leaf, packed_struct
 from diffkern.runtime.structured import StructuredArray
-from diffkern.runtime.type_keys import array_type, is_long, key_of_long, register_type, type_of_key
+from diffkern.runtime.type_keys import array_type, type_of_key
 from diffkern.runtime.untyped import Untyped
+from diffkern.runtime.value_bytes import pack_value, packer, padded, short
 
 __all__ = [
-    "FORMATS", "NO_DEFAULT", "Bound", "Parameter", "bind", "device_of_keys", "leaves_of", "pack_value", "unpacked",
-    "wrong_count",
+    "NO_DEFAULT", "Bound", "Parameter", "bind", "device_of_keys", "leaves_of", "wrong_count",
 ]  # fmt: skip
-
-# How a number stands in the argument block, in the spelling of struct.
-FORMATS = {
-    "bool": "?7x", "int8": "b7x", "int16": "h6x", "int32": "i4x", "int64": "q",
-    "uint8": "B7x", "uint16": "H6x", "uint32": "I4x", "uint64": "Q", "float32": "f4x", "float64": "d",
-}  # fmt: skip
-# With a byte order stated, struct checks that a float fits; by default it does not.
-_PACKERS: dict[Scalar, Callable[[Any], bytes]] = {
-    SCALARS[name].ir: struct.Struct("=" + code).pack for name, code in FORMATS.items()
-}
 
 NO_DEFAULT = object()
 _ALL = "inputs and outputs together are the arguments, in the order of the parameters"
@@ -99,7 +82,10 @@ class Parameter:
         Whether an integer that its type does not hold is wrapped around; else it is an error.
     """
 
-    __slots__ = ("annotation", "default", "index", "is_array", "kernel", "name", "pack", "value_key", "wraps")
+    __slots__ = (
+        "annotation", "composite", "composite_key", "default", "index", "is_array", "kernel", "name", "pack",
+        "value_key", "wraps",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -121,7 +107,12 @@ class Parameter:
         self.is_array = isinstance(annotation, ArrayAnnotation)
         # For the common case, a Python number for a scalar parameter, key and bytes are one look-up and one call.
         self.value_key = str(annotation) if isinstance(annotation, Scalar) and annotation != BOOL else ""
-        self.pack: Callable[[Any], bytes] | None = _packer(annotation) if isinstance(annotation, Scalar) else None
+        self.pack: Callable[[Any], bytes] | None = packer(annotation) if isinstance(annotation, Scalar) else None
+        # Likewise a vector or matrix of the very type.
+        self.composite: Vec | Mat | None = None
+        if isinstance(annotation, (Vec, Mat)) and annotation.dtype not in STORAGE_ONLY:
+            self.composite = annotation
+        self.composite_key = "" if self.composite is None else str(annotation)
 
     def error(self, message: str, remedy: str | None = None) -> LaunchError:
         """Return an error about this parameter."""
@@ -141,10 +132,10 @@ class Parameter:
         if definition is not None:
             wanted = self.annotation
             if wanted is not None and wanted != definition.type:
-                raise self.error(f"takes {_named(wanted)}, not {_short(value)}", f"pass {_named(wanted)}")
+                raise self.error(f"takes {_named(wanted)}, not {short(value)}", f"pass {_named(wanted)}")
             return self._convert_struct(value, definition.type)
         if isinstance(self.annotation, Struct):
-            raise self.error(f"takes {self.annotation.name}, not {_short(value)}", "make one, and set its fields")
+            raise self.error(f"takes {self.annotation.name}, not {short(value)}", "make one, and set its fields")
         if isinstance(value, SeenThrough):
             try:
                 key, arrays = value.passed
@@ -170,43 +161,12 @@ class Parameter:
             raise self.error(f"takes {wanted}, not {value}", "pass an array of this dtype, or None")
 
     def _convert_struct(self, value: Any, struct: Struct) -> tuple[str, list[bytes], list[array | None]]:
-        parts: list[bytes] = []
-        held: list[array | None] = []
-        given = self._pack_struct(value, struct, self.name, parts, held)
-        key = register_type(given)
-        if any(a is not None and is_long(a._key) for a in held):
-            key = key_of_long(key)
-        places = {a._memory.device for a in held if a is not None}
-        if len(places) > 1:
-            named = ", ".join(sorted(map(str, places)))
-            raise self.error(f"the struct holds arrays of several devices ({named})", "copy them to one with .to()")
-        return places.pop().keyed(key) if places else key, parts, held
-
-    def _pack_struct(
-        self, value: Any, struct: Struct, name: str, parts: list[bytes], held: list[array | None]
-    ) -> Struct:
-        """Append what the fields are; return the type with the layouts of the arrays among them."""
-        fields: list[tuple[str, FieldType]] = []
-        for field, t in struct.fields:
-            item = vars(value)[field]
-            if isinstance(t, Struct):
-                fields.append((field, self._pack_struct(item, t, f"{name}.{field}", parts, held)))
-                continue
-            if item is None and isinstance(t, (Array, StructArray)):
-                fields.append((field, null_of(t)))
-                null = leaves_of(("",), (register_type(null_of(t)),))
-                parts += map(_null_leaf, null)
-                held += [None] * len(null)
-                continue
-            fields.append((field, item._type if isinstance(item, array) else t))
-            if not isinstance(t, (Array, StructArray)):
-                parts.append(pack_value(value_type(t), item))
-                held.append(None)
-            else:
-                arrays = item._leaves()
-                parts += [part._packed for part in arrays]
-                held += arrays
-        return Struct(struct.name, tuple(fields))
+        try:
+            return packed_struct(value, struct)
+        except SeveralDevicesError as error:
+            raise self.error(
+                f"the struct holds arrays of several devices ({error})", "copy them to one with .to()"
+            ) from None
 
     def convert(self, value: Any) -> tuple[str, bytes, array | None]:
         """Return the type key of an argument that is no struct, its bytes in the block, and the array it is."""
@@ -235,7 +195,7 @@ class Parameter:
         annotation = self.annotation
         assert isinstance(annotation, ArrayAnnotation)
         _, key, _ = array_type(FLOAT32 if annotation.element is None else annotation.element, annotation.ndim, NULL)
-        return key, _null_bytes(annotation.ndim), None
+        return key, null_bytes(annotation.ndim), None
 
     def check_type(self, t: Argument) -> None:
         """Raise unless an argument of this type may be passed."""
@@ -280,26 +240,16 @@ class Parameter:
             ) from None
         if made is None:
             raise self.error(
-                f"takes {takes}, not {type(value).__name__} {_short(value)}",
+                f"takes {takes}, not {type(value).__name__} {short(value)}",
                 "pass an array, of diffkern, NumPy or a library with DLPack, or a number for a parameter by value",
             )
         return made
 
 
-def _null_bytes(ndim: int) -> bytes:
-    """What stands in the argument block for an array without memory."""
-    return bytes(8 * (1 + 2 * ndim))
-
-
-def _null_leaf(leaf: Leaf) -> bytes:
-    assert isinstance(leaf.type, Array)
-    return _null_bytes(leaf.type.ndim)
-
-
 def _repeated(key: str) -> tuple[str, list[bytes], list[array | None]]:
     """What None stands for in the place of an array: of structs, for each field."""
     leaves = leaves_of(("",), (key,))
-    return key, [*map(_null_leaf, leaves)], [None] * len(leaves)
+    return key, [*map(null_leaf, leaves)], [None] * len(leaves)
 
 
 def device_of_keys(kernel: str, parameters: Sequence[Parameter], keys: Sequence[str]) -> str | None:
@@ -376,88 +326,17 @@ def bind(kernel: str, parameters: Sequence[Parameter], args: Sequence[Any]) -> B
             keys.append(key)
             held.append(None)
             continue
+        wanted = parameter.composite
+        if wanted is not None and isinstance(value, CompositeValue) and (value.ir is wanted or value.ir == wanted):
+            keys.append(parameter.composite_key)
+            parts.append(padded(value.tobytes()))
+            held.append(None)
+            continue
         key, packed, made = parameter.convert_leaves(value)
         keys.append(key)
         parts += packed
         held += made
     return tuple(keys), parts, held
-
-
-@functools.cache
-def leaves_of(names: tuple[str, ...], keys: tuple[str, ...]) -> tuple[Leaf, ...]:
-    """Return the IR parameters of arguments with these type keys."""
-    return tuple(flatten(names, [type_of_key(key) for key in keys]))
-
-
-def pack_value(element: Element, value: Any) -> bytes:
-    """Return the bytes of a number, vector or matrix in the argument block.
-
-    Raises
-    ------
-    TypeError, OverflowError
-        If the value is of another kind or does not fit.
-    """
-    if isinstance(element, (Vec, Mat)):
-        return _pack_composite(element, value)
-    if isinstance(value, (np.ndarray, CompositeValue)):
-        value = as_numpy(value)
-        if value.ndim:
-            raise TypeError(f"takes one {element}, not an array of shape {value.shape}")
-    pack = _packer(element)
-    if element == BOOL:
-        if not (isinstance(value, (bool, np.bool_)) or (isinstance(value, (int, np.integer)) and value in (0, 1))):
-            raise TypeError(f"takes a bool, not {_short(value)}")
-        return pack(bool(value))
-    if element.is_float and isinstance(value, (str, bytes)):
-        raise TypeError(f"takes a number, not {_short(value)}")
-    try:
-        return pack(value)
-    except OverflowError:
-        raise OverflowError(f"{_short(value)} does not fit {element}") from None
-    except (struct.error, TypeError):
-        if isinstance(value, (int, np.integer)):
-            raise OverflowError(f"{value} does not fit {element}") from None
-        if isinstance(value, (float, np.floating)):
-            raise TypeError(f"takes an integer ({element}), not {described(value)}; convert it with int()") from None
-        raise TypeError(f"takes a number ({element}), not {_short(value)}") from None
-
-
-def unpacked(key: str, packed: bytes) -> str:
-    """Return what was packed for a parameter by value, as text."""
-    for scalar, pack in FORMATS.items():
-        if scalar == key:
-            return str(struct.unpack("=" + pack, packed)[0])
-    return key
-
-
-def _packer(element: Scalar) -> Callable[[Any], bytes]:
-    passed = passed_type(element)
-    assert isinstance(passed, Scalar)
-    return _PACKERS[passed]
-
-
-def _pack_composite(element: Vec | Mat, value: Any) -> bytes:
-    if isinstance(value, CompositeValue):
-        if value.ir == element and element.dtype not in STORAGE_ONLY:
-            data: bytes = value.tobytes()
-            return data + bytes(-len(data) % 8)
-        if value_type(value.ir) != value_type(element):
-            raise TypeError(f"takes {element}, not {value.ir}")
-    try:
-        numbers = as_numpy(value)
-        if numbers.dtype.kind == "c" or numbers.shape != element.shape:
-            numbers, _ = as_parts(numbers, element)
-    except TypeError as error:
-        raise TypeError(f"takes {element}, not {_short(value)}: {error}") from None
-    if numbers.shape != element.shape:
-        if numbers.shape != (element.size,):  # a matrix may be given row by row
-            raise TypeError(f"takes {element}, not {_short(value)}")
-        numbers = numbers.reshape(element.shape)
-    try:
-        data = convert(numbers, scalar_of(element)).tobytes()
-    except (TypeError, OverflowError) as error:
-        raise type(error)(f"takes {element}, not {_short(value)}: {error}") from None
-    return data + bytes(-len(data) % 8)
 
 
 def _named(t: ArrayAnnotation | Stored) -> str:
@@ -472,8 +351,3 @@ def _type_text(t: Argument) -> str:
     if isinstance(t, IndexedArray):
         return f"indexedarray{t.ndim}d<{t.dtype}>"
     return f"array{t.ndim}d<{t.dtype}>" if isinstance(t, Array) else str(t)
-
-
-def _short(value: Any) -> str:
-    text = described(value)
-    return text if len(text) <= 60 else text[:57] + "..."

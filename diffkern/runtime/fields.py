@@ -14,8 +14,8 @@ from typing import Any
 from diffkern.ir.structs import FieldType, Struct, StructArray, declared
 from diffkern.ir.types import STORAGE_ONLY, Mat, Scalar, Vec, scalar_of, value_type
 from diffkern.lang.structs import class_of
-from diffkern.runtime.arguments import FORMATS
 from diffkern.runtime.native.setter import Slot
+from diffkern.runtime.value_bytes import FORMATS
 
 __all__ = ["StructWriter", "struct_writer"]
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, overload
 from diffkern.callers import brief
 from diffkern.errors import LaunchError, described
 from diffkern.runtime.adjoint import AdjointLaunch
-from diffkern.runtime.arguments import unpacked
 from diffkern.runtime.array import array
 from diffkern.runtime.compiled_sequence import CompiledSequence
 from diffkern.runtime.hazards import waits
@@ -30,6 +29,7 @@ from diffkern.runtime.state import current
 from diffkern.runtime.stream import drain
 from diffkern.runtime.tape import Tape
 from diffkern.runtime.uncopied import Uncopied
+from diffkern.runtime.value_bytes import unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Callable

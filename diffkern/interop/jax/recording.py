@@ -21,7 +21,6 @@ from diffkern.interop.jax.builder import Constant, Number, Operand, Place
 from diffkern.ir.structs import Struct
 from diffkern.ir.types import Array, Scalar, scalar_of
 from diffkern.kernel import Kernel
-from diffkern.runtime.arguments import pack_value
 from diffkern.runtime.array import array
 from diffkern.runtime.create import zeros
 from diffkern.runtime.generation import Generation
@@ -30,6 +29,7 @@ from diffkern.runtime.packed import PackedLaunch
 from diffkern.runtime.scope import Scope
 from diffkern.runtime.state import current
 from diffkern.runtime.type_keys import dtype_of
+from diffkern.runtime.value_bytes import pack_value
 
 __all__ = ["Copied", "Filled", "Launched", "Recording", "record"]
 

@@ -25,7 +25,7 @@ from diffkern.ir.types import UINT64, Array, Element, Mat, Scalar, Vec, scalar_o
 from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.manifest import Log, Turn
 from diffkern.options import ATOMIC, PLAIN, AdjointForm
-from diffkern.runtime.arguments import Parameter, pack_value
+from diffkern.runtime.arguments import Parameter
 from diffkern.runtime.array import array
 from diffkern.runtime.block import pack_address, tail_of
 from diffkern.runtime.convert import component_shape, stored_type
@@ -35,6 +35,7 @@ from diffkern.runtime.packed import PackedLaunch
 from diffkern.runtime.program import Executable
 from diffkern.runtime.sweep import choose
 from diffkern.runtime.type_keys import type_of_key
+from diffkern.runtime.value_bytes import pack_value
 
 if TYPE_CHECKING:
     from diffkern.kernel import Kernel
