@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from diffkern.ad import activity, reverse
+from diffkern.analysis import ids
 from diffkern.opt import sink
-from diffkern.runtime import resources
+from diffkern.runtime import history, resources, step_objects
+from diffkern.spatial import bvh
 
 from .edits import Fault, edit
 
 _GRADIENTS = "tests/e2e/test_mesh_gradients.py"
+_IDS = "tests/e2e/test_ids_of_objects.py"
+_CHANGED = "tests/e2e/test_changed_meshes.py"
+_BOXES = "tests/e2e/test_bvh.py"
 _READ = f"{_GRADIENTS}::test_what_is_read_of_a_mesh_has_a_gradient[False]"
 
 # fmt: off
@@ -21,7 +26,39 @@ GEOMETRY = [
           edit(sink, "_Sinker.guard_loop", 'if op.name == "ruled":', "if False:"),
           ("tests/e2e/test_bvh.py::test_both_kinds_of_loops_have_the_same_values_and_gradients",)),
     Fault("vertices may change before the adjoint",
-          edit(resources, "Use._check", "for held, before, now in", "for held, before, now in () and"),
+          edit(resources, "Use._changed", "if before != now", "if False"),
           (f"{_GRADIENTS}::test_where_no_derivative_goes_to_the_vertices_there_is_an_error",)),
+    Fault("NumPy may change vertices before the adjoint",
+          edit(resources, "Content.look", "if self._exposures.inspect(held):", "if False:"),
+          (f"{_CHANGED}::test_what_numpy_changes_after_a_launch_is_noticed",)),
+    Fault("vertices are not looked at before NumPy gets them",
+          edit(resources, "Content.before_exposure", "if held._memory is memory:", "if False:"),
+          (f"{_CHANGED}::test_what_numpy_changes_after_a_launch_is_noticed",)),
+    Fault("vertices that NumPy has are not looked at when they are launched on",
+          edit(resources, "Content.add", "self._exposures.note(held)", "pass"),
+          (f"{_CHANGED}::test_what_numpy_changes_after_a_launch_is_noticed",)),
+    Fault("a launch takes what it finds for what all earlier ones have found",
+          edit(resources, "Content.look", "use.changed = held", "pass"),
+          (f"{_CHANGED}::test_a_later_launch_does_not_hide_a_change_from_an_earlier_one",)),
+    Fault("a step of a roll-out takes other vertices",
+          edit(step_objects, "StepObjects.check", "use.check(", "str("),
+          (f"{_CHANGED}::test_a_step_of_a_roll_out_finds_the_points_as_it_did_at_first",)),
+    Fault("a gradient behind an id is contiguous",
+          edit(history, "LaunchStep._of_objects", " or not ct.is_contiguous", ""),
+          (f"{_CHANGED}::test_a_gradient_that_is_not_contiguous_arrives_in_its_elements_alone",)),
+    Fault("an id that is no argument is none",
+          edit(ids, "ids_of", "return None", "continue"),
+          (f"{_IDS}::test_a_second_object_has_its_gradient_and_is_found_by_forward_mode[in_vector]",)),
+    Fault("an id that is captured is none",
+          edit(ids, "ids_of", "places.add(numbers[value] & _PLACE)", "pass"),
+          (f"{_IDS}::test_a_second_object_has_its_gradient_and_is_found_by_forward_mode[captured]",)),
+    Fault("any mask leaves an id what it is",
+          edit(ids, "_sources", "numbers.get(v) != _PLACE", "v not in numbers"),
+          (f"{_IDS}::test_a_second_object_has_its_gradient_and_is_found_by_forward_mode[masked]",)),
+    Fault("a loop carries one id",
+          edit(ids, "_sources", "(first, last)", "(first,)"), (f"{_IDS}::test_what_a_launch_knows_of_ids",)),
+    Fault("boxes that take the place of others fit",
+          edit(bvh, "Bvh.refit", "self._check()", "pass"),
+          (f"{_BOXES}::test_boxes_that_take_the_place_of_others_are_checked",)),
 ]
 # fmt: on
