@@ -22,10 +22,11 @@ class StepObjects:
         self._older: dict[Resource, Use] = {}  # built before the roll-out
         self._seen: set[Resource] = set()
 
-    def begin(self) -> None:
-        """Prepare for a step."""
-        for use in self._older.values():
-            use.lead_back()
+    def begin(self, again: bool) -> None:
+        """Prepare for a step, which runs for the first time or again."""
+        if again:
+            for use in self._older.values():
+                use.lead_back()
         self._now = {resource: resource.built for resource in present()}
 
     def check(self, launch: PackedLaunch) -> None:

@@ -108,6 +108,18 @@ def test_a_step_of_a_roll_out_finds_the_points_as_it_did_at_first():
         swept(lambda: mesh.points.numpy().fill(0))
 
 
+def test_a_step_does_not_look_at_what_an_earlier_step_has_built():
+    mesh, x = dk.Mesh(vectors(POINTS), dk.array([0, 1, 2], dtype=int)), dk.array([3.0], dtype=float, requires_grad=True)
+    out = dk.zeros(1, requires_grad=True)
+
+    def step(k: int) -> None:
+        dk.launch(times, 1, [mesh.id, x], [out])
+        mesh.points = vectors(POINTS * (k + 2))
+
+    with dk.Tape(), pytest.raises(dk.LaunchError, match="at an object that an earlier step built"):
+        dk.checkpoint(step, steps=2, slots=2)
+
+
 STRIDED = {
     "contiguous": lambda: dk.zeros(3, dtype=dk.vec3), "every other": lambda: dk.zeros(6, dtype=dk.vec3)[::2],
     "backwards": lambda: dk.zeros(6, dtype=dk.vec3)[::-2], "a column": lambda: dk.zeros((3, 2), dtype=dk.vec3)[:, 1],
