@@ -26,6 +26,7 @@ from diffkern.runtime.exposures import Exposures
 from diffkern.runtime.memory import Memory, watch
 from diffkern.runtime.operation import Assign, Copy, Operation, perform
 from diffkern.runtime.state import current
+from diffkern.runtime.stream import drain
 
 if TYPE_CHECKING:
     from diffkern.runtime.launchable import Launchable
@@ -123,8 +124,6 @@ class Resource:
     ----------
     id : int
         The object's id.
-    content : Content
-        What the words lead to; nothing at first.
     inner : tuple of Resource
         Other objects whose ids are among the words.
     """
@@ -136,18 +135,48 @@ class Resource:
             raise LaunchError(f"the memory of {device} lies at addresses of more than {ADDRESS_BITS} bits")
         self.device = device
         self.id = identity(kind, address, self._use)
-        self.content = Content(())
         self.inner: tuple[Resource, ...] = ()
         self._values = np.zeros(words, np.uint64)
         self._values[0] = self.id
+        self._content = Content(())
+        # Contents by the bytes of the words: the last one that the words were led to at once, and those to which
+        # recordings lead them whenever they run; and the version of the words of which the content is known.
+        self._direct = self._values.tobytes(), self._content
+        self._recorded: dict[bytes, Content] = {}
+        self._known = 0
         Assign(self._words, self._values).execute()  # also where a graph is captured: it exists at once
         _PRESENT[self.id] = self
 
     def lead_to(self, content: Content, values: Sequence[int]) -> None:
         """Let the words behind the id be others, and lead to a content."""
-        self.content = content
+        self._content = content
         self._values[1:] = values
         perform(Assign(self._words, self._values))
+        key = self._values.tobytes()
+        if current.recorder is None:
+            self._direct, self._known = (key, content), self._words._memory.now
+        else:
+            self._recorded[key], self._known = content, -1
+
+    @property
+    def content(self) -> Content:
+        """What the words lead to; while something is recorded, what they lead to there."""
+        if self._recorded and current.recorder is None and self._words._memory.now != self._known:
+            self._follow()
+        return self._content
+
+    def _follow(self) -> None:
+        """Read to which of its contents a recording has led the words."""
+        drain()
+        words = self._words._memory.contents(self._words._data)
+        found = dict([self._direct, *self._recorded.items()]).get(words.tobytes())
+        if found is None:
+            raise LaunchError(
+                "an object that kernels know by its id was left as an adjoint needed it, which was interrupted",
+                remedy="build it again, or refit it",
+            )
+        self._values[:] = words
+        self._content, self._known = found, self._words._memory.now
 
     @property
     def built(self) -> int:
@@ -196,9 +225,7 @@ class Use:
         """Let the object be as it was then, if it was built anew since."""
         resource = self.resource
         if resource.content is not self.content:
-            resource.content = self.content
-            resource._values[:] = self.values
-            perform(Assign(resource._words, self.values))
+            resource.lead_to(self.content, self.values[1:])
 
     def around(
         self, what: str, cotangents: Mapping[int, array] | None = None

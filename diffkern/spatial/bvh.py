@@ -135,7 +135,7 @@ class Bvh(Uncopied):
         order, links, table, boxes, item_boxes = self._resource.content.arrays
         if self._resource.content.kept:
             boxes, item_boxes = self._of(boxes.size, FLOAT32), self._of(item_boxes.size, FLOAT32)
-            self._lead_to((order, links, table, boxes, item_boxes))
+        self._lead_to((order, links, table, boxes, item_boxes))  # also where nothing moves: it is built anew
         given = [self.lowers, self.uppers, order, links]
         keeps = int(self._leaf_size > 1)
         if self.device.is_cpu:

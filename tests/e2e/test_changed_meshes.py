@@ -120,6 +120,38 @@ def test_a_step_does_not_look_at_what_an_earlier_step_has_built():
         dk.checkpoint(step, steps=2, slots=2)
 
 
+def test_a_step_builds_what_it_looks_at():
+    mesh, x = dk.Mesh(vectors(POINTS), dk.array([0, 1, 2], dtype=int)), dk.array([3.0], dtype=float, requires_grad=True)
+    out = dk.zeros(1, requires_grad=True)
+
+    def step(k: int) -> None:
+        mesh.points = vectors(POINTS * (k + 1))
+        dk.launch(times, 1, [mesh.id, x], [out])
+
+    with dk.Tape() as tape:
+        dk.checkpoint(step, steps=3, slots=2)
+    differentiated(tape, out)
+    assert (out.numpy()[0], x.grad.numpy()[0]) == (9 * 4 * 6, 2 * 3 * 4 * 6)
+
+
+@pytest.mark.parametrize("times_launched", [1, 2])
+def test_a_tape_knows_to_which_points_a_graph_has_led_a_mesh(times_launched: int):
+    points = vectors(POINTS, requires_grad=True)
+    mesh = dk.Mesh(points, dk.array([0, 1, 2], dtype=int))
+    with dk.ScopedCapture() as capture:
+        mesh.refit()
+    mesh.points = others = vectors(POINTS * 2, requires_grad=True)
+    for _ in range(times_launched):
+        dk.capture_launch(capture.graph)
+    x, out = dk.array([3.0], dtype=float, requires_grad=True), dk.zeros(1, requires_grad=True)
+    with dk.Tape() as tape:
+        dk.launch(times, 1, [mesh.id, x], [out])
+    mesh.points = others
+    differentiated(tape, out)
+    assert (out.numpy()[0], x.grad.numpy()[0], points.grad.numpy()[1, 0]) == (36, 24, 9)
+    assert not others.grad.numpy().any()
+
+
 STRIDED = {
     "contiguous": lambda: dk.zeros(3, dtype=dk.vec3), "every other": lambda: dk.zeros(6, dtype=dk.vec3)[::2],
     "backwards": lambda: dk.zeros(6, dtype=dk.vec3)[::-2], "a column": lambda: dk.zeros((3, 2), dtype=dk.vec3)[:, 1],
