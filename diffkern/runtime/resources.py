@@ -126,6 +126,8 @@ class Resource:
         The object's id.
     inner : tuple of Resource
         Other objects whose ids are among the words.
+    times_built : int
+        How often the object was built where it lay, which leaves the words as they were.
     """
 
     def __init__(self, device: Device, kind: int, words: int) -> None:
@@ -136,6 +138,7 @@ class Resource:
         self.device = device
         self.id = identity(kind, address, self._use)
         self.inner: tuple[Resource, ...] = ()
+        self.times_built = 0
         self._values = np.zeros(words, np.uint64)
         self._values[0] = self.id
         self._content = Content(())
@@ -179,9 +182,9 @@ class Resource:
         self._content, self._known = found, self._words._memory.now
 
     @property
-    def built(self) -> int:
-        """How often the words were changed."""
-        return self._words._memory.now
+    def built(self) -> tuple[int, int]:
+        """Another one whenever the object was built."""
+        return self.times_built, self._words._memory.now
 
     def __del__(self) -> None:
         words = getattr(self, "_words", None)
@@ -225,7 +228,7 @@ class Use:
         """Let the object be as it was then, if it was built anew since."""
         resource = self.resource
         if resource.content is not self.content:
-            resource.lead_to(self.content, self.values[1:])
+            resource.lead_to(self.content, self.values[1:].tolist())
 
     def around(
         self, what: str, cotangents: Mapping[int, array] | None = None

@@ -20,6 +20,7 @@ from diffkern.runtime.device import Device, get_device
 from diffkern.runtime.launch import launch
 from diffkern.runtime.operation import Copy, perform
 from diffkern.runtime.resources import Content, Resource
+from diffkern.runtime.state import current
 from diffkern.runtime.uncopied import Uncopied
 from diffkern.spatial import tree_kernels as kernels
 
@@ -97,6 +98,7 @@ class Bvh(Uncopied):
         self.device: Device = get_device(checked(lowers, "lowers of a Bvh", _VECTORS, None).device)
         self.lowers, self.uppers, self.groups = lowers, uppers, groups
         self._count = lowers.size
+        self._fitting: tuple[array, array, array | None] | None = None
         self._check()
         if lowers.size > _MOST:
             raise LaunchError(f"a Bvh of {lowers.size} boxes: at most {_MOST} are supported", remedy="make several")
@@ -107,6 +109,9 @@ class Bvh(Uncopied):
 
     def _check(self) -> None:
         """Raise unless the arrays, which may be others than at first, are what the kernels of the tree take."""
+        fit = self._fitting
+        if fit is not None and fit[0] is self.lowers and fit[1] is self.uppers and fit[2] is self.groups:
+            return
         named = (
             (self.lowers, "lowers", "lower corners", _VECTORS), (self.uppers, "uppers", "upper corners", _VECTORS),
             (self.groups, "groups", "groups", INT32),
@@ -117,6 +122,7 @@ class Bvh(Uncopied):
                     f"there are {held.size} {what} for {self._count} boxes",
                     remedy="pass one for each box; for other boxes make another Bvh",
                 )
+        self._fitting = self.lowers, self.uppers, self.groups
 
     @property
     def id(self) -> int:
@@ -133,9 +139,12 @@ class Bvh(Uncopied):
         if n == 0:
             return
         order, links, table, boxes, item_boxes = self._resource.content.arrays
-        if self._resource.content.kept:
+        is_kept = self._resource.content.kept
+        if is_kept:
             boxes, item_boxes = self._of(boxes.size, FLOAT32), self._of(item_boxes.size, FLOAT32)
-        self._lead_to((order, links, table, boxes, item_boxes))  # also where nothing moves: it is built anew
+        if is_kept or current.recorder is not None:  # when a recording runs, it may lie elsewhere
+            self._lead_to((order, links, table, boxes, item_boxes))
+        self._resource.times_built += 1
         given = [self.lowers, self.uppers, order, links]
         keeps = int(self._leaf_size > 1)
         if self.device.is_cpu:
