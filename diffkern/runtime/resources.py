@@ -285,15 +285,22 @@ class Use:
         )
 
 
-def check_places(kernel: str, executable: Executable, parts: Iterable[bytes]) -> None:
-    """Raise if a launch is given the id of an object that lies elsewhere than it runs."""
-    elsewhere = {r.id.to_bytes(8, "little"): r for r in present() if r.device is not executable.device}
-    wrong = next((elsewhere[part] for part in parts if part in elsewhere), None) if elsewhere else None
-    if wrong is not None:
-        raise LaunchError(
-            f"kernel {kernel!r} runs on {executable.device}, and an object whose id it is given lies on {wrong.device}",
-            remedy=f"make the object with device={str(executable.device)!r}, or pass arrays that lie on {wrong.device}",
-        )
+def check_places(kernel: str, executable: Executable, parts: Sequence[bytes]) -> None:
+    """Raise if a launch is given the id of an object that lies elsewhere than it runs, or its kernel captures one."""
+    elsewhere = [r for r in present() if r.device is not executable.device]
+    if not elsewhere:
+        return
+    ids, given = executable.manifest.ids, {*parts}
+    places = () if ids is None else ids.places
+    for one in elsewhere:
+        is_given = one.id.to_bytes(8, "little") in given
+        if is_given or one.id & _PLACE in places:
+            raise LaunchError(
+                f"kernel {kernel!r} runs on {executable.device}, and an object whose id it "
+                f"{'is given' if is_given else 'captures'} lies on {one.device}",
+                remedy=f"make the object with device={str(executable.device)!r}, or pass arrays that lie on "
+                f"{one.device}",
+            )
 
 
 def present() -> list[Resource]:
