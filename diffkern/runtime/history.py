@@ -20,7 +20,7 @@ from diffkern.runtime.operation import Add, Assign, Copy, Operation, perform
 from diffkern.runtime.packed import PackedLaunch
 from diffkern.runtime.program import Executable
 from diffkern.runtime.regions import Region, joined
-from diffkern.runtime.resources import Use, used
+from diffkern.runtime.resources import PutBack, Use, used
 from diffkern.runtime.stamps import checked_by_stamps
 
 __all__ = [
@@ -375,10 +375,17 @@ class ChangeStep:
 
 
 def carry_out(work: Sequence[Sequence[Work]]) -> None:
-    """Do what steps have prepared."""
+    """Do what steps have prepared; where that fails, objects that kernels know by ids are left as they were."""
     for part in work:
-        for item in part:
-            if isinstance(item, FuncStep):
-                item.backward()
-            else:
-                perform(item)
+        left = iter(part)
+        try:
+            for item in left:
+                if isinstance(item, FuncStep):
+                    item.backward()
+                else:
+                    perform(item)
+        except BaseException:
+            for item in left:
+                if isinstance(item, PutBack) and item.is_due:
+                    perform(item)
+            raise

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from diffkern.runtime.program import Executable
 
 __all__ = [
-    "Content", "Resource", "Use", "check_not_given", "check_places", "check_without_derivative", "given_to",
+    "Content", "PutBack", "Resource", "Use", "check_not_given", "check_places", "check_without_derivative", "given_to",
     "looked_at", "present", "used",
 ]  # fmt: skip
 
@@ -202,6 +202,15 @@ def _unused(device: Device, words: int) -> tuple[array, int] | None:
     return None
 
 
+class PutBack(Copy):
+    """The words of a descriptor as they were before an adjoint."""
+
+    @property
+    def is_due(self) -> bool:
+        """Whether they have been copied."""
+        return self.source._memory.now > 0
+
+
 class Use:
     """That a launch may have looked at an object, which led to its content of that time.
 
@@ -256,7 +265,7 @@ class Use:
         elif words._memory.now == self.words:
             return [], []
         now = new(words.shape, UINT64, False, words._memory.device)
-        return [Copy(now, words), Assign(words, values)], [Copy(words, now)]
+        return [Copy(now, words), Assign(words, values)], [PutBack(words, now)]
 
     def _changed(self) -> array | None:
         """Return one of the arrays that does not hold any more what it held, if there is one."""

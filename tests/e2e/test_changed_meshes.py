@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import diffkern as dk
+from diffkern.runtime.history import AdjointOfObjects
 
 POINTS = np.float32([[1, 2, 3], [4, 5, 6], [7, 8, 10]])
 
@@ -150,6 +151,20 @@ def test_a_tape_knows_to_which_points_a_graph_has_led_a_mesh(times_launched: int
     differentiated(tape, out)
     assert (out.numpy()[0], x.grad.numpy()[0], points.grad.numpy()[1, 0]) == (36, 24, 9)
     assert not others.grad.numpy().any()
+
+
+def test_a_sweep_that_fails_leaves_a_mesh_as_it_is(monkeypatch: pytest.MonkeyPatch):
+    mesh = moving()
+    tape, out = recorded(mesh)
+    mesh.points = vectors(POINTS * 2)
+
+    def fails(self: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(AdjointOfObjects, "execute", fails)
+    with pytest.raises(KeyboardInterrupt):
+        differentiated(tape, out)
+    assert recorded(mesh)[1].numpy()[0] == 8 * 8 + 10 * 60
 
 
 STRIDED = {

@@ -165,7 +165,10 @@ HIDDEN: dict[Any, Callable[[int], Any]] = {
 """Kernels with ids of which a launch knows nothing."""
 
 
-LONG = (by_func, in_vector_of_struct, in_array, in_array_of_structs, in_halves, local_vector)
+LONG = (
+    where, by_func, as_int64, in_vector_of_struct, in_array, in_array_of_int64, in_array_of_structs, in_halves,
+    in_tile, local_vector,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
