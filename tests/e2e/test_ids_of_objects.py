@@ -226,3 +226,22 @@ def test_a_number_that_is_no_id_finds_nothing():
         dk.launch(where, 1, [first.id, 0], [out])
     tape.backward(grads={out: dk.ones(1)})
     assert (out.numpy()[0], points[0].grad.numpy()[0, 0]) == (1.0, 1.0)
+
+
+@dk.struct
+class Row:
+    values: dk.array(dtype=float)
+
+
+def test_arrays_in_elements_are_no_objects():
+    @dk.kernel
+    def summed(rows: dk.array(dtype=Row), out: dk.array(dtype=float)):
+        out[0] = rows[0].values[1] * out[1]
+
+    _, (mesh, _) = meshes()
+    row = Row()
+    row.values = dk.ones(2)
+    rows, out = dk.array([row], dtype=Row), dk.ones(2, requires_grad=True)
+    with dk.Tape():
+        dk.launch(summed, 1, [rows], [out])
+    assert not mesh._resource.content.kept
