@@ -17,7 +17,7 @@ from diffkern.forks import computed_once
 
 __all__ = [
     "DEFAULT_BLOCK_DIM", "Access", "Box", "Checks", "Conflict", "Destination", "Form", "Gather", "GpuResources",
-    "Linear", "Log", "Manifest", "Monomial", "Order", "Output", "Parameter", "RaceCheck", "Shared", "Site",
+    "Ids", "Linear", "Log", "Manifest", "Monomial", "Order", "Output", "Parameter", "RaceCheck", "Shared", "Site",
     "SortedSum", "Span", "Stamp", "Stamped", "Step", "Touch", "Turn", "Unproved", "from_json", "to_json",
 ]  # fmt: skip
 
@@ -470,6 +470,22 @@ class Turn:
 
 
 @dataclass(frozen=True)
+class Ids:
+    """By which ids a program looks at objects of the host.
+
+    Attributes
+    ----------
+    parameters
+        The parameters that are ids.
+    places
+        The addresses in ids that are constants.
+    """
+
+    parameters: tuple[int, ...] = ()
+    places: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class GpuResources:
     """What a program takes of a GPU: registers and local memory of a thread, shared memory of a block.
 
@@ -547,7 +563,9 @@ class Manifest:
     outputs
         What threads print; the number of a place is its position here, and 1 more in the buffer.
     by_id
-        Whether it looks at objects of the host by their ids, whose memory is no argument.
+        Whether it looks at objects of the host by their ids, whose memory is no argument, or at arrays in elements.
+    ids
+        The ids by which it looks at objects; None if it may look at any object of its device.
     title, target
         What it is in words, and what it is compiled for.
     """
@@ -584,6 +602,7 @@ class Manifest:
     turn: Turn | None = None
     outputs: tuple[Output, ...] = ()
     by_id: bool = False
+    ids: Ids | None = None
     title: str = ""
     target: str = ""
 

@@ -16,6 +16,7 @@ from diffkern.analysis.boxes import boxes_of
 from diffkern.analysis.cost import thread_cost
 from diffkern.analysis.coverage import added_once, overwritten_whole, taken_once
 from diffkern.analysis.extents import certain_extents, update_by_all
+from diffkern.analysis.ids import ids_of
 from diffkern.analysis.steering import steering
 from diffkern.analysis.sums import used_values
 from diffkern.analysis.writers import one_writer_each
@@ -82,6 +83,7 @@ def forward_manifest(
     common = update_by_all(forward)
     arguments, whole, read = _arguments(types), overwritten_whole(fn), _shapes_read(fn)
     own, outside, boxes = len(arguments), len(types), boxes_of(forward)
+    by_id = any(op.name in ("peek", "fetch") or _is_pointing(op) for op in walk(fn.body))
     return Manifest(
         tid_arity=fn.tid_arity,
         cost=float(thread_cost(fn)),
@@ -108,7 +110,8 @@ def forward_manifest(
         blockwise=is_simt(fn),
         log=log,
         turn=turn,
-        by_id=any(op.name in ("peek", "fetch") or _is_pointing(op) for op in walk(fn.body)),
+        by_id=by_id,
+        ids=ids_of(forward) if by_id else None,
     )
 
 

@@ -11,7 +11,6 @@ from typing import Protocol, TypeAlias
 
 from diffkern.callers import place_of
 from diffkern.errors import AutodiffError, KernelError, LaunchError
-from diffkern.ir.types import UINT64
 from diffkern.runtime.adjoint import AdjointLaunch
 from diffkern.runtime.array import array, new
 from diffkern.runtime.cotangents import Cotangents
@@ -21,7 +20,7 @@ from diffkern.runtime.operation import Add, Assign, Copy, Operation, perform
 from diffkern.runtime.packed import PackedLaunch
 from diffkern.runtime.program import Executable
 from diffkern.runtime.regions import Region, joined
-from diffkern.runtime.resources import Use, used
+from diffkern.runtime.resources import PutBack, Use, used
 from diffkern.runtime.stamps import checked_by_stamps, with_one_writer
 
 __all__ = [
@@ -77,7 +76,7 @@ class LaunchStep:
         self.contents: dict[int, Contents] = {}
         self.lost: set[int] = set()
         self.lost_before: set[int] = set()
-        self.objects = _objects(launch) if launch.executable.by_id else ()
+        self.objects: Sequence[Use] = used(launch.executable, launch.parts) if launch.executable.by_id else ()
         self.carried: frozenset[Memory] = frozenset()
         self._program: Executable | None = None
         self._error: KernelError | None = None
@@ -224,7 +223,8 @@ class LaunchStep:
         """Return by object and word what takes the cotangents of arrays that it looked at by ids.
 
         Those of an array that is a parameter as well have an array of their own, which is added afterwards: threads add
-        to an element of a parameter's without looking at others.
+        to an element of a parameter's without looking at others. So have those that are not contiguous: kernels know
+        nothing of them but an address.
         """
         found: list[dict[int, array]] = []
         added: list[tuple[array, array]] = []
@@ -234,7 +234,7 @@ class LaunchStep:
                 if held._memory not in self.carried:
                     continue
                 ct = cotangents.of(held)
-                if held._memory in direct:
+                if held._memory in direct or not ct.is_contiguous:
                     added.append((ct, new(ct.shape, ct._element, False, ct._memory.device)))
                     ct = added[-1][1]
                 found[-1][word] = ct
@@ -281,12 +281,6 @@ class AdjointOfObjects(AdjointLaunch):
 
     def steps(self) -> None:
         """Return None: it has no native form."""
-
-
-def _objects(launch: PackedLaunch) -> Sequence[Use]:
-    """Return what a launch may look at by ids."""
-    of_ids = any(held is not None and held._element == UINT64 for held in launch.arrays)
-    return used(launch.executable, launch.parts, of_ids)
 
 
 class FuncStep:
@@ -383,10 +377,17 @@ class ChangeStep:
 
 
 def carry_out(work: Sequence[Sequence[Work]]) -> None:
-    """Do what steps have prepared."""
+    """Do what steps have prepared; where that fails, objects that kernels know by ids are left as they were."""
     for part in work:
-        for item in part:
-            if isinstance(item, FuncStep):
-                item.backward()
-            else:
-                perform(item)
+        left = iter(part)
+        try:
+            for item in left:
+                if isinstance(item, FuncStep):
+                    item.backward()
+                else:
+                    perform(item)
+        except BaseException:
+            for item in left:
+                if isinstance(item, PutBack) and item.is_due:
+                    perform(item)
+            raise

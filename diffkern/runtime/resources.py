@@ -19,16 +19,24 @@ from diffkern.callers import place_of
 from diffkern.errors import LaunchError, described
 from diffkern.ir.types import UINT64
 from diffkern.lang.queries import ADDRESS_BITS, identity
+from diffkern.manifest import Ids
 from diffkern.runtime.array import array, new
 from diffkern.runtime.device import Device
-from diffkern.runtime.memory import Memory
+from diffkern.runtime.exposures import Exposures
+from diffkern.runtime.memory import Memory, watch
 from diffkern.runtime.operation import Assign, Copy, Operation, perform
+from diffkern.runtime.state import current
+from diffkern.runtime.stream import drain
 
 if TYPE_CHECKING:
+    from diffkern.runtime.launchable import Launchable
     from diffkern.runtime.packed import PackedLaunch
     from diffkern.runtime.program import Executable
 
-__all__ = ["Content", "Resource", "Use", "check_not_given", "check_places", "given_to", "looked_at", "present", "used"]
+__all__ = [
+    "Content", "PutBack", "Resource", "Use", "check_not_given", "check_places", "check_without_derivative", "given_to",
+    "looked_at", "present", "used",
+]  # fmt: skip
 
 
 class Content:
@@ -41,14 +49,20 @@ class Content:
     given
         Those of them that are a user's, with respect to which results may be differentiated, by the word that says
         where an adjoint adds their cotangents.
+    fixed
+        Those of the others that are a user's.
     uses
         What needs the arrays as they are: launches on tapes that still exist.
     """
 
-    def __init__(self, arrays: Sequence[array], given: Mapping[int, array] | None = None) -> None:
-        self.arrays = tuple(arrays)
+    def __init__(
+        self, arrays: Sequence[array], given: Mapping[int, array] | None = None, fixed: Sequence[array] = ()
+    ) -> None:
+        self.arrays = (*arrays, *fixed)
         self.given = {} if given is None else dict(given)
+        self.fixed = tuple(fixed)
         self.uses: weakref.WeakSet[Use] = weakref.WeakSet()
+        self._exposures = Exposures()
 
     @property
     def kept(self) -> bool:
@@ -58,12 +72,40 @@ class Content:
     @property
     def versions(self) -> tuple[int, ...]:
         """How often each array was written to."""
-        return tuple(a._memory.now for a in self.arrays)
+        return tuple([a._memory.now for a in self.arrays])
+
+    def add(self, use: Use) -> None:
+        """Keep the arrays as they are for a launch, or notice later that others changed them."""
+        if not self.uses:
+            self._exposures = Exposures()
+            watch(self)
+        self.look()
+        for held in self.arrays:
+            self._exposures.note(held)
+        self.uses.add(use)
+
+    def look(self) -> None:
+        """Tell the launches that need the arrays if others have changed one since the last look."""
+        if self._exposures.seen:
+            for held in self.arrays:
+                if self._exposures.inspect(held):
+                    for use in list(self.uses):
+                        use.changed = held
+
+    def before_exposure(self, memory: Memory) -> None:
+        """Look at arrays whose memory is about to be given away."""
+        if self.uses and current.recorder is None:
+            for held in self.arrays:
+                if held._memory is memory:
+                    self._exposures.note_now(held)
 
 
+_PLACE: Final = (1 << ADDRESS_BITS) - 1
+"""Bits of an id that are the address of the descriptor."""
 _UNUSED: Final[list[tuple[array, int]]] = []
 """Descriptors of objects that are gone, and how many had them: their memory stays, so that a kernel may look."""
-_PRESENT: Final[weakref.WeakSet[Resource]] = weakref.WeakSet()
+_PRESENT: Final[weakref.WeakValueDictionary[int, Resource]] = weakref.WeakValueDictionary()
+"""The objects that there are, by their ids."""
 
 
 class Resource:
@@ -82,36 +124,67 @@ class Resource:
     ----------
     id : int
         The object's id.
-    content : Content
-        What the words lead to; nothing at first.
     inner : tuple of Resource
         Other objects whose ids are among the words.
+    times_built : int
+        How often the object was built where it lay, which leaves the words as they were.
     """
 
     def __init__(self, device: Device, kind: int, words: int) -> None:
         self._words, self._use = _unused(device, words) or (new((words,), UINT64, True, device), 0)
-        address = self._words.ptr
+        address = self._words._address
         if address >> ADDRESS_BITS:
             raise LaunchError(f"the memory of {device} lies at addresses of more than {ADDRESS_BITS} bits")
         self.device = device
         self.id = identity(kind, address, self._use)
-        self.content = Content(())
         self.inner: tuple[Resource, ...] = ()
+        self.times_built = 0
         self._values = np.zeros(words, np.uint64)
         self._values[0] = self.id
+        self._content = Content(())
+        # Contents by the bytes of the words: the last one that the words were led to at once, and those to which
+        # recordings lead them whenever they run; and the version of the words of which the content is known.
+        self._direct = self._values.tobytes(), self._content
+        self._recorded: dict[bytes, Content] = {}
+        self._known = 0
         Assign(self._words, self._values).execute()  # also where a graph is captured: it exists at once
-        _PRESENT.add(self)
+        _PRESENT[self.id] = self
 
     def lead_to(self, content: Content, values: Sequence[int]) -> None:
         """Let the words behind the id be others, and lead to a content."""
-        self.content = content
+        self._content = content
         self._values[1:] = values
         perform(Assign(self._words, self._values))
+        key = self._values.tobytes()
+        if current.recorder is None:
+            self._direct, self._known = (key, content), self._words._memory.now
+        else:
+            self._recorded[key], self._known = content, -1
 
     @property
-    def built(self) -> int:
-        """How often the words were changed."""
-        return self._words._memory.now
+    def content(self) -> Content:
+        """What the words lead to; while something is recorded, what they lead to there."""
+        if self._recorded and current.recorder is None and self._words._memory.now != self._known:
+            self._follow()
+        return self._content
+
+    def _follow(self) -> None:
+        """Read to which of its contents a recording has led the words."""
+        drain()
+        words = self._words._memory.contents(self._words._data)
+        found = dict([self._direct, *self._recorded.items()]).get(words.tobytes())
+        if found is None:
+            raise LaunchError(
+                "an object that kernels know by its id was left as an adjoint needed it, which was interrupted",
+                remedy="build it again, or refit it",
+            )
+        self._values[:] = words
+        self._content, self._known = found, self._words._memory.now
+
+    @property
+    def built(self) -> tuple[int, int]:
+        """Another one whenever the object was built."""
+        return self.times_built, self._words._memory.now
 
     def __del__(self) -> None:
         words = getattr(self, "_words", None)
@@ -129,12 +202,28 @@ def _unused(device: Device, words: int) -> tuple[array, int] | None:
     return None
 
 
+class PutBack(Copy):
+    """The words of a descriptor as they were before an adjoint."""
+
+    @property
+    def is_due(self) -> bool:
+        """Whether they have been copied."""
+        return self.source._memory.now > 0
+
+
 class Use:
-    """That a launch may have looked at an object, which led to its content of that time."""
+    """That a launch may have looked at an object, which led to its content of that time.
+
+    Attributes
+    ----------
+    changed
+        An array of the content that others are known to have changed since.
+    """
 
     def __init__(self, resource: Resource) -> None:
         self.resource, self.content = resource, resource.content
-        self.content.uses.add(self)
+        self.changed: array | None = None
+        self.content.add(self)
         self.versions = self.content.versions
         self.values = resource._values.copy()
         self.words = resource._words._memory.now
@@ -148,9 +237,7 @@ class Use:
         """Let the object be as it was then, if it was built anew since."""
         resource = self.resource
         if resource.content is not self.content:
-            resource.content = self.content
-            resource._values[:] = self.values
-            perform(Assign(resource._words, self.values))
+            resource.lead_to(self.content, self.values[1:].tolist())
 
     def around(
         self, what: str, cotangents: Mapping[int, array] | None = None
@@ -169,81 +256,105 @@ class Use:
         LaunchError
             If that is not possible any more.
         """
-        self._check(what)
+        self.check(what)
         words, values = self.resource._words, self.values
         if cotangents:
             values = values.copy()
             for word, ct in cotangents.items():
-                values[word] = ct.ptr
+                values[word] = ct._address
         elif words._memory.now == self.words:
             return [], []
         now = new(words.shape, UINT64, False, words._memory.device)
-        return [Copy(now, words), Assign(words, values)], [Copy(words, now)]
+        return [Copy(now, words), Assign(words, values)], [PutBack(words, now)]
 
-    def _check(self, what: str) -> None:
-        """Raise if the arrays do not hold any more what they held."""
-        given = {a._memory for a in self.content.given.values()}
-        for held, before, now in zip(self.content.arrays, self.versions, self.content.versions, strict=True):
-            if before != now and held._memory in given:
+    def _changed(self) -> array | None:
+        """Return one of the arrays that does not hold any more what it held, if there is one."""
+        self.content.look()
+        if self.changed is not None:
+            return self.changed
+        pairs = zip(self.content.arrays, self.versions, self.content.versions, strict=True)
+        return next((held for held, before, now in pairs if before != now), None)
+
+    def check(self, what: str) -> None:
+        """Raise if the arrays do not hold any more what they held; `what` says which launch looked at them."""
+        content, held = self.content, self._changed()
+        if held is None:
+            return
+        named = (content.given.values(), "points or velocities", "points"), (content.fixed, "indices", "indices")
+        for own, name, attribute in named:
+            if any(held._memory is one._memory for one in own):
                 raise LaunchError(
-                    f"{described(held)}, the points or velocities of a Mesh, was changed after {what} looked at it",
-                    remedy="give the Mesh another array instead, as in mesh.points = dk.clone(x), or call backward() "
-                    "before the change",
+                    f"{described(held)}, the {name} of a Mesh, was changed after {what} looked at it",
+                    remedy=f"give the Mesh another array instead, as in mesh.{attribute} = dk.clone(x), or call "
+                    "backward() before the change",
                 )
-            if before != now:
-                raise LaunchError(
-                    f"a graph or a record of launches built the object anew that {what} looked at by its id",
-                    remedy="call backward() before the graph is launched again, or build with a plain call",
-                )
-
-
-def check_places(kernel: str, executable: Executable, parts: Iterable[bytes]) -> None:
-    """Raise if a launch is given the id of an object that lies elsewhere than it runs."""
-    elsewhere = {r.id.to_bytes(8, "little"): r for r in list(_PRESENT) if r.device is not executable.device}
-    wrong = next((elsewhere[part] for part in parts if part in elsewhere), None) if elsewhere else None
-    if wrong is not None:
         raise LaunchError(
-            f"kernel {kernel!r} runs on {executable.device}, and an object whose id it is given lies on {wrong.device}",
-            remedy=f"make the object with device={str(executable.device)!r}, or pass arrays that lie on {wrong.device}",
+            f"a graph or a record of launches built the object anew that {what} looked at by its id",
+            remedy="call backward() before the graph is launched again, or build with a plain call",
         )
+
+
+def check_places(kernel: str, executable: Executable, parts: Sequence[bytes]) -> None:
+    """Raise if a launch is given the id of an object that lies elsewhere than it runs, or its kernel captures one."""
+    elsewhere = [r for r in present() if r.device is not executable.device]
+    if not elsewhere:
+        return
+    ids, given = executable.manifest.ids, {*parts}
+    places = () if ids is None else ids.places
+    for one in elsewhere:
+        is_given = one.id.to_bytes(8, "little") in given
+        if is_given or one.id & _PLACE in places:
+            raise LaunchError(
+                f"kernel {kernel!r} runs on {executable.device}, and an object whose id it "
+                f"{'is given' if is_given else 'captures'} lies on {one.device}",
+                remedy=f"make the object with device={str(executable.device)!r}, or pass arrays that lie on "
+                f"{one.device}",
+            )
 
 
 def present() -> list[Resource]:
     """Return all objects there are."""
-    return list(_PRESENT)
+    return list(_PRESENT.values())
 
 
-def looked_at(executable: Executable, parts: Iterable[bytes], of_ids: bool) -> list[Resource]:
+def looked_at(executable: Executable, parts: Sequence[bytes] | Mapping[int, bytes]) -> list[Resource]:
     """Return the objects that a launch may look at: those whose ids it is given, or all of its device.
 
     Parameters
     ----------
     executable : Executable
         The forward program.
-    parts : iterable of bytes
-        The packed arguments.
-    of_ids : bool
-        Whether there are arrays among them whose elements may be ids.
+    parts : sequence or mapping of bytes
+        The packed arguments by their numbers, those that are integers at least.
     """
     if not executable.by_id:
         return []
-    there = {r.id.to_bytes(8, "little"): r for r in present() if r.device is executable.device}
-    given = [there[part] for part in parts if part in there]
-    found = there.values() if of_ids or not given else given
-    return list(dict.fromkeys(one for resource in found for one in (resource, *resource.inner)))
+    ids = executable.manifest.ids
+    found = present() if ids is None else _named(ids, parts)
+    return list(
+        dict.fromkeys(
+            one for resource in found if resource.device is executable.device for one in (resource, *resource.inner)
+        )
+    )
 
 
-def used(executable: Executable, parts: Iterable[bytes], of_ids: bool) -> list[Use]:
+def _named(ids: Ids, parts: Sequence[bytes] | Mapping[int, bytes]) -> list[Resource]:
+    """Return the objects of the ids that a launch is given, and of those that its kernel captures."""
+    given = [_PRESENT.get(int.from_bytes(parts[k], "little")) for k in ids.parameters]
+    found = [resource for resource in given if resource is not None]
+    if ids.places:
+        found += [resource for resource in present() if resource.id & _PLACE in ids.places]
+    return found
+
+
+def used(executable: Executable, parts: Sequence[bytes] | Mapping[int, bytes]) -> list[Use]:
     """Return what the objects that a launch may look at lead to; parameters as of :func:`looked_at`."""
-    return [Use(resource) for resource in looked_at(executable, parts, of_ids)]
+    return [Use(resource) for resource in looked_at(executable, parts)]
 
 
 def given_to(launch: PackedLaunch) -> list[array]:
     """Return the users' arrays at which a launch may look by ids."""
-    if not launch.executable.by_id:
-        return []
-    of_ids = any(held is not None and held._element == UINT64 for held in launch.arrays)
-    found = looked_at(launch.executable, launch.parts, of_ids)
+    found = looked_at(launch.executable, launch.parts)
     return [held for resource in found for held in resource.content.given.values()]
 
 
@@ -259,11 +370,18 @@ def check_not_given(launch: PackedLaunch, varied: Collection[Memory], where: str
     where : str
         Where that is, in words.
     """
-    for held in given_to(launch):
+    check_without_derivative(launch.kernel, given_to(launch), varied, where)
+
+
+def check_without_derivative(
+    kernel: Launchable, given: Iterable[array], varied: Collection[Memory], where: str
+) -> None:
+    """Raise if one of the arrays that a kernel finds by ids has a derivative; see :func:`check_not_given`."""
+    for held in given:
         if held.requires_grad or held._memory in varied:
             raise LaunchError(
-                f"kernel {launch.kernel.name!r} looks by an id at {described(held)}, which has a derivative, and "
+                f"kernel {kernel.name!r} looks by an id at {described(held)}, which has a derivative, and "
                 f"{where} no derivative goes that way",
-                loc=place_of(launch.kernel.func),
+                loc=place_of(kernel.func),
                 remedy="launch on a dk.Tape, or pass the array as a parameter as well and compute from its elements",
             )

@@ -162,7 +162,7 @@ class Rollout(Scope):
         self._turn += 1
         self._began, self._mark = births(), 0
         self._new.clear()
-        self._objects.begin()
+        self._objects.begin(again=number < len(self._marks))
         with self:
             self._step(number)
         if number == len(self._marks):

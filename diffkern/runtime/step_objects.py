@@ -7,7 +7,6 @@ whenever a step runs again; or an error.
 from __future__ import annotations
 
 from diffkern.errors import LaunchError
-from diffkern.ir.types import UINT64
 from diffkern.runtime.packed import PackedLaunch
 from diffkern.runtime.resources import Resource, Use, looked_at, present
 
@@ -23,27 +22,28 @@ class StepObjects:
         self._older: dict[Resource, Use] = {}  # built before the roll-out
         self._seen: set[Resource] = set()
 
-    def begin(self) -> None:
-        """Prepare for a step."""
-        for use in self._older.values():
-            use.lead_back()
+    def begin(self, again: bool) -> None:
+        """Prepare for a step, which runs for the first time or again."""
+        if again:
+            for use in self._older.values():
+                use.lead_back()
         self._now = {resource: resource.built for resource in present()}
 
     def check(self, launch: PackedLaunch) -> None:
         """Refuse what a launch would find otherwise when its step runs again."""
-        of_ids = any(held is not None and held._element == UINT64 for held in launch.arrays)
-        for resource in looked_at(launch.executable, launch.parts, of_ids):
+        for resource in looked_at(launch.executable, launch.parts):
             self._seen.add(resource)
             if resource.built != self._now.get(resource):
                 continue
             use = self._older.get(resource)
             if use is None and resource.built == self._first.get(resource):
                 use = self._older[resource] = Use(resource)
-            if use is None or use.content is not resource.content or use.content.versions != use.versions:
+            if use is None or use.content is not resource.content:
                 raise LaunchError(
                     f"kernel {launch.kernel.name!r} looks by an id at an object that an earlier step built",
                     remedy="build it in each step that uses it, or once before dk.checkpoint",
                 )
+            use.check(f"an earlier step (kernel {launch.kernel.name!r})")
 
     def uses(self) -> list[Use]:
         """Return what the objects lead to at present."""

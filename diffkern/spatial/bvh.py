@@ -20,6 +20,7 @@ from diffkern.runtime.device import Device, get_device
 from diffkern.runtime.launch import launch
 from diffkern.runtime.operation import Copy, perform
 from diffkern.runtime.resources import Content, Resource
+from diffkern.runtime.state import current
 from diffkern.runtime.uncopied import Uncopied
 from diffkern.spatial import tree_kernels as kernels
 
@@ -28,6 +29,7 @@ __all__ = ["CONSTRUCTORS", "Bvh", "checked", "constructor_named"]
 CONSTRUCTORS: Final = ("sah", "median", "lbvh")
 """How boxes are split: by the cost of queries, or into halves."""
 
+_VECTORS: Final = Vec(FLOAT32, 3)
 _MOST: Final = (1 << 27) - 1  # the boxes whose nodes are counted in bytes of a float's place by an int32
 
 
@@ -93,21 +95,34 @@ class Bvh(Uncopied):
         self._by_count = constructor_named(constructor)
         if leaf_size < 1:
             raise LaunchError(f"a leaf of a Bvh holds at least one box, not {leaf_size}", remedy="pass leaf_size=1")
-        self.lowers = checked(lowers, "lowers of a Bvh", Vec(FLOAT32, 3), None)
-        self.device: Device = get_device(lowers.device)
-        self.uppers = checked(uppers, "uppers of a Bvh", Vec(FLOAT32, 3), self.device)
-        self.groups = None if groups is None else checked(groups, "groups of a Bvh", INT32, self.device)
-        for other, what in ((uppers, "upper corners"), (groups, "groups")):
-            if other is not None and other.size != lowers.size:
-                raise LaunchError(
-                    f"there are {other.size} {what} for {lowers.size} lower corners", remedy="pass one for each box"
-                )
+        self.device: Device = get_device(checked(lowers, "lowers of a Bvh", _VECTORS, None).device)
+        self.lowers, self.uppers, self.groups = lowers, uppers, groups
+        self._count = lowers.size
+        self._fitting: tuple[array, array, array | None] | None = None
+        self._check()
         if lowers.size > _MOST:
             raise LaunchError(f"a Bvh of {lowers.size} boxes: at most {_MOST} are supported", remedy="make several")
-        self._leaf_size = min(int(leaf_size), max(lowers.size, 1))
+        self._leaf_size = min(int(leaf_size), max(self._count, 1))
         self._levels: tuple[array, ...] = ()
         self._resource = Resource(self.device, BVH, WORDS)
         self.rebuild(constructor)
+
+    def _check(self) -> None:
+        """Raise unless the arrays, which may be others than at first, are what the kernels of the tree take."""
+        fit = self._fitting
+        if fit is not None and fit[0] is self.lowers and fit[1] is self.uppers and fit[2] is self.groups:
+            return
+        named = (
+            (self.lowers, "lowers", "lower corners", _VECTORS), (self.uppers, "uppers", "upper corners", _VECTORS),
+            (self.groups, "groups", "groups", INT32),
+        )  # fmt: skip
+        for held, name, what, element in named:
+            if held is not None and checked(held, f"{name} of a Bvh", element, self.device).size != self._count:
+                raise LaunchError(
+                    f"there are {held.size} {what} for {self._count} boxes",
+                    remedy="pass one for each box; for other boxes make another Bvh",
+                )
+        self._fitting = self.lowers, self.uppers, self.groups
 
     @property
     def id(self) -> int:
@@ -119,13 +134,17 @@ class Bvh(Uncopied):
 
         It is done by kernels where the tree lies, in the current stream, and may be captured in a graph.
         """
-        n = self.lowers.size
+        self._check()
+        n = self._count
         if n == 0:
             return
         order, links, table, boxes, item_boxes = self._resource.content.arrays
-        if self._resource.content.kept:
+        is_kept = self._resource.content.kept
+        if is_kept:
             boxes, item_boxes = self._of(boxes.size, FLOAT32), self._of(item_boxes.size, FLOAT32)
+        if is_kept or current.recorder is not None:  # when a recording runs, it may lie elsewhere
             self._lead_to((order, links, table, boxes, item_boxes))
+        self._resource.times_built += 1
         given = [self.lowers, self.uppers, order, links]
         keeps = int(self._leaf_size > 1)
         if self.device.is_cpu:
@@ -143,7 +162,8 @@ class Bvh(Uncopied):
         constructor : str, optional
             As that of the class.
         """
-        by_count, n = constructor_named(constructor), self.lowers.size
+        self._check()
+        by_count, n = constructor_named(constructor), self._count
         if n == 0:
             return
         now, nodes = self._resource.content, 2 * n
@@ -190,9 +210,11 @@ class Bvh(Uncopied):
         order, links, table, boxes, item_boxes = arrays
         content = self._resource.content
         content = content if content.arrays == arrays else Content(arrays)
-        of_items = item_boxes.ptr if self._leaf_size > 1 else 0
-        of_groups = 0 if self.groups is None else table.ptr
-        self._resource.lead_to(content, (boxes.ptr, links.ptr, order.ptr, of_items, of_groups, self.lowers.size))
+        of_items = item_boxes._address if self._leaf_size > 1 else 0
+        of_groups = 0 if self.groups is None else table._address
+        self._resource.lead_to(
+            content, (boxes._address, links._address, order._address, of_items, of_groups, self._count)
+        )
 
     def _of(self, size: int, scalar: Element) -> array:
         return new((size,), scalar, False, self.device)
@@ -201,7 +223,7 @@ class Bvh(Uncopied):
         launch(kernel, dim=dim, inputs=inputs, device=self.device, record_tape=False)
 
     def __repr__(self) -> str:
-        return f"Bvh({self.lowers.size} boxes, device={str(self.device)!r})"
+        return f"Bvh({self._count} boxes, device={str(self.device)!r})"
 
 
 def constructor_named(name: Any) -> int:

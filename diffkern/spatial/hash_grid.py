@@ -174,7 +174,7 @@ class HashGrid(Uncopied):
         if n:
             self._sort(flat, inverse, of_points)
         bits = int(np.float64(inverse).view(np.uint64))
-        addresses = (starts.ptr if n else 0, ids.ptr, sorted_groups.ptr if of_points is not None else 0)
+        addresses = (starts._address if n else 0, ids._address, sorted_groups._address if of_points is not None else 0)
         self._resource.lead_to(self._next, (*addresses, *self._dims, n, bits))
 
     def _sort(self, points: array, inverse: float, groups: array | None) -> None:

@@ -55,8 +55,8 @@ class Mesh(Uncopied):
 
     Attributes
     ----------
-    indices, groups : array
-        What it was made from.
+    groups : array
+        What it was made with.
     device : Device
         Where it lies: with the points.
 
@@ -93,10 +93,10 @@ class Mesh(Uncopied):
     ) -> None:
         self._points = _vectors(points, "points", None, None)
         self.device: Device = get_device(points.device)
-        self.indices = _indices(indices, self.device)
         self._velocities = None if velocities is None else _vectors(velocities, "velocities", self.device, points)
         self.groups = groups
-        self._faces = indices.size // 3
+        self._indices = _indices(indices, self.device)
+        self._faces = self._indices.size // 3
         self._winding = support_winding_number
         self._lowers, self._uppers = (new((self._faces,), _VECTORS, False, self.device) for _ in range(2))
         self._resource = Resource(self.device, MESH, WORDS)
@@ -123,6 +123,21 @@ class Mesh(Uncopied):
         self.refit()
 
     @property
+    def indices(self) -> array:
+        """Three vertices for each face; others for as many faces may be assigned, and the tree is refit to them."""
+        return self._indices
+
+    @indices.setter
+    def indices(self, indices: array) -> None:
+        found = _indices(indices, self.device)
+        if found.size != 3 * self._faces:
+            raise LaunchError(
+                f"there are {found.size} indices for {self._faces} faces", remedy="make another Mesh for other faces"
+            )
+        self._indices = found
+        self.refit()
+
+    @property
     def velocities(self) -> array | None:
         """The velocities of the vertices; others may be assigned."""
         return self._velocities
@@ -144,7 +159,7 @@ class Mesh(Uncopied):
 
     def _write_boxes(self) -> None:
         if self._faces:
-            inputs = [self._points, self.indices, self._lowers, self._uppers]
+            inputs = [self._points, self._indices, self._lowers, self._uppers]
             launch(kernels.face_boxes, self._faces, inputs, device=self.device, record_tape=False)
 
     def _finish(self) -> None:
@@ -153,7 +168,7 @@ class Mesh(Uncopied):
         if self._winding and self._faces:
             order, links, _, _, _ = self._bvh._resource.content.arrays
             self._dipoles = new((9 * 2 * self._faces,), FLOAT32, False, self.device)
-            inputs = [self._points, self.indices, order, links, self._dipoles]
+            inputs = [self._points, self._indices, order, links, self._dipoles]
             launch(kernels.dipoles, 1, inputs, device=self.device, record_tape=False)
         self._lead_to()
 
@@ -161,10 +176,11 @@ class Mesh(Uncopied):
         given = {POINT_COTANGENTS: self._points}
         if self._velocities is not None:
             given[VELOCITY_COTANGENTS] = self._velocities
-        arrays = [*given.values(), self.indices, *(() if self._dipoles is None else (self._dipoles,))]
-        velocities, dipoles = (0 if a is None else a.ptr for a in (self._velocities, self._dipoles))
+        arrays = [*given.values(), *(() if self._dipoles is None else (self._dipoles,))]
+        velocities, dipoles = (0 if a is None else a._address for a in (self._velocities, self._dipoles))
         numbers = self._points.size, self._faces, self._bvh.id, dipoles, 0, 0
-        self._resource.lead_to(Content(arrays, given), (self._points.ptr, velocities, self.indices.ptr, *numbers))
+        content = Content(arrays, given, (self._indices,))
+        self._resource.lead_to(content, (self._points._address, velocities, self._indices._address, *numbers))
 
     def __repr__(self) -> str:
         return f"Mesh({self._points.size} points, {self._faces} faces, device={str(self.device)!r})"

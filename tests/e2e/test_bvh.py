@@ -230,6 +230,21 @@ def test_what_does_not_fit_is_refused():
             call()
 
 
+def test_boxes_that_take_the_place_of_others_are_checked():
+    low, high, x, d = case(40)
+    tree = dk.Bvh(vectors(low), vectors(high), groups=dk.zeros(40, dtype=int))
+    for name, match in (("lowers", "2 lower corners for 40"), ("uppers", "2 upper corners for 40"), ("groups", "2 gr")):
+        held = getattr(tree, name)
+        setattr(tree, name, held[:2])
+        for build in (tree.refit, tree.rebuild):
+            with pytest.raises(dk.LaunchError, match=match):
+                build()
+        setattr(tree, name, held)
+    tree.lowers = vectors(np.repeat(low, 2, axis=0) - 1)[::2]
+    tree.refit()
+    check_all(tree, low - 1, high, x, d)
+
+
 # -- loops and gradients -----------------------------------------------------------------------------------------------
 
 
@@ -310,3 +325,24 @@ def test_a_tape_has_the_tree_of_its_time():
     np.testing.assert_array_equal(gradients[0], gradients[1])
     np.testing.assert_array_equal(gradients[0], gradients[2])
     assert gradients[0].any()
+
+
+def test_a_captured_tree_is_kept_beside_another_one_that_is_an_argument():
+    corners = np.float32([[0, 0, 0], [5, 0, 0]])
+    tree, other = (dk.Bvh(vectors(corners), vectors(corners + 1)) for _ in range(2))
+    captured = tree.id
+
+    @dk.kernel
+    def summed(other: dk.uint64, x: dk.array(dtype=float), y: dk.array(dtype=float)):
+        at = dk.vec3(0.2, 0.2, 0.2)
+        for j in dk.bvh_query_aabb(dk.uint64(captured), at, at):
+            y[0] += x[0] * x[0] * float(j + 1)
+
+    x, y = dk.full(1, 3.0, requires_grad=True), dk.zeros(1, requires_grad=True)
+    with dk.Tape() as tape:
+        dk.launch(summed, 1, [other.id, x], [y])
+    tree.lowers.assign(corners[::-1].copy())
+    tree.uppers.assign(corners[::-1] + 1)
+    tree.refit()
+    tape.backward(grads={y: dk.ones(1)})
+    assert x.grad.numpy()[0] == 6.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import weakref
 from typing import Any
 
 import numpy as np
@@ -432,3 +433,58 @@ def test_they_compile_for_cuda(kernel, adjoint):
 def test_they_compile_by_numba_cuda():
     require("numba.cuda")
     assert ".entry" in dk.compile(dk.kernel(compiler="numba")(density.func), target="sm_90", adjoint=True).ptx
+
+
+@dk.kernel
+def summed(grid: dk.uint64, x: dk.array(dtype=float), y: dk.array(dtype=float)):
+    for j in dk.hash_grid_query(grid, dk.vec3(0.5, 0.5, 0.5), 0.4):
+        y[0] += x[0] * x[0] * float(j + 1)
+
+
+def test_a_graph_builds_a_grid_that_tapes_look_at():
+    at = np.float32([[0.5, 0.5, 0.5], [5, 5, 5], [9, 9, 9]])
+    points, grid = dk.array(at, dtype=dk.vec3), dk.HashGrid(16, 16, 16)
+    grid.build(points, 1.0)
+
+    def recorded() -> tuple[dk.Tape, dk.array, dk.array]:
+        x, y = dk.ones(1, requires_grad=True), dk.zeros(1, requires_grad=True)
+        with dk.Tape() as tape:
+            dk.launch(summed, 1, [grid.id, x], [y])
+        return tape, x, y
+
+    def launched(order: list[int]) -> None:
+        points.assign(at[order])
+        dk.capture_launch(capture.graph)
+
+    first = recorded()
+    with dk.ScopedCapture() as capture:
+        grid.build(points, 1.0)
+    second = recorded()  # with the grid as it still is
+    launched([1, 0, 2])
+    third = recorded()
+    grid.build(dk.array(at[[1, 2, 0]], dtype=dk.vec3), 1.0)
+    fourth = recorded()
+    for number, (tape, x, y) in enumerate((first, second, third, fourth)):
+        tape.backward(grads={y: dk.ones(1)})
+        assert (y.numpy()[0], x.grad.numpy()[0]) == ((1, 2), (1, 2), (2, 4), (3, 6))[number]
+    launched([1, 0, 2])
+    tape, _, y = recorded()
+    launched([0, 1, 2])
+    with pytest.raises(dk.LaunchError, match="a graph or a record of launches built the object anew"):
+        tape.backward(grads={y: dk.ones(1)})
+
+
+def test_the_arrays_of_a_grid_stay_until_a_graph_is_launched():
+    at = np.float32([[0.5, 0.5, 0.5], [5, 5, 5]])
+    grid, y = dk.HashGrid(16, 16, 16), dk.zeros(1)
+    grid.build(dk.array(at, dtype=dk.vec3), 1.0)
+    before = weakref.ref(grid._resource.content.arrays[0])
+    with dk.ScopedCapture() as capture:
+        grid.build(dk.array(np.repeat(at, 50, axis=0), dtype=dk.vec3), 1.0)
+    gc.collect()
+    assert before() is not None
+    dk.launch(summed, 1, [grid.id, dk.ones(1)], [y])
+    assert y.numpy()[0] == 1
+    dk.capture_launch(capture.graph)
+    dk.launch(summed, 1, [grid.id, dk.ones(1)], [y])
+    assert y.numpy()[0] == 1 + 50 * 51 / 2

@@ -21,7 +21,7 @@ from diffkern.interop.torch.logged import LoggedLaunch
 from diffkern.interop.torch.place import default_device, gpu_of, guarded, on_current_stream
 from diffkern.interop.torch.types import torch_of
 from diffkern.ir.structs import Struct, carries_gradient, is_null
-from diffkern.ir.types import UINT64, Array, Element, Mat, Scalar, Vec, scalar_of
+from diffkern.ir.types import Array, Element, Mat, Scalar, Vec, scalar_of
 from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.manifest import Log, Turn
 from diffkern.options import ATOMIC, PLAIN, AdjointForm
@@ -83,8 +83,6 @@ class Forward:
         Where it runs.
     generation : Generation
         What the kernel meant at the time of the call.
-    of_ids : bool
-        Whether ids of objects may be among the elements of arrays.
     """
 
     def __init__(self, kernel: Kernel, spec: CallSpec, args: Sequence[Any], generation: Generation) -> None:
@@ -146,7 +144,6 @@ class Forward:
         self.in_outs = spec.in_outs
         self._inputs = [k for k in spec.inputs if self.is_array[k] and k not in spec.in_outs]
         self._backward: dict[tuple[bool, ...], Backward | None] = {}
-        self.of_ids = any(isinstance(t, Array) and t.dtype == UINT64 for t in self.types)
 
     def _bound(self, parameter: Parameter, given: Any) -> Any:
         if is_value(parameter, given):

@@ -13,7 +13,7 @@ import torch
 
 from diffkern.errors import AutodiffError
 from diffkern.interop.torch.call import Backward, Forward, another_run
-from diffkern.runtime.resources import used
+from diffkern.runtime.resources import check_without_derivative, used
 
 if TYPE_CHECKING:
     from diffkern.interop.torch.function import TorchFunction
@@ -68,7 +68,7 @@ class Call:
             results, self.values = self.forward.run(args)
         else:
             results, self.values, self.log = self.forward.run_logged(args, log)
-        self.objects = used(self.forward.executable, self.values.values(), self.forward.of_ids)
+        self.objects = used(self.forward.executable, self.values)
         return results
 
     def _log_for(self, forward: Forward, needs: tuple[bool, ...]) -> Log | None:
@@ -93,6 +93,8 @@ class Call:
         assert self.forward is not None
         self.keep(self.forward, args, needs)
         if self.backward is not None:
+            given = [held for use in self.objects for held in use.content.given.values()]
+            check_without_derivative(function.kernel, given, (), "in a function of PyTorch")
             ctx.save_for_backward(*self.chosen(args, results), *self._mark())
 
     def keep(self, forward: Forward, args: Sequence[Any], needs: tuple[bool, ...]) -> None:

@@ -43,6 +43,14 @@ def test_built_and_asked_where_it_lies(driver):
         dk.LaunchError, match="'density' runs on cpu, and an object whose id it is given lies on cuda:0"
     ):
         dk.launch(density, 20, [grid.id, dk.zeros(20, dtype=dk.vec3, device="cpu"), dk.zeros(20, device="cpu")])
+    captured = grid.id
+
+    @dk.kernel
+    def first(out: dk.array(dtype=int)):
+        out[0] = dk.hash_grid_point_id(dk.uint64(captured), 0)
+
+    with pytest.raises(dk.LaunchError, match="'first' runs on cpu, and an object whose id it captures lies on cuda:0"):
+        dk.launch(first, 1, [dk.zeros(1, dtype=int, device="cpu")])
 
 
 def test_a_graph_follows_the_points(driver):

@@ -1,0 +1,71 @@
+"""By which ids a kernel looks at objects of the host.
+
+In: a function. Out: its parameters and constants that are such ids; or None where an id may come from somewhere else,
+an element of an array, a component of a vector, or arithmetic, so that a launch does not tell which objects it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.types import Scalar
+from diffkern.ir.views import If, loop
+from diffkern.lang.queries import ADDRESS_BITS
+from diffkern.manifest import Ids
+
+__all__ = ["ids_of"]
+
+_PLACE = (1 << ADDRESS_BITS) - 1
+
+
+def ids_of(fn: Function) -> Ids | None:
+    """Return the ids by which a function looks at objects, None if it may look at any.
+
+    What an object's descriptor leads to needs no id of its own.
+    """
+    ops = list(walk(fn.body))
+    numbers = {op.result: int(op.attrs["value"]) for op in ops if op.name == "const" and _is_word(op.result)}
+    sources, position = _sources(ops, numbers), {p: k for k, p in enumerate(fn.params)}
+    found = {op.operands[0] for op in ops if op.name in ("peek", "fetch")}
+    left, parameters, places = list(found), set(), set()
+    while left:
+        value = left.pop()
+        if value in sources:
+            new = [v for v in sources[value] if v not in found]
+            found.update(new)
+            left += new
+        elif value in numbers:
+            places.add(numbers[value] & _PLACE)
+        elif value in position and _is_word(value):
+            parameters.add(position[value])
+        else:
+            return None
+    return Ids(tuple(sorted(parameters)), tuple(sorted(places - {0})))
+
+
+def _sources(ops: Iterable[Op], numbers: Mapping[Value, int]) -> dict[Value, Sequence[Value]]:
+    """What values are as they stand, one or the other: an id, its address, or a word of a descriptor, which is none."""
+    found: dict[Value, Sequence[Value]] = {}
+    for op in ops:
+        if op.name == "if":
+            found.update((result, either) for result, *either in If(op).choices)
+        elif op.name in ("for", "while"):
+            for first, *inside, last, result in loop(op).chains:
+                found.update((v, (first, last)) for v in (*inside, result))
+        elif op.name == "select":
+            found[op.result] = op.operands[1:]
+        elif op.name == "peek":
+            found[op.result] = ()
+        elif op.name == "cast" and _is_word(op.result) and _is_word(op.operands[0]):
+            found[op.result] = op.operands
+        elif op.name == "and":
+            masked = [v for v in op.operands if numbers.get(v) != _PLACE]
+            if len(masked) == 1:
+                found[op.result] = masked
+    return found
+
+
+def _is_word(value: Value) -> bool:
+    """Whether a value is an integer that holds an id."""
+    return isinstance(value.type, Scalar) and value.type.is_integer and value.type.bits == 64
