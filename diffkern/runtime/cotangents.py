@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from diffkern.ir.types import UINT8
+from diffkern.runtime.alias import gradient_of_alias
 from diffkern.runtime.array import _make, array, new
 from diffkern.runtime.beside import Beside
 from diffkern.runtime.kept import Rooms
@@ -93,14 +94,27 @@ class Cotangents:
 
     def of(self, a: array) -> array:
         """Return the cotangent of an array."""
-        if a._memory in self._owners and (grad := self._gradient(a)) is not None:
-            return grad
+        owner = self._owners.get(a._memory)
+        if owner is not None:
+            if (grad := self._gradient(a)) is not None:
+                return grad
+            if (whole := self._gradient(owner)) is not None and a._data.size:
+                return gradient_of_alias(a, owner, whole)
         if self._views is not None:
             return self._views.made(a)
         known = self._made.get(id(a))
         if known is None:
             known = self._made[id(a)] = a, self._part(a)
         return known[1]
+
+    def begun(self, goal: array) -> array:
+        """Return the cotangent of an array that a sweep begins with, whose own gradient the tape may not know."""
+        owner = self._owners.get(goal._memory)
+        if owner is not None and goal._data.size and (whole := self._gradient(owner)) is not None:
+            grad = self._gradient(goal)
+            if grad is not None and grad._memory is not whole._memory:
+                return gradient_of_alias(goal, owner, whole)
+        return self.of(goal)
 
     def _part(self, a: array) -> array:
         """Return the part of a temporary cotangent that lies there as an array does in its memory."""

@@ -7,7 +7,6 @@ the kind. Which library it is is seen from its type; nothing is imported that th
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,14 +18,14 @@ from diffkern.runtime.convert import as_numpy, component_shape
 from diffkern.runtime.device import get_cuda_device
 from diffkern.runtime.gpu import gpu
 
-__all__ = ["adopt", "adopt_dlpack", "is_foreign_tensor"]
+__all__ = ["adopt", "adopt_dlpack", "is_foreign_tensor", "place_of"]
 
 # Libraries whose arrays are more than memory (gradients, versions), and what turns those into arrays here. The modules
 # stand above this one; they are loaded when the first such array is passed.
-_ADAPTERS = {"torch": ("diffkern.interop.torch.arrays", "as_argument")}
+_ADAPTERS = {"torch": "diffkern.interop.torch.passed"}
 # Arrays that never change once they are made, whatever their memory says.
 _IMMUTABLE = ("jax", "jaxlib")
-_loaded: dict[str, Callable[[Any, Stored | None], array]] = {}
+_loaded: dict[str, Any] = {}
 
 
 def is_foreign_tensor(value: Any) -> bool:
@@ -46,11 +45,8 @@ def adopt(value: Any, element: Stored | None) -> array | None:
         return wrap(value, element)
     library = _library(value)
     if library in _ADAPTERS and hasattr(value, "__dlpack__"):
-        adapt = _loaded.get(library)
-        if adapt is None:
-            module, name = _ADAPTERS[library]
-            adapt = _loaded[library] = getattr(importlib.import_module(module), name)
-        return adapt(value, element)
+        found: array = _adapter(library).as_argument(value, element)
+        return found
     if library in _IMMUTABLE and hasattr(value, "aval") and not hasattr(value, "__dlpack_device__"):
         raise TypeError("JAX is tracing it, so it has no memory; call the kernel through dk.jax_kernel")
     if hasattr(value, "__cuda_array_interface__"):
@@ -60,6 +56,14 @@ def adopt(value: Any, element: Stored | None) -> array | None:
     if hasattr(value, "__array_interface__") or isinstance(value, (memoryview, bytearray)):
         return wrap(as_numpy(value), element)
     return None
+
+
+def place_of(value: Any) -> Any:
+    """Return an array over the memory of what says where something is; the value itself if it has none."""
+    library = _library(value)
+    if library in _ADAPTERS and hasattr(value, "__dlpack__"):
+        return _adapter(library).as_place(value)
+    return adopt(value, None) if isinstance(value, np.ndarray) else value
 
 
 def adopt_dlpack(value: Any, element: Stored | None) -> array:
@@ -82,6 +86,14 @@ def adopt_dlpack(value: Any, element: Stored | None) -> array:
 def _stream_on(ordinal: int) -> int:
     """Return the driver's stream that comes next on a GPU, as DLPack writes it: 1 for the default one."""
     return get_cuda_device(ordinal).stream.cuda_stream or 1
+
+
+def _adapter(library: str) -> Any:
+    """Return the module that turns the arrays of a library into arrays here."""
+    found = _loaded.get(library)
+    if found is None:
+        found = _loaded[library] = importlib.import_module(_ADAPTERS[library])
+    return found
 
 
 def _library(value: Any) -> str:

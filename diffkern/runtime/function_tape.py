@@ -21,6 +21,7 @@ from diffkern.runtime.scope import Scope
 from diffkern.runtime.second_order import on_copies, record
 from diffkern.runtime.state import current
 from diffkern.runtime.stream import drain
+from diffkern.runtime.tape_memory import TapeMemory
 from diffkern.runtime.tape_recording import TapeRecording
 from diffkern.runtime.uncopied import Uncopied
 
@@ -47,6 +48,11 @@ class FunctionTape(TapeRecording, Scope, Uncopied):
         self._around = current.tape
         self.keeps_inputs = self._around is not None
         return "tape", self, self
+
+    @property
+    def follower(self) -> TapeMemory | None:
+        """The tape around, if there is one."""
+        return None if self._around is None else self._around.follower
 
     def _gradient(self, held: array) -> array | None:
         return self._own.of(held)

@@ -35,6 +35,7 @@ from diffkern.runtime.rollout_step import RolloutStep
 from diffkern.runtime.scope import Scope
 from diffkern.runtime.step_objects import StepObjects
 from diffkern.runtime.stream import drain
+from diffkern.runtime.tape_memory import TapeMemory
 from diffkern.runtime.tape_recording import TapeRecording
 from diffkern.runtime.undo import Randomness, Spare, State, copied
 
@@ -100,6 +101,12 @@ class Rollout(Scope):
 
     def _begin(self) -> tuple[str, Any, Rollout]:
         return "tape", self, self
+
+    @property
+    def follower(self) -> TapeMemory | None:
+        """The tape that the roll-out is a step of."""
+        tape = self._tape()
+        return None if tape is None else tape.follower
 
     # -- running steps -----------------------------------------------------------------------------------------------
 

@@ -14,8 +14,9 @@ from diffkern.ir.structs import Struct
 from diffkern.ir.types import is_complex
 from diffkern.runtime.array import _on_host, array
 from diffkern.runtime.convert import as_numpy
-from diffkern.runtime.foreign import adopt, is_foreign_tensor
+from diffkern.runtime.foreign import adopt, is_foreign_tensor, place_of
 from diffkern.runtime.memory import Memory, overlaps
+from diffkern.runtime.recast import is_injective
 from diffkern.runtime.state import current
 
 __all__ = ["Seeds", "check_apart", "seeds_of"]
@@ -35,7 +36,7 @@ def seeds_of(loss: Any, grads: Mapping[Any, Any] | None, known: Container[Memory
         return None
     seeds: Seeds = []
     if loss is not None:
-        loss = _ours(loss)
+        loss = place_of(loss)
         if not isinstance(loss, array) or loss._data.size != 1 or isinstance(loss._element, Struct):
             raise LaunchError(
                 f"the loss must be an array of one number, not {described(loss)}",
@@ -48,7 +49,7 @@ def seeds_of(loss: Any, grads: Mapping[Any, Any] | None, known: Container[Memory
             remedy="write grads={array: gradient}",
         )
     for goal, value in (grads or {}).items():
-        goal = _ours(goal)
+        goal = place_of(goal)
         values = _values(goal, _ours(value))
         shape = values._data.shape if isinstance(values, array) else values.shape
         if not isinstance(goal, array) or shape != goal._data.shape:
@@ -62,6 +63,11 @@ def seeds_of(loss: Any, grads: Mapping[Any, Any] | None, known: Container[Memory
             raise LaunchError(
                 f"{described(goal)} has no gradient: its elements are not floating-point numbers",
                 remedy="pass an array of floats",
+            )
+        if not is_injective(goal):
+            raise LaunchError(
+                f"{described(goal)} has one element at several indices, which has no gradient for each of them",
+                remedy="pass the array without the repetition, with the sum of the gradients",
             )
         if goal._memory not in known:
             raise LaunchError(

@@ -26,6 +26,7 @@ from diffkern.runtime.resources import check_not_given
 from diffkern.runtime.scope import Scope
 from diffkern.runtime.second_order import Again, check_repeatable, inputs_of, record
 from diffkern.runtime.state import current
+from diffkern.runtime.tape_memory import TapeMemory
 from diffkern.runtime.uncopied import Uncopied
 
 __all__ = ["Tangents"]
@@ -87,6 +88,11 @@ class Tangents(Influence, Scope, Uncopied):
     def _begin(self) -> tuple[str, Tangents, Tangents]:
         self.around = current.tape
         return "tape", self, self
+
+    @property
+    def follower(self) -> TapeMemory | None:
+        """The tape around, if there is one."""
+        return None if self.around is None else self.around.follower
 
     def __getitem__(self, held: array) -> array:
         """The tangent of an array: an array like it, of zeros if it does not depend on what varies."""

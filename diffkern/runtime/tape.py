@@ -8,6 +8,7 @@ records is that of :class:`~diffkern.runtime.tape_recording.TapeRecording`.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -116,6 +117,7 @@ class Tape(TapeRecording, Scope, Uncopied):
         outer, current.tape = current.tape, None
         is_recorded = current.recorder is not None
         try:
+            self._follow(False)
             for owner in self._owners.values():
                 grad = owner.grad
                 # What is known now need not hold when what is being recorded or captured runs.
@@ -132,6 +134,7 @@ class Tape(TapeRecording, Scope, Uncopied):
     @property
     def gradients(self) -> Gradients:
         """The gradients of the recorded arrays that have one; for a struct those of its arrays, in a struct."""
+        self._follow(False)
         return Gradients({a: grad for a in self._arrays.values() if (grad := a.grad) is not None})
 
     def get_adjoint(self, value: Any) -> Any:
@@ -278,8 +281,13 @@ class Tape(TapeRecording, Scope, Uncopied):
 
     def _take_new_gradients(self) -> None:
         """Take the gradients that arrays were given after they were recorded: of results, which carry gradients on."""
-        for memory, held in self._without.items():
-            if memory in self._owners or self._gradient(held) is None:
+        given = self._follow(True) if self._followed else ()
+        for held in itertools.chain(self._without.values(), given):
+            memory, grad = held._memory, self._gradient(held)
+            if grad is None:
+                continue
+            if memory in self._owners:
+                self._check_owner(held, grad)
                 continue
             if memory not in self._varied:
                 raise LaunchError(
@@ -288,6 +296,8 @@ class Tape(TapeRecording, Scope, Uncopied):
                 )
             owner = self._owner(held)
             self._owners[memory] = self._arrays[id(owner)] = owner
+            self._swept = self._again = None
+        if given:
             self._swept = self._again = None
 
     def _check_influence(self, seeds: Seeds | None) -> None:
@@ -382,7 +392,7 @@ class Tape(TapeRecording, Scope, Uncopied):
             return
         # The cotangent of what the tape wrote begins at zero; what earlier calls left in it is added again afterwards,
         # but for the parts that seeds set.
-        begun = [sweep.of(goal) for goal, _ in seeds]
+        begun = [sweep.begun(goal) for goal, _ in seeds]
         if len(begun) > 1:
             check_apart(seeds, begun)
         left = [grad for memory in self._written if (grad := self._left_over(memory)) is not None]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import bisect
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Container, Iterable
+from typing import Any, Protocol
 
 from diffkern.errors import LaunchError, described
 from diffkern.runtime.array import array
@@ -21,7 +22,15 @@ from diffkern.runtime.packed import PackedLaunch
 from diffkern.runtime.recast import check_passes, is_opaque
 from diffkern.runtime.state import current
 
-__all__ = ["TapeMemory"]
+__all__ = ["Followed", "TapeMemory"]
+
+
+class Followed(Protocol):
+    """What belongs to another library and has a gradient there, and the arrays over it."""
+
+    def update(self, results: Container[Memory], create: bool) -> list[array]:
+        """Let the arrays have the gradient that it has now; return those whose gradient is another one."""
+        ...
 
 
 class TapeMemory:
@@ -52,6 +61,24 @@ class TapeMemory:
         # alive: where one was freed, the next would seem to overlap it.
         self._foreign: dict[Device, list[tuple[int, int]]] = {}
         self._exposed: list[array] = []
+        # What belongs to other libraries, by its id.
+        self._followed: dict[int, Followed] = {}
+
+    @property
+    def follower(self) -> TapeMemory | None:
+        """The tape that carries gradients of arrays themselves, None if there is none."""
+        return self
+
+    def followed(self, value: Any, make: Callable[[Any], Any]) -> Any:
+        """Return how something of another library is followed, which is made for it the first time."""
+        found = self._followed.get(id(value))
+        if found is None:
+            found = self._followed[id(value)] = make(value)
+        return found
+
+    def _follow(self, create: bool) -> list[array]:
+        """Let arrays have the gradients that another library has for them now; return those with another one."""
+        return [held for followed in self._followed.values() for held in followed.update(self._varied, create)]
 
     def _look_at(self, held: array, what: str) -> None:
         """Register an array, and notice changes since the tape last looked."""
@@ -112,10 +139,14 @@ class TapeMemory:
         if owner is None:
             owner = self._owners[memory] = self._owner(held)
         if owner is not held:
-            own = self._gradient(owner)
-            if own is not None and own._memory is not grad._memory:
-                raise _two_views(held)
+            self._check_owner(held, grad)
         if memory in self._without:
+            raise _two_views(held)
+
+    def _check_owner(self, held: array, grad: array) -> None:
+        """Refuse a gradient that lies elsewhere than that which the tape knows for the memory."""
+        own = self._gradient(self._owners[held._memory])
+        if own is not None and own._memory is not grad._memory:
             raise _two_views(held)
 
     def _gradient(self, held: array) -> array | None:

@@ -16,7 +16,7 @@ import torch
 
 from diffkern.errors import described
 from diffkern.interop.torch.observers import check_tangents, is_traced
-from diffkern.interop.torch.place import gpu_of, order_around_launch, order_before, tensor_over
+from diffkern.interop.torch.place import gpu_of, order_before, tensor_over
 from diffkern.interop.torch.types import same_bits, scalar_from_torch, torch_of
 from diffkern.interop.torch.versions import TensorVersion
 from diffkern.ir.structs import Stored, Struct
@@ -28,20 +28,17 @@ from diffkern.runtime.convert import MAX_NDIM, component_shape
 from diffkern.runtime.cuda.memory import DeviceMemory, View
 from diffkern.runtime.device import CPU
 from diffkern.runtime.memory import HostMemory, Memory
-from diffkern.runtime.state import current
 from diffkern.runtime.stream import drain
 
 if TYPE_CHECKING:
     from diffkern.runtime.cuda.context import CudaDevice
 
-__all__ = ["as_argument", "as_array", "described_in_c", "from_torch", "to_torch"]
+__all__ = ["as_array", "check_observers", "described_in_c", "from_torch", "gpu_of_array", "share_gradient", "to_torch"]
 
 # The memory of a tensor's storage, by its device and where it begins: one for all tensors over it.
 _storages: weakref.WeakValueDictionary[tuple[torch.device, int, int], Memory] = weakref.WeakValueDictionary()
 # What an array over tensors of one type, shape and place is like.
 _layouts: dict[Any, _Layout] = {}
-# Arrays over tensors that were passed to launches, by the tensor's id. The weak reference takes the entry out.
-_passed: dict[int, _Passed] = {}
 _CACHED = 1024
 # What begins an array in C: where it lies, and its gradient.
 _ADDRESSES = struct.Struct("QQ")
@@ -107,32 +104,6 @@ class _Layout(NamedTuple):
         return made
 
 
-class _Passed:
-    """The array that was made for a tensor, as long as the tensor is what it was."""
-
-    __slots__ = ("address", "dtype", "element", "made", "reference", "shape", "strides")
-
-    def __init__(self, t: torch.Tensor, element: Stored | None, made: array) -> None:
-        place = id(t)
-        self.reference = weakref.ref(t, lambda _: _passed.pop(place, None))
-        self.address = t.data_ptr()
-        self.dtype, self.shape, self.strides = t.dtype, t.shape, t.stride()
-        self.element = element
-        self.made = made
-
-    def serves(self, t: torch.Tensor, element: Stored | None) -> bool:
-        """Whether nothing has changed that the array depends on."""
-        return (
-            self.reference() is t
-            and self.address == t.data_ptr()
-            and self.shape == t.shape
-            and self.strides == t.stride()
-            and self.dtype is t.dtype
-            and (self.element is element or self.element == element)
-            and not (t.is_neg() or t.is_conj())
-        )
-
-
 def from_torch(
     t: torch.Tensor,
     dtype: Any = None,
@@ -142,15 +113,15 @@ def from_torch(
     """Return an array over the memory of a tensor; see :func:`diffkern.from_torch`."""
     if not isinstance(t, torch.Tensor):
         raise TypeError(f"from_torch takes a tensor, not {type(t).__name__}")
-    _check_observers(t)
+    check_observers(t)
     element = None if dtype is None else resolve_dtype(dtype)
     made = as_array(t, element)
     wanted = t.requires_grad if requires_grad is None else requires_grad
     if grad is not None:
         made.grad = grad if isinstance(grad, array) else as_array(grad, made._element)
     elif wanted:
-        _share_gradient(made, t)
-    gpu = _gpu_of(made)
+        share_gradient(made, t)
+    gpu = gpu_of_array(made)
     if gpu is not None:
         order_before(gpu)
     return made
@@ -163,7 +134,7 @@ def described_in_c(t: torch.Tensor, dtype: Any = None) -> tuple[bytes, Callable[
     """
     if not isinstance(t, torch.Tensor) or t.is_complex():
         return None
-    _check_observers(t)
+    check_observers(t)
     _check_dense(t)
     element = None if dtype is None else resolve_dtype(dtype)
     layout = _layouts.get((t.dtype, t.shape, t.stride(), t.device, element))
@@ -172,33 +143,7 @@ def described_in_c(t: torch.Tensor, dtype: Any = None) -> tuple[bytes, Callable[
     return _ADDRESSES.pack(t.data_ptr(), 0) + layout.in_c, lambda: layout.over(t)
 
 
-def as_argument(t: torch.Tensor, element: Stored | None) -> array:
-    """Return a tensor that is passed to a launch as an array; under a tape with the tensor's gradient."""
-    tape = current.tape
-    _check_observers(t)
-    if t.requires_grad:
-        if t.grad_fn is not None and (tape is not None or torch.is_grad_enabled()):
-            as_array(t, element)  # what is wrong with it as an array is said first
-            raise TypeError(
-                "PyTorch computed this tensor from others that need gradients, and a launch would break that chain; "
-                "call the kernel through dk.torch_function, or pass tensor.detach()"
-            )
-        if tape is not None:
-            made = as_array(t, element)
-            _share_gradient(made, t)
-            return _in_order(made)
-    if tape is not None or current.recorder is not None:
-        return _in_order(as_array(t, element))
-    entry = _passed.get(id(t))
-    if entry is not None and entry.serves(t, element):
-        return _in_order(entry.made)
-    made = as_array(t, element)
-    if made._data.size:
-        _passed[id(t)] = _Passed(t, element, made)
-    return _in_order(made)
-
-
-def _check_observers(t: torch.Tensor) -> None:
+def check_observers(t: torch.Tensor) -> None:
     """Refuse where PyTorch takes down what is done, and would miss what is done to the array."""
     check_tangents("a launch", (t,))
     if is_traced():
@@ -208,14 +153,7 @@ def _check_observers(t: torch.Tensor) -> None:
         )
 
 
-def _in_order(made: array) -> array:
-    gpu = _gpu_of(made)
-    if gpu is not None:
-        order_around_launch(gpu)
-    return made
-
-
-def _gpu_of(a: array) -> CudaDevice | None:
+def gpu_of_array(a: array) -> CudaDevice | None:
     """Return the GPU that an array lies on, None for the host."""
     return a._memory.gpu if isinstance(a._memory, DeviceMemory) else None
 
@@ -289,7 +227,7 @@ def _remember(key: Any, made: array, t: torch.Tensor) -> None:
     _layouts[key] = _Layout(
         element, data.dtype, made._type, made._key, made._smooth, made.shape,
         tuple([s * data.itemsize for s in t.stride()]), data.ndim > t.ndim, tail_of(made._packed), low - address,
-        high - address, _gpu_of(made), bytes(made.__ctype__())[_ADDRESSES.size :],
+        high - address, gpu_of_array(made), bytes(made.__ctype__())[_ADDRESSES.size :],
     )  # fmt: skip
 
 
@@ -333,7 +271,7 @@ def _memory_of(t: torch.Tensor, gpu: CudaDevice | None) -> Memory:
     return memory
 
 
-def _share_gradient(made: array, t: torch.Tensor) -> None:
+def share_gradient(made: array, t: torch.Tensor) -> None:
     """Let the array's gradient be the tensor's, which is made of zeros if there is none."""
     if t.grad_fn is not None and not t.retains_grad:
         raise TypeError("PyTorch keeps no gradient for a tensor that it computed; pass requires_grad=False or a leaf")

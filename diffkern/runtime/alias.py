@@ -1,0 +1,141 @@
+"""Gradients of elements that are reached by way of another array than the one that has the gradient.
+
+In: an array with a gradient, and an array over the same memory that knows nothing of it: made of the address, of a
+NumPy view, of another tensor. Out: the part of the gradient for the same elements, whatever the strides of the three.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from diffkern.errors import LaunchError, described
+from diffkern.runtime.array import array
+from diffkern.runtime.recast import Recast, are_same_numbers, is_injective
+
+__all__ = ["gradient_of_alias"]
+
+
+class _Axis(NamedTuple):
+    """An axis of the owner, in the direction in which addresses grow, or several that are one.
+
+    Attributes
+    ----------
+    stride, in_gradient
+        Bytes from one element to the next, in the owner and in its gradient.
+    extent
+        How many there are.
+    number
+        Which it is; the last of several.
+    is_reversed
+        Whether its indices fall while addresses grow.
+    """
+
+    stride: int
+    in_gradient: int
+    extent: int
+    number: int
+    is_reversed: bool
+
+
+def gradient_of_alias(held: array, owner: array, grad: array) -> array:
+    """Return the part of a gradient that belongs to the elements of another array over its owner's memory.
+
+    Raises
+    ------
+    LaunchError
+        If these are not elements of the owner, or other numbers.
+    """
+    if held._same_place(owner):
+        return grad
+    found = _place(held, owner, grad) if are_same_numbers(held._element, owner._element) else None
+    if found is None:
+        raise LaunchError(
+            f"{described(held)} lies in the memory of {described(owner)}, whose gradient has no part for it: it "
+            "reaches beyond that array, goes across its rows, or consists of other numbers",
+            remedy="pass the array that the launch was given, or a slice of it",
+        )
+    index, strides = found
+    shape = held._data.shape
+
+    def view(data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return np.lib.stride_tricks.as_strided(data[index], shape, strides)
+
+    return grad._derive(Recast(view, True), held._element)
+
+
+def _place(held: array, owner: array, grad: array) -> tuple[tuple[Any, ...], tuple[int, ...]] | None:
+    """Return the index of the element of a gradient where an array's first one has its own, and the strides there."""
+    own, data = owner._data, held._data
+    if not is_injective(owner) or not data.size or not own.size:
+        return None
+    axes = _axes(own, grad._data)
+    index: list[Any] = [*[0] * own.ndim, ...]
+    for axis in axes:
+        if axis.is_reversed:
+            index[axis.number] = axis.extent - 1
+    distance = int(data.ctypes.data) - int(own[tuple(index)].ctypes.data)
+    begin = _steps(distance, axes)
+    if begin is None:
+        return None
+    for axis, count in zip(axes, begin, strict=True):
+        index[axis.number] += -count if axis.is_reversed else count
+    joined = _joined(axes)
+    strides = _strides(distance, data, joined)
+    return None if strides is None else (tuple(index), strides)
+
+
+def _axes(own: np.ndarray[Any, Any], grad: np.ndarray[Any, Any]) -> list[_Axis]:
+    """Return the axes along which there are several elements, those of the longest strides first."""
+    found = []
+    for number, (extent, stride, other) in enumerate(zip(own.shape, own.strides, grad.strides, strict=True)):
+        if extent > 1:
+            found.append(_Axis(abs(stride), -other if stride < 0 else other, extent, number, stride < 0))
+    return sorted(found, reverse=True)
+
+
+def _joined(axes: Sequence[_Axis]) -> list[_Axis]:
+    """Return the axes with those as one whose elements follow each other in the owner and in its gradient."""
+    found: list[_Axis] = []
+    for axis in axes:
+        if found:
+            before = found[-1]
+            ends = axis.stride * axis.extent, axis.in_gradient * axis.extent
+            if ends == (before.stride, before.in_gradient):
+                found[-1] = axis._replace(extent=axis.extent * before.extent)
+                continue
+        found.append(axis)
+    return found
+
+
+def _steps(distance: int, axes: Sequence[_Axis]) -> list[int] | None:
+    """Return how many elements a distance in bytes is along each axis, None if it does not lead to an element."""
+    found = []
+    for axis in axes:
+        count, distance = divmod(distance, axis.stride)
+        found.append(count)
+    return None if distance or any(not 0 <= n < axis.extent for n, axis in zip(found, axes, strict=True)) else found
+
+
+def _strides(distance: int, data: np.ndarray[Any, Any], axes: Sequence[_Axis]) -> tuple[int, ...] | None:
+    """Return the strides in the gradient of an array that begins so far behind the owner's lowest element.
+
+    None if some element of it is none of the owner's.
+    """
+    begin = _steps(distance, axes)
+    if begin is None:
+        return None
+    lowest, highest, strides = list(begin), list(begin), []
+    for extent, stride in zip(data.shape, data.strides, strict=True):
+        steps = _steps(abs(stride), axes) if extent > 1 else [0] * len(axes)
+        if steps is None:
+            return None
+        sign = -1 if stride < 0 else 1
+        strides.append(sign * sum(n * axis.in_gradient for n, axis in zip(steps, axes, strict=True)))
+        bounds = lowest if sign < 0 else highest
+        for k, count in enumerate(steps):
+            bounds[k] += sign * count * (extent - 1)
+    fits = all(low >= 0 for low in lowest) and all(n < axis.extent for n, axis in zip(highest, axes, strict=True))
+    return tuple(strides) if fits else None
