@@ -28,10 +28,12 @@ from diffkern.frontend.signature import parameter_type
 from diffkern.frontend.source import get_source
 from diffkern.frontend.survey import Path
 from diffkern.frontend.taken import Taken
+from diffkern.frontend.text_annotations import evaluate_annotation, read_annotation, texts_in
 from diffkern.lang import ArrayAnnotation, CompositeValue, Func, resolve_dtype
 from diffkern.lang.dialects import NATIVE, dialect_of
 from diffkern.lang.func import RULES, rules_of
 from diffkern.lang.intrinsics import lowering_key
+from diffkern.lang.references import Reference
 from diffkern.lang.rules import Rule
 from diffkern.lang.static import kept_results
 from diffkern.lang.structs import functions_of
@@ -49,7 +51,7 @@ __all__ = [
     "positions",
 ]
 
-ENCODING_VERSION: Final = 3
+ENCODING_VERSION: Final = 4
 
 
 # -- what a function captures ------------------------------------------------------------------------------------------
@@ -102,6 +104,69 @@ class Guard:
 
 
 @dataclass(frozen=True, slots=True)
+class TextGuard:
+    """An annotation that is text, and what it meant; the fingerprint holds as long as it does.
+
+    Attributes
+    ----------
+    function : int
+        The number of the function that has it.
+    scope, text
+        Where and what is evaluated.
+    obj
+        What it gave; ``MISSING`` where that is no type of a kernel.
+    """
+
+    function: int
+    scope: Scope
+    text: str
+    obj: Any
+
+    @classmethod
+    def of(cls, function: int, scope: Scope, text: str) -> TextGuard:
+        """The guard of what a text means now."""
+        return cls(function, scope, text, _evaluated(text, scope))
+
+    def holds(self, text: str = "") -> bool:
+        """Whether the text still means the same."""
+        obj = _evaluated(self.text, self.scope)
+        if obj is self.obj:
+            return True
+        now, before = (_annotated("", meant, self.scope, id)[1] for meant in (obj, self.obj))
+        return now == before
+
+    @property
+    def is_decided_by_names(self) -> bool:
+        """Whether the text means the same as long as the names in it do, for which it need not be evaluated."""
+        try:
+            read = read_annotation(self.text)
+        except (SyntaxError, ValueError):
+            return True
+        if not read.is_plain or any(_resolve(self.scope, path)[1] < len(path) for path in read.paths):
+            return False
+        return all(_is_of_library(_resolve(self.scope, path)[0]) for path in read.called)
+
+    def paths(self) -> tuple[Path, ...]:
+        """The names that the text reads."""
+        try:
+            return read_annotation(self.text).paths
+        except (SyntaxError, ValueError):
+            return ()
+
+
+def _evaluated(text: str, scope: Scope) -> Any:
+    try:
+        return evaluate_annotation(text, scope)
+    except Exception:  # lowering says which
+        return MISSING
+
+
+def _is_of_library(obj: Any) -> bool:
+    module = getattr(obj, "__module__", None) or type(obj).__module__
+    return module.partition(".")[0] in _LIBRARIES or module in ("builtins", "typing")
+
+
+@dataclass(frozen=True, slots=True)
 class Meaning:
     """What a kernel means at one time.
 
@@ -111,6 +176,8 @@ class Meaning:
         Its fingerprint.
     guards : list of Guard
         What the fingerprint rests on.
+    texts : list of TextGuard
+        Annotations that it rests on.
     reached : list of callable
         The functions it covers besides the kernel (which must stay collectable).
     annotations : list of dict
@@ -125,6 +192,7 @@ class Meaning:
 
     fields: list[tuple[str, bytes]]
     guards: list[Guard]
+    texts: list[TextGuard]
     reached: list[Callable[..., Any]]
     annotations: list[dict[str, Any]]
     rules: list[tuple[Rule, ...]]
@@ -139,7 +207,9 @@ class Meaning:
     def holds(self, pyfunc: Callable[..., Any]) -> bool:
         """Whether all that the fingerprint of a kernel rests on still means the same."""
         functions = zip((pyfunc, *self.reached), self.rules, strict=True)
-        return all(rules_of(f) == kept for f, kept in functions) and all(guard.holds() for guard in self.guards)
+        if not all(rules_of(f) == kept for f, kept in functions):
+            return False
+        return all(guard.holds() for guard in self.guards) and all(guard.holds() for guard in self.texts)
 
 
 # A function keeps its own meaning: that leads back to the function, so anything else that kept it would keep both.
@@ -178,6 +248,7 @@ def meaning_of(pyfunc: Callable[..., Any], methods: Sequence[Callable[..., Any]]
         return cast("Meaning", kept)
     fields: list[tuple[str, bytes]] = [("encoding", b"%d" % ENCODING_VERSION)]
     guards: list[Guard] = []
+    texts: list[TextGuard] = []
     annotations: list[dict[str, Any]] = []
     reached: list[Callable[..., Any]] = [pyfunc, *methods]
 
@@ -196,7 +267,10 @@ def meaning_of(pyfunc: Callable[..., Any], methods: Sequence[Callable[..., Any]]
             encoded = b",".join(b"%s:%d" % (rule.kind.value.encode(), number_of(rule.func)) for rule in rules)
             fields.append((f"rules {k}", encoded))
         annotations.append({})
-        fields.extend(_parameters(k, function, scope, number_of, annotations[k]))
+        fields.extend(_parameters(k, function, scope, number_of, annotations[k], texts))
+        for n, (parameter, text) in enumerate(outline.annotations):
+            texts.append(TextGuard.of(k, scope, text))
+            fields.extend(_annotated(f"{k} within {n} {parameter}", texts[-1].obj, scope, number_of)[1])
         for n, result in enumerate(kept_results(function) or ()):
             fields.append((f"static {k} {n}", contents(result, partial(encode_object, number_of=number_of))))
         for path in outline.captured:
@@ -204,7 +278,7 @@ def meaning_of(pyfunc: Callable[..., Any], methods: Sequence[Callable[..., Any]]
             code = encode_object(obj, number_of)
             fields.append((f"captured {k} {'.'.join(path)}", code))
             guards.append(Guard(k, scope, path, depth, _kept(obj), code))
-    made = Meaning(fields, guards, reached[1:], annotations, [rules_of(function) for function in reached])
+    made = Meaning(fields, guards, texts, reached[1:], annotations, [rules_of(function) for function in reached])
     if not methods:
         pyfunc.__dict__[_MEANING] = weakref.ref(pyfunc), made
     return made
@@ -285,34 +359,46 @@ def captures(meaning: Meaning) -> list[Capture]:
             found.setdefault((id(place), name), capture)
 
     for guard in meaning.guards:
-        obj: Any = MISSING
-        for depth, name in enumerate(guard.path):
-            if depth == 0:
-                cell, variables, obj = guard.scope.cell(name), guard.scope.globals, guard.scope.lookup(name)
-                if cell is not None:
-                    note(cell, name, (cell.__getattribute__, "cell_contents", guard.scope.found(name)))
-                else:
-                    found_there = guard.scope.found(name) if name in variables else None
-                    note(variables, name, (variables.get, name, found_there))
-            elif inspect.ismodule(obj):
-                library = obj.__name__.partition(".")[0] in _LIBRARIES
-                variables, obj = vars(obj), guard.scope.attribute(obj, name)
-                if library and (inspect.ismodule(obj) or lowering_key(obj) is not None or _is_type(obj)):
-                    continue
-                note(variables, name, (variables.get, name, obj))
-            elif inspect.isclass(obj):
-                cls, obj = obj, guard.scope.attribute(obj, name)
-                note(cls, name, (partial(getattr, cls), name, obj))
-            elif isinstance(obj, Func):
-                variables, obj = vars(obj), guard.scope.attribute(obj, name)
-                note(variables, name, (variables.get, name, obj))
-            elif (found_there := guard.scope.attribute(obj, name)) is not MISSING:
-                owner, obj = obj, found_there
-                note(owner, name, (partial(getattr, owner), name, obj))
-            else:
-                break
+        _note_path(guard.scope, guard.path, note)
+    texts: list[Capture] = []
+    for text in meaning.texts:
+        if text.is_decided_by_names:
+            for path in text.paths():
+                _note_path(text.scope, path, note)
+        else:
+            texts.append((text.holds, text.text, True))
     of_funcs = (vars(function) for function in meaning.reached)
-    return [*found.values(), *((space.get, RULES, space.get(RULES)) for space in of_funcs)]
+    return [*found.values(), *texts, *((space.get, RULES, space.get(RULES)) for space in of_funcs)]
+
+
+def _note_path(scope: Scope, path: Path, note: Callable[[object, str, Capture], None]) -> None:
+    """Note how each name of a chain is looked up."""
+    obj: Any = MISSING
+    for depth, name in enumerate(path):
+        if depth == 0:
+            cell, variables, obj = scope.cell(name), scope.globals, scope.lookup(name)
+            if cell is not None:
+                note(cell, name, (cell.__getattribute__, "cell_contents", scope.found(name)))
+            else:
+                found_there = scope.found(name) if name in variables else None
+                note(variables, name, (variables.get, name, found_there))
+        elif inspect.ismodule(obj):
+            library = obj.__name__.partition(".")[0] in _LIBRARIES
+            variables, obj = vars(obj), scope.attribute(obj, name)
+            if library and (inspect.ismodule(obj) or lowering_key(obj) is not None or _is_type(obj)):
+                continue
+            note(variables, name, (variables.get, name, obj))
+        elif inspect.isclass(obj):
+            cls, obj = obj, scope.attribute(obj, name)
+            note(cls, name, (partial(getattr, cls), name, obj))
+        elif isinstance(obj, Func):
+            variables, obj = vars(obj), scope.attribute(obj, name)
+            note(variables, name, (variables.get, name, obj))
+        elif (found_there := scope.attribute(obj, name)) is not MISSING:
+            owner, obj = obj, found_there
+            note(owner, name, (partial(getattr, owner), name, obj))
+        else:
+            break
 
 
 def _is_unchanged(look: Callable[[str], Any], value: Any, elements: Any, name: str) -> bool:
@@ -336,22 +422,44 @@ def _is_type(obj: Any) -> bool:
 
 
 def _parameters(
-    k: int, function: Callable[..., Any], scope: Scope, number_of: Callable[[Func], int], types: dict[str, Any]
+    k: int,
+    function: Callable[..., Any],
+    scope: Scope,
+    number_of: Callable[[Func], int],
+    types: dict[str, Any],
+    texts: list[TextGuard],
 ) -> Iterator[tuple[str, bytes]]:
-    """The fields of a function's parameters; the types that their annotations mean go into ``types``."""
-    for name, parameter in inspect.signature(function).parameters.items():
-        try:
-            annotation = parameter_type(parameter.annotation, scope, name, function.__name__)
-        except TypeError:  # refused when the kernel is lowered
-            yield f"annotation {k} {name}", b"invalid"
-        else:
-            if annotation is not None:
-                types[name] = annotation
-                yield f"annotation {k} {name}", str(annotation).encode()
-                stored = annotation.element if isinstance(annotation, ArrayAnnotation) else annotation
-                for method, func in functions_of(stored):
-                    yield f"method {k} {name} {method}", b"%d" % number_of(func)
-            elif parameter.annotation is not parameter.empty:
-                types[name] = Any
-        if parameter.default is not parameter.empty:
-            yield f"default {k} {name}", encode_object(parameter.default, number_of)
+    """The fields of a function's parameters, and of what it returns where it is held to that.
+
+    The types that their annotations mean go into ``types``, what these rest on into ``texts``.
+    """
+    given = inspect.signature(function)
+    annotated = {name: parameter.annotation for name, parameter in given.parameters.items()}
+    if dialect_of(function).returns_as_annotated and given.return_annotation is not given.empty:
+        annotated["return"] = given.return_annotation
+    for name, annotation in annotated.items():
+        guards = [TextGuard.of(k, scope, text) for text in texts_in(annotation)]
+        texts.extend(guards)
+        evaluated = guards[0].obj if isinstance(annotation, str) else annotation
+        meant, own = _annotated(f"{k} {name}", evaluated, scope, number_of)
+        if meant is not MISSING and annotation is not given.empty:
+            types[name] = meant
+        yield from own
+        if name in given.parameters and (default := given.parameters[name].default) is not given.empty:
+            yield f"default {k} {name}", encode_object(default, number_of)
+
+
+def _annotated(
+    label: str, annotation: Any, scope: Scope, number_of: Callable[[Func], int]
+) -> tuple[Any, list[tuple[str, bytes]]]:
+    """What a parameter's annotation means, ``MISSING`` if that is nothing, and its fields."""
+    try:
+        meant = parameter_type(annotation, scope, "", "")
+    except TypeError:  # refused when the kernel is lowered
+        return MISSING, [(f"annotation {label}", b"invalid")]
+    if meant is None:
+        return Any, []
+    stored = meant.element if isinstance(meant, ArrayAnnotation) else meant
+    said = str(meant) if not isinstance(annotation, Reference) else f"a variable of the caller: {meant}"
+    methods = [(f"method {label} {name}", b"%d" % number_of(func)) for name, func in functions_of(stored)]
+    return meant, [(f"annotation {label}", said.encode()), *methods]

@@ -8,16 +8,18 @@ Python imported.
 from __future__ import annotations
 
 import linecache
+import sys
 import weakref
 from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Any, Final
 
-__all__ = ["share_text", "take_text", "text_read_again", "texts_of"]
+__all__ = ["certain_text", "share_text", "take_text", "text_read_again", "texts_of"]
 
 _Lines = list[str]
 _VERSIONS: Final = 4
 
-_taken: Final[weakref.WeakKeyDictionary[Any, tuple[Any, _Lines]]] = weakref.WeakKeyDictionary()
+_taken: Final[weakref.WeakKeyDictionary[Any, tuple[Any, _Lines, bool]]] = weakref.WeakKeyDictionary()
 _of_files: Final[dict[str, list[_Lines]]] = {}
 
 
@@ -33,11 +35,25 @@ def take_text(pyfunc: Callable[..., Any]) -> None:
     lines = linecache.getlines(file, pyfunc.__globals__)
     if not lines:
         return
-    _keep(pyfunc, lines)
+    _keep(pyfunc, lines, _is_running(file))
 
 
-def _keep(pyfunc: Callable[..., Any], lines: _Lines) -> None:
-    _taken[pyfunc] = pyfunc.__code__, lines
+def _is_running(file: str) -> bool:
+    """Whether Python is just executing a text by that name, which was read or registered for it.
+
+    A file that runs as a script may be changed while it does.
+    """
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None:
+        code = frame.f_code
+        if code.co_filename == file and code.co_name == "<module>":
+            return file.startswith("<") or frame.f_globals.get("__name__") != "__main__"
+        frame = frame.f_back
+    return False
+
+
+def _keep(pyfunc: Callable[..., Any], lines: _Lines, is_certain: bool) -> None:
+    _taken[pyfunc] = pyfunc.__code__, lines, is_certain
     versions = _of_files.setdefault(pyfunc.__code__.co_filename, [])
     if not any(lines is version for version in versions):
         versions.append(lines)
@@ -56,7 +72,7 @@ def text_read_again(pyfunc: Callable[..., Any]) -> Iterator[_Lines]:
     del linecache.cache[file]
     lines = linecache.getlines(file, pyfunc.__globals__)
     if lines and lines != entry[2]:
-        _keep(pyfunc, lines)
+        _keep(pyfunc, lines, is_certain=False)
         yield lines
 
 
@@ -65,6 +81,13 @@ def share_text(made: Callable[..., Any], pyfunc: Callable[..., Any]) -> None:
     known = _taken.get(pyfunc)
     if known is not None:
         _taken[made] = known
+
+
+def certain_text(pyfunc: Callable[..., Any]) -> _Lines | None:
+    """Return the text that a function is from, if no other one that is known can be; else None."""
+    texts = texts_of(pyfunc)
+    known = _taken.get(pyfunc)
+    return texts[0] if known is not None and (len(texts) == 1 or known[2]) else None
 
 
 def texts_of(pyfunc: Callable[..., Any]) -> list[_Lines]:
