@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from types import BuiltinFunctionType
 from typing import Any, Final, cast
 
 import numpy as np
@@ -123,9 +124,13 @@ class TextGuard:
     obj: Any
 
     @classmethod
-    def of(cls, function: int, scope: Scope, text: str) -> TextGuard:
-        """The guard of what a text means now."""
-        return cls(function, scope, text, _evaluated(text, scope))
+    def of(cls, function: int, scope: Scope, annotation: Any) -> list[TextGuard]:
+        """The guards of what the texts of an annotation mean now, each before those of texts in it."""
+        found = []
+        for text in texts_in(annotation):
+            made = cls(function, scope, text, _evaluated(text, scope))
+            found += [made, *cls.of(function, scope, made.obj)]
+        return found
 
     def holds(self, text: str = "") -> bool:
         """Whether the text still means the same."""
@@ -162,8 +167,10 @@ def _evaluated(text: str, scope: Scope) -> Any:
 
 
 def _is_of_library(obj: Any) -> bool:
-    module = getattr(obj, "__module__", None) or type(obj).__module__
-    return module.partition(".")[0] in _LIBRARIES or module in ("builtins", "typing")
+    """Whether calls and items of an object depend on nothing that may change."""
+    if isinstance(obj, (type, BuiltinFunctionType)) and obj.__module__ in ("builtins", "typing"):
+        return True
+    return (getattr(obj, "__module__", None) or type(obj).__module__).partition(".")[0] in (*_LIBRARIES, "typing")
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,8 +276,9 @@ def meaning_of(pyfunc: Callable[..., Any], methods: Sequence[Callable[..., Any]]
         annotations.append({})
         fields.extend(_parameters(k, function, scope, number_of, annotations[k], texts))
         for n, (parameter, text) in enumerate(outline.annotations):
-            texts.append(TextGuard.of(k, scope, text))
-            fields.extend(_annotated(f"{k} within {n} {parameter}", texts[-1].obj, scope, number_of)[1])
+            own = TextGuard.of(k, scope, text)
+            texts.extend(own)
+            fields.extend(_annotated(f"{k} within {n} {parameter}", own[0].obj, scope, number_of)[1])
         for n, result in enumerate(kept_results(function) or ()):
             fields.append((f"static {k} {n}", contents(result, partial(encode_object, number_of=number_of))))
         for path in outline.captured:
@@ -438,7 +446,7 @@ def _parameters(
     if dialect_of(function).returns_as_annotated and given.return_annotation is not given.empty:
         annotated["return"] = given.return_annotation
     for name, annotation in annotated.items():
-        guards = [TextGuard.of(k, scope, text) for text in texts_in(annotation)]
+        guards = TextGuard.of(k, scope, annotation)
         texts.extend(guards)
         evaluated = guards[0].obj if isinstance(annotation, str) else annotation
         meant, own = _annotated(f"{k} {name}", evaluated, scope, number_of)
