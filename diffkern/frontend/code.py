@@ -8,6 +8,7 @@ from __future__ import annotations
 import __future__
 
 import ast
+import dis
 import hashlib
 import inspect
 import threading
@@ -71,12 +72,13 @@ def likeness(definition: ast.FunctionDef, pyfunc: Callable[..., Any], lines: Seq
     # IPython compiles each statement of a cell by itself, and so knows of no import.
     modules = {name for name in code.co_names if inspect.ismodule(pyfunc.__globals__.get(name))}
     for owner in ("", *_owners(definition, code)):
-        compiled = None
+        is_part = False
         for imported in (modules, None, frozenset[str]()):
             compiled = _compiled(definition, code, _imported(lines) if imported is None else imported, owner)
             if compiled is not None and _is_same(compiled, code):
                 return _exact(definition, compiled, code, owner)
-        if compiled is not None and _is_rewritten(code) and _is_part(compiled, code):
+            is_part |= compiled is not None and _is_rewritten(code) and _is_part(compiled, code, definition)
+        if is_part:
             return Likeness(is_exact=False, is_placed=True, owner=owner)
     return None
 
@@ -254,33 +256,80 @@ def _is_same(a: CodeType, b: CodeType) -> bool:
 
 
 def _is_placed(a: CodeType, b: CodeType) -> bool:
-    """Whether the same operations have the same positions in two codes, behind the line in which they begin."""
+    """Whether the same operations have the same positions in two codes, as far as these are known.
+
+    What they begin with is in the line of the first decorator, which is no part of a tree.
+    """
     for own, other in zip(_positions(a), _positions(b), strict=True):
-        begins = own[0] == a.co_firstlineno and other[0] == b.co_firstlineno  # decorators are no part of a tree
-        if not begins and any(x != y for x, y in zip(own, other, strict=True) if x is not None and y is not None):
+        if any(x != y for x, y in zip(own, other, strict=True) if x is not None and y is not None):
             return False
     return all(_is_placed(x, y) for x, y in zip(_inner(a), _inner(b), strict=True))
 
 
 def _positions(code: CodeType) -> list[tuple[int | None, ...]]:
+    """Line, last line and columns of each operation of a code behind its start; lines alone before Python 3.11."""
     positions: Callable[[], Iterator[tuple[int | None, ...]]] | None = getattr(code, "co_positions", None)
-    if positions is not None:  # from Python 3.11 on
-        return list(positions())
-    return [(line,) for start, end, line in code.co_lines() for _ in range(start, end, 2)]
+    if positions is not None:
+        return list(positions())[code.co_code[::2].index(dis.opmap["RESUME"]) + 1 :]
+    lines = [line for start, end, line in code.co_lines() for _ in range(start, end, 2)]
+    return [(None if line == code.co_firstlineno else line,) for line in lines]
 
 
 # -- assertions that pytest has rewritten ------------------------------------------------------------------------------
 
 
 def _is_rewritten(code: CodeType) -> bool:
-    return any(name.startswith("@py") for name in _names(code))
+    return any(name.startswith("@py") for name in _all_names(code))
 
 
-def _is_part(a: CodeType, b: CodeType) -> bool:
-    """Whether all that one code names, calls and counts with occurs in the other; a sign may be an operation there."""
+_JUMPS: Final = frozenset((*dis.hasjrel, *dis.hasjabs))
+_FLOW: Final = frozenset(
+    {"NOP", "RESUME", "EXTENDED_ARG", "NOT_TAKEN", "MAKE_CELL", "COPY_FREE_VARS", "RETURN_VALUE", "RETURN_CONST"}
+)
+
+
+def _is_part(a: CodeType, b: CodeType, definition: ast.FunctionDef) -> bool:
+    """Whether a code does in its order all that a definition does outside of its assertions, which are rewritten in it.
+
+    ``a`` is the code of the definition. Of the assertions only names and numbers are compared, where a sign may have
+    become an operation.
+    """
+    # What Python computes of literals it may compute in parts there.
+    literals = {(type(n.value), repr(n.value)) for n in nodes(definition) if isinstance(n, ast.Constant)}
     numbers = [(kind, text.lstrip("-")) for kind, text in _numbers(a) if kind is not str and kind is not tuple]
+    numbers = [number for number in numbers if number in literals]
     known = [(kind, text.lstrip("-")) for kind, text in _numbers(b)]
-    return _arguments(a) == _arguments(b) and set(_names(a)) <= set(_names(b)) and all(n in known for n in numbers)
+    if _arguments(a) != _arguments(b) or not set(_names(a)) <= set(_names(b)) or any(n not in known for n in numbers):
+        return False
+    asserted = {
+        line
+        for node in nodes(definition)
+        if isinstance(node, ast.Assert)
+        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
+    left, inside = iter(_operations(b, frozenset())), iter(list(_inner(b)))
+    return all(operation in left for operation in _operations(a, asserted)) and all(
+        any(_is_same(own, other) or _is_part(own, other, definition) for other in inside)
+        for own in _inner(a)
+        if own.co_firstlineno not in asserted
+    )
+
+
+def _operations(code: CodeType, without: AbstractSet[int]) -> list[tuple[str, str]]:
+    """The operations of a code, without those in some lines, jumps, and what a function ends with."""
+    line_of = {offset: line for start, end, line in code.co_lines() for offset in range(start, end, 2)}
+    found: list[tuple[str, str]] = []
+    for step in dis.get_instructions(code):
+        name = step.opname.replace("_CHECK", "").replace("_BORROW", "")
+        is_end = name in _FLOW or (name == "LOAD_CONST" and step.argval is None)
+        if is_end or step.opcode in _JUMPS or line_of.get(step.offset) in without:
+            continue
+        if isinstance(step.argval, tuple) and name.count("FAST") == 2:  # two in one, from Python 3.13 on
+            first = name[: name.index("FAST") + 4]
+            found += [(first, step.argval[0]), (name[len(first) + 1 :], step.argval[1])]
+        else:
+            found.append((name, "" if isinstance(step.argval, CodeType) else step.argrepr))
+    return found
 
 
 # -- private names of a class ------------------------------------------------------------------------------------------

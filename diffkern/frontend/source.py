@@ -218,8 +218,9 @@ class _Several(Exception):
         self.read = reads[0]
         trees = zip(*(nodes(*read[0].body) for read in reads[:2]), strict=False)
         pairs = [(a, b) for a, b in trees if isinstance(a, ast.stmt) and ast.dump(a) != ast.dump(b)]
-        self.node = pairs[-1][0]
-        self.said = " and ".join(ast.unparse(node) for node in pairs[-1])
+        pair = next((pair for pair in pairs if not hasattr(pair[0], "body")), pairs[-1])
+        self.node = pair[0]
+        self.said = " and ".join(repr(ast.unparse(node)) for node in pair)
 
 
 def _lambdas(lines: list[str], code: Any) -> list[_Read]:
@@ -288,10 +289,11 @@ def _quick(lines: list[str], code: Any) -> tuple[list[str], ast.Module] | None:
         text = lines[k].strip()
         if not text or text[0] == "#":
             continue
-        if not lines[k].startswith(head) or lines[k][indent] not in " \t)]}":
+        line = lines[k][_margin(lines[k]).rfind("\f") + 1 :]
+        if not line.startswith(head) or line[indent] not in " \t)]}":
             if seen_def:
                 break
-            seen_def = lines[k].startswith(("def ", "async def "), indent)
+            seen_def = line.startswith(("def ", "async def "), indent)
         end = k + 1
     raw = lines[start:end]
     try:
@@ -351,10 +353,10 @@ def get_source(pyfunc: Callable[..., Any]) -> Source:
         ) from error
     except _Several as several:
         raise KernelSyntaxError(
-            f"{pyfunc.__name__} may be from several texts, as its file was changed after it was imported, and the "
-            f"code that Python has does not tell {several.said}",
+            f"{pyfunc.__name__} may be from several texts: the code that Python runs is the same for {several.said}",
             loc=Source(shown_path(code.co_filename), *several.read).loc(several.node),
-            remedy="import the module again; a conversion, as in float(...), is in the code, unlike an annotation",
+            remedy="if its file was changed, import the module again; else write the functions on lines of their own, "
+            "and a conversion as in float(...) instead of an annotation, which Python does not keep",
         ) from None
     except _Changed:
         raise KernelSyntaxError(
