@@ -9,39 +9,38 @@ The result is kept per function and served again as long as each captured name s
 
 from __future__ import annotations
 
-import copy
 import inspect
 import uuid
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from types import BuiltinFunctionType
 from typing import Any, Final, cast
-
-import numpy as np
 
 from diffkern.frontend.contents import OPAQUE, contents
 from diffkern.frontend.encoding import encode_object
+from diffkern.frontend.guards import (
+    Capture,
+    Guard,
+    TextGuard,
+    annotation_fields,
+    check_steady,
+    look_ups,
+    preserved,
+    resolve,
+)
 from diffkern.frontend.outline import outline_of
 from diffkern.frontend.scope import MISSING, Scope
-from diffkern.frontend.signature import parameter_type
 from diffkern.frontend.source import get_source
-from diffkern.frontend.survey import Path
 from diffkern.frontend.taken import Taken
-from diffkern.frontend.text_annotations import evaluate_annotation, read_annotation, texts_in
-from diffkern.lang import ArrayAnnotation, CompositeValue, Func, resolve_dtype
+from diffkern.lang import Func
 from diffkern.lang.dialects import NATIVE, dialect_of
 from diffkern.lang.func import RULES, rules_of
-from diffkern.lang.intrinsics import lowering_key
-from diffkern.lang.references import Reference
 from diffkern.lang.rules import Rule
 from diffkern.lang.static import kept_results
-from diffkern.lang.structs import functions_of
 
 __all__ = [
     "ENCODING_VERSION",
-    "Guard",
     "Meaning",
     "built_ins",
     "captures",
@@ -53,124 +52,6 @@ __all__ = [
 ]
 
 ENCODING_VERSION: Final = 4
-
-
-# -- what a function captures ------------------------------------------------------------------------------------------
-
-
-def _resolve(scope: Scope, path: Path) -> tuple[Any, int]:
-    """The object at the end of a chain, as far as it leads through known attributes, and how far that is."""
-    obj = scope.lookup(path[0])
-    for depth, name in enumerate(path[1:], 1):
-        following = scope.attribute(obj, name)
-        if following is MISSING:
-            return (obj if not inspect.ismodule(obj) and not inspect.isclass(obj) else MISSING), depth
-        obj = following
-    return obj, len(path)
-
-
-@dataclass(frozen=True, slots=True)
-class Guard:
-    """A captured name and what it meant; the fingerprint holds as long as it does.
-
-    Attributes
-    ----------
-    function : int
-        The number of the function that captures it.
-    scope, path
-        Where it is looked up.
-    depth : int
-        How many names of the path lead to the object.
-    obj
-        The object; of one that can be changed in place, a copy.
-    code : bytes
-        The same as bytes.
-    """
-
-    function: int
-    scope: Scope
-    path: Path
-    depth: int
-    obj: Any
-    code: bytes
-
-    def holds(self) -> bool:
-        """Whether the name still means the same."""
-        obj, _ = _resolve(self.scope, self.path)
-        if obj is self.obj:
-            return True
-        if isinstance(obj, Func) or isinstance(self.obj, Func):
-            return False
-        return encode_object(obj, lambda _: -1) == self.code
-
-
-@dataclass(frozen=True, slots=True)
-class TextGuard:
-    """An annotation that is text, and what it meant; the fingerprint holds as long as it does.
-
-    Attributes
-    ----------
-    function : int
-        The number of the function that has it.
-    scope, text
-        Where and what is evaluated.
-    obj
-        What it gave; ``MISSING`` where that is no type of a kernel.
-    """
-
-    function: int
-    scope: Scope
-    text: str
-    obj: Any
-
-    @classmethod
-    def of(cls, function: int, scope: Scope, annotation: Any) -> list[TextGuard]:
-        """The guards of what the texts of an annotation mean now, each before those of texts in it."""
-        found = []
-        for text in texts_in(annotation):
-            made = cls(function, scope, text, _evaluated(text, scope))
-            found += [made, *cls.of(function, scope, made.obj)]
-        return found
-
-    def holds(self, text: str = "") -> bool:
-        """Whether the text still means the same."""
-        obj = _evaluated(self.text, self.scope)
-        if obj is self.obj:
-            return True
-        now, before = (_annotated("", meant, self.scope, id)[1] for meant in (obj, self.obj))
-        return now == before
-
-    @property
-    def is_decided_by_names(self) -> bool:
-        """Whether the text means the same as long as the names in it do, for which it need not be evaluated."""
-        try:
-            read = read_annotation(self.text)
-        except (SyntaxError, ValueError):
-            return True
-        if not read.is_plain or any(_resolve(self.scope, path)[1] < len(path) for path in read.paths):
-            return False
-        return all(_is_of_library(_resolve(self.scope, path)[0]) for path in read.called)
-
-    def paths(self) -> tuple[Path, ...]:
-        """The names that the text reads."""
-        try:
-            return read_annotation(self.text).paths
-        except (SyntaxError, ValueError):
-            return ()
-
-
-def _evaluated(text: str, scope: Scope) -> Any:
-    try:
-        return evaluate_annotation(text, scope)
-    except Exception:  # lowering says which
-        return MISSING
-
-
-def _is_of_library(obj: Any) -> bool:
-    """Whether calls and items of an object depend on nothing that may change."""
-    if isinstance(obj, (type, BuiltinFunctionType)) and obj.__module__ in ("builtins", "typing"):
-        return True
-    return (getattr(obj, "__module__", None) or type(obj).__module__).partition(".")[0] in (*_LIBRARIES, "typing")
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +149,8 @@ def meaning_of(pyfunc: Callable[..., Any], methods: Sequence[Callable[..., Any]]
         outline = outline_of(function)
         scope = Scope(function)
         fields.append((f"tree {k}", outline.tree))
-        if (dialect := dialect_of(function)) != NATIVE:
+        dialect = dialect_of(function)
+        if dialect != NATIVE:
             fields.append((f"dialect {k}", dialect.name.encode()))
         if rules := rules_of(function):
             encoded = b",".join(b"%s:%d" % (rule.kind.value.encode(), number_of(rule.func)) for rule in rules)
@@ -278,35 +160,20 @@ def meaning_of(pyfunc: Callable[..., Any], methods: Sequence[Callable[..., Any]]
         for n, (parameter, text) in enumerate(outline.annotations):
             own = TextGuard.of(k, scope, text)
             texts.extend(own)
-            fields.extend(_annotated(f"{k} within {n} {parameter}", own[0].obj, scope, number_of)[1])
+            fields.extend(annotation_fields(f"{k} within {n} {parameter}", own[0].obj, scope, number_of)[1])
         for n, result in enumerate(kept_results(function) or ()):
             fields.append((f"static {k} {n}", contents(result, partial(encode_object, number_of=number_of))))
         for path in outline.captured:
-            obj, depth = _resolve(scope, path)
+            obj, depth = resolve(scope, path)
             code = encode_object(obj, number_of)
             fields.append((f"captured {k} {'.'.join(path)}", code))
-            guards.append(Guard(k, scope, path, depth, _kept(obj), code))
+            guards.append(Guard(k, scope, path, depth, preserved(obj), code))
+        if dialect.object_attributes:
+            check_steady(function, [guard for guard in guards if guard.function == k and guard.depth > 1])
     made = Meaning(fields, guards, texts, reached[1:], annotations, [rules_of(function) for function in reached])
     if not methods:
         pyfunc.__dict__[_MEANING] = weakref.ref(pyfunc), made
     return made
-
-
-def _can_change(obj: Any) -> bool:
-    """Whether an object is a vector or a table of NumPy's that can be changed in place, or a tuple that holds one."""
-    if isinstance(obj, CompositeValue):
-        return True
-    if isinstance(obj, np.ndarray):
-        while isinstance(obj, np.ndarray):  # the memory of a view may be written to by way of its base
-            if obj.flags.writeable:
-                return True
-            obj = obj.base
-        return False
-    return isinstance(obj, tuple) and any(map(_can_change, obj))
-
-
-def _kept(obj: Any) -> Any:
-    return copy.deepcopy(obj) if _can_change(obj) else obj
 
 
 def may_multiply_tiles(pyfunc: Callable[..., Any]) -> bool:
@@ -338,95 +205,11 @@ def positions(pyfunc: Callable[..., Any]) -> list[tuple[str, bytes]]:
     return fields
 
 
-Capture = tuple[Callable[[str], Any], str, Any]
-"""How a captured name is looked up, the name, and what it meant.
-
-The look-ups, which every launch makes, are functions in C. They raise ValueError where a closure variable has no value
-any more, AttributeError where a class has no such attribute.
-"""
-
-
-# Modules whose functions and types are not rebound: they are not asked for at every launch.
-_LIBRARIES: Final = frozenset({"diffkern", "numba", "numpy", "math"})
-
-
 def captures(meaning: Meaning) -> list[Capture]:
-    """The names whose change would change the fingerprint: how each is looked up, and what it meant.
-
-    A built-in of Python stands as the module's global that would shadow it, which is None as long as there is none.
-    What diffkern's own modules, NumPy's and Python's mathematics call theirs is left out. ``look(name) is value`` for
-    each tells in a tenth of a microsecond that the fingerprint still holds.
-    """
-    found: dict[tuple[int, str], Capture] = {}
-
-    def note(place: object, name: str, capture: Capture) -> None:
-        look, looked_up, value = capture
-        if _can_change(value):
-            capture = partial(_is_unchanged, look, value, _elements(value)), looked_up, True
-        if value is not MISSING:
-            found.setdefault((id(place), name), capture)
-
-    for guard in meaning.guards:
-        _note_path(guard.scope, guard.path, note)
-    texts: list[Capture] = []
-    for text in meaning.texts:
-        if text.is_decided_by_names:
-            for path in text.paths():
-                _note_path(text.scope, path, note)
-        else:
-            texts.append((text.holds, text.text, True))
+    """The names whose change would change the fingerprint: how each is looked up, and what it meant."""
     of_funcs = (vars(function) for function in meaning.reached)
-    return [*found.values(), *texts, *((space.get, RULES, space.get(RULES)) for space in of_funcs)]
-
-
-def _note_path(scope: Scope, path: Path, note: Callable[[object, str, Capture], None]) -> None:
-    """Note how each name of a chain is looked up."""
-    obj: Any = MISSING
-    for depth, name in enumerate(path):
-        if depth == 0:
-            cell, variables, obj = scope.cell(name), scope.globals, scope.lookup(name)
-            if cell is not None:
-                note(cell, name, (cell.__getattribute__, "cell_contents", scope.found(name)))
-            else:
-                found_there = scope.found(name) if name in variables else None
-                note(variables, name, (variables.get, name, found_there))
-        elif inspect.ismodule(obj):
-            library = obj.__name__.partition(".")[0] in _LIBRARIES
-            variables, obj = vars(obj), scope.attribute(obj, name)
-            if library and (inspect.ismodule(obj) or lowering_key(obj) is not None or _is_type(obj)):
-                continue
-            note(variables, name, (variables.get, name, obj))
-        elif inspect.isclass(obj):
-            cls, obj = obj, scope.attribute(obj, name)
-            note(cls, name, (partial(getattr, cls), name, obj))
-        elif isinstance(obj, Func):
-            variables, obj = vars(obj), scope.attribute(obj, name)
-            note(variables, name, (variables.get, name, obj))
-        elif (found_there := scope.attribute(obj, name)) is not MISSING:
-            owner, obj = obj, found_there
-            note(owner, name, (partial(getattr, owner), name, obj))
-        else:
-            break
-
-
-def _is_unchanged(look: Callable[[str], Any], value: Any, elements: Any, name: str) -> bool:
-    """Whether a name stands for the same object with the same elements."""
-    return look(name) is value and bool(_elements(value) == elements)
-
-
-def _elements(obj: Any) -> Any:
-    """What can be changed in place of a captured object, to be compared: this is done at every launch."""
-    if isinstance(obj, (np.ndarray, CompositeValue)):
-        return obj.tobytes(), obj.shape, obj.dtype
-    return tuple(map(_elements, obj)) if isinstance(obj, tuple) else None
-
-
-def _is_type(obj: Any) -> bool:
-    try:
-        resolve_dtype(obj)
-    except TypeError:
-        return False
-    return True
+    rules = [(space.get, RULES, space.get(RULES)) for space in of_funcs]
+    return [*look_ups(meaning.guards, meaning.texts), *rules]
 
 
 def _parameters(
@@ -449,25 +232,9 @@ def _parameters(
         guards = TextGuard.of(k, scope, annotation)
         texts.extend(guards)
         evaluated = guards[0].obj if isinstance(annotation, str) else annotation
-        meant, own = _annotated(f"{k} {name}", evaluated, scope, number_of)
+        meant, own = annotation_fields(f"{k} {name}", evaluated, scope, number_of)
         if meant is not MISSING and annotation is not given.empty:
             types[name] = meant
         yield from own
         if name in given.parameters and (default := given.parameters[name].default) is not given.empty:
             yield f"default {k} {name}", encode_object(default, number_of)
-
-
-def _annotated(
-    label: str, annotation: Any, scope: Scope, number_of: Callable[[Func], int]
-) -> tuple[Any, list[tuple[str, bytes]]]:
-    """What a parameter's annotation means, ``MISSING`` if that is nothing, and its fields."""
-    try:
-        meant = parameter_type(annotation, scope, "", "")
-    except TypeError:  # refused when the kernel is lowered
-        return MISSING, [(f"annotation {label}", b"invalid")]
-    if meant is None:
-        return Any, []
-    stored = meant.element if isinstance(meant, ArrayAnnotation) else meant
-    said = str(meant) if not isinstance(annotation, Reference) else f"a variable of the caller: {meant}"
-    methods = [(f"method {label} {name}", b"%d" % number_of(func)) for name, func in functions_of(stored)]
-    return meant, [(f"annotation {label}", said.encode()), *methods]

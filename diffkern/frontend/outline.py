@@ -27,7 +27,7 @@ from diffkern.frontend.static import Evaluator, names_of_static, variables_of_st
 from diffkern.frontend.survey import Path, captured_names
 from diffkern.lang.remembered import memory
 from diffkern.lang.static import keep_results, kept_results
-from diffkern.lang.text import certain_text
+from diffkern.lang.text import certain_text, is_changed
 
 __all__ = ["Outline", "outline_of"]
 
@@ -182,7 +182,7 @@ def _lines(pyfunc: Callable[..., Any]) -> list[str] | None:
     entry = linecache.cache.get(pyfunc.__code__.co_filename)
     if entry is None or len(entry) < 4 or entry[1] is None:  # a cell of a notebook, a registered text
         return None
-    return certain_text(pyfunc)
+    return None if is_changed(pyfunc) else certain_text(pyfunc)
 
 
 def _digest(lines: list[str]) -> bytes:

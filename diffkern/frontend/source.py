@@ -22,7 +22,7 @@ from diffkern.frontend.code import Likeness, likeness, spell_private_names, whol
 from diffkern.frontend.desugar import LAMBDA, as_definition, spell_out
 from diffkern.frontend.static import Statics, replace_statics, variables_of_statics
 from diffkern.frontend.survey import Survey, nodes, survey_of
-from diffkern.lang.text import certain_text, text_read_again, texts_of
+from diffkern.lang.text import certain_text, is_changed, text_read_again, texts_of
 
 __all__ = ["Parsed", "Source", "as_parsed", "get_source", "location", "shown_path", "too_deep"]
 
@@ -175,11 +175,13 @@ def _found(pyfunc: Callable[..., Any]) -> _Match:
     texts = texts_of(pyfunc) or [inspect.findsource(code)[0]]
     failures: list[SyntaxError] = []
     found = _matches(pyfunc, texts, failures) or _matches(pyfunc, text_read_again(pyfunc), failures)
-    if found:
-        return _chosen(found, certain_text(pyfunc))
-    if failures and len(texts) == 1:
-        raise failures[0]
-    raise _Changed(code.co_filename)
+    if not found:
+        raise failures[0] if failures and len(texts) == 1 else _Changed("is not")
+    chosen = _chosen(found, certain_text(pyfunc))
+    # What annotations of variables say is not in the code, so that it cannot be compared.
+    if any(isinstance(node, ast.AnnAssign) for node in nodes(chosen.read[0])) and is_changed(pyfunc):
+        raise _Changed("may not be")
+    return chosen
 
 
 def _matches(pyfunc: Callable[..., Any], texts: Iterable[list[str]], failures: list[SyntaxError]) -> list[_Match]:
@@ -200,14 +202,15 @@ def _chosen(found: list[_Match], certain: list[str] | None) -> _Match:
     """The definition that is likest; there must be no other that is as likely."""
     likest = max((match.like.is_exact, match.text is certain, match.like.is_placed) for match in found)
     best = [m for m in found if (m.like.is_exact, m.text is certain, m.like.is_placed) == likest]
-    bodies = {tuple(map(ast.dump, match.read[0].body)): match.read for match in best}
-    if len(bodies) > 1:
-        raise _Several(list(bodies.values()))
+    if len(best) > 1:
+        bodies = {tuple(map(ast.dump, match.read[0].body)): match.read for match in best}
+        if len(bodies) > 1:
+            raise _Several(list(bodies.values()))
     return best[0]
 
 
 class _Changed(Exception):
-    """No known text of a file is what a function was compiled from."""
+    """No known text of a file is, or is with certainty, what a function was compiled from."""
 
 
 class _Several(Exception):
@@ -358,9 +361,9 @@ def get_source(pyfunc: Callable[..., Any]) -> Source:
             remedy="if its file was changed, import the module again; else write the functions on lines of their own, "
             "and a conversion as in float(...) instead of an annotation, which Python does not keep",
         ) from None
-    except _Changed:
+    except _Changed as changed:
         raise KernelSyntaxError(
-            f"the text of {pyfunc.__name__} is not what Python runs: the file was changed after it was imported",
+            f"the text of {pyfunc.__name__} {changed} what Python runs: the file was changed after it was imported",
             loc=loc,
             remedy="import the module again; if an import hook rewrites the module, leave the kernels out of that",
         ) from None

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import linecache
 import sys
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, Final
 
-__all__ = ["certain_text", "share_text", "take_text", "text_read_again", "texts_of"]
+__all__ = ["certain_text", "is_changed", "share_text", "take_text", "text_read_again", "texts_of"]
 
 _Lines = list[str]
 _VERSIONS: Final = 4
+_LOADED: Final = time.time()
 
 _taken: Final[weakref.WeakKeyDictionary[Any, tuple[Any, _Lines, bool]]] = weakref.WeakKeyDictionary()
 _of_files: Final[dict[str, list[_Lines]]] = {}
@@ -88,6 +90,27 @@ def certain_text(pyfunc: Callable[..., Any]) -> _Lines | None:
     texts = texts_of(pyfunc)
     known = _taken.get(pyfunc)
     return texts[0] if known is not None and (len(texts) == 1 or known[2]) else None
+
+
+def is_changed(pyfunc: Callable[..., Any]) -> bool:
+    """Whether the file of a function was written after it was imported, as far as the module's cached code tells.
+
+    Python writes to a module's cached code which version of the file it is of.
+    """
+    known, entry = _taken.get(pyfunc), linecache.cache.get(pyfunc.__code__.co_filename)
+    if known is None or known[2] or entry is None or len(entry) < 4 or entry[2] is not known[1]:
+        return False
+    size, written = entry[0], entry[1]
+    if written is None or written < _LOADED or sys.dont_write_bytecode:
+        return False
+    spec = getattr(sys.modules.get(pyfunc.__module__), "__spec__", None)
+    try:
+        with open(getattr(spec, "cached", None) or "", "rb") as file:
+            head = file.read(16)
+    except OSError:
+        return False
+    flags, *version = (int.from_bytes(head[k : k + 4], "little") for k in (4, 8, 12))
+    return not flags and version != [int(written) & 0xFFFFFFFF, size & 0xFFFFFFFF]
 
 
 def texts_of(pyfunc: Callable[..., Any]) -> list[_Lines]:

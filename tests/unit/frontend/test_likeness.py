@@ -182,6 +182,18 @@ def test_positions_tell_that_an_annotation_was_changed(module: Any) -> None:
         run(edited(module, "alike_longer", LOCAL.format(t="float16"), LOCAL.format(t="bfloat16")).make())
 
 
+def test_cached_code_tells_that_an_annotation_was_changed(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    name = "alike_cached"
+    found = module(name, MAKER.format(head="", body=FLOAT))
+    os.utime(found.__file__, (1e9, 1e9))
+    importlib.reload(found)
+    module(name, MAKER.format(head="", body=DOUBLE))
+    with pytest.raises(KernelSyntaxError, match="may not be what Python runs: the file was changed"):
+        run(found.make())
+    assert run(importlib.reload(found).make()) == 20.0
+
+
 def test_several_texts_that_fit_are_refused(module: Any) -> None:
     """One kernel is made of each, and then a third one: of which, Python's code does not tell."""
     name = "alike_several"
