@@ -25,6 +25,7 @@ from diffkern.frontend.guards import (
     TextGuard,
     annotation_fields,
     check_steady,
+    guard_texts,
     look_ups,
     preserved,
     resolve,
@@ -136,7 +137,7 @@ def meaning_of(pyfunc: Callable[..., Any], methods: Sequence[Callable[..., Any]]
         return cast("Meaning", kept)
     fields: list[tuple[str, bytes]] = [("encoding", b"%d" % ENCODING_VERSION)]
     guards: list[Guard] = []
-    texts: list[TextGuard] = []
+    texts: dict[tuple[int, str], TextGuard] = {}
     annotations: list[dict[str, Any]] = []
     reached: list[Callable[..., Any]] = [pyfunc, *methods]
 
@@ -158,9 +159,8 @@ def meaning_of(pyfunc: Callable[..., Any], methods: Sequence[Callable[..., Any]]
         annotations.append({})
         fields.extend(_parameters(k, function, scope, number_of, annotations[k], texts))
         for n, (parameter, text) in enumerate(outline.annotations):
-            own = TextGuard.of(k, scope, text)
-            texts.extend(own)
-            fields.extend(annotation_fields(f"{k} within {n} {parameter}", own[0].obj, scope, number_of)[1])
+            means = guard_texts(k, scope, text, texts)
+            fields.extend(annotation_fields(f"{k} within {n} {parameter}", means, scope, number_of)[1])
         for n, result in enumerate(kept_results(function) or ()):
             fields.append((f"static {k} {n}", contents(result, partial(encode_object, number_of=number_of))))
         for path in outline.captured:
@@ -170,7 +170,9 @@ def meaning_of(pyfunc: Callable[..., Any], methods: Sequence[Callable[..., Any]]
             guards.append(Guard(k, scope, path, depth, preserved(obj), code))
         if dialect.object_attributes:
             check_steady(function, [guard for guard in guards if guard.function == k and guard.depth > 1])
-    made = Meaning(fields, guards, texts, reached[1:], annotations, [rules_of(function) for function in reached])
+    made = Meaning(
+        fields, guards, [*texts.values()], reached[1:], annotations, [rules_of(function) for function in reached]
+    )
     if not methods:
         pyfunc.__dict__[_MEANING] = weakref.ref(pyfunc), made
     return made
@@ -218,7 +220,7 @@ def _parameters(
     scope: Scope,
     number_of: Callable[[Func], int],
     types: dict[str, Any],
-    texts: list[TextGuard],
+    texts: dict[tuple[int, str], TextGuard],
 ) -> Iterator[tuple[str, bytes]]:
     """The fields of a function's parameters, and of what it returns where it is held to that.
 
@@ -229,9 +231,7 @@ def _parameters(
     if dialect_of(function).returns_as_annotated and given.return_annotation is not given.empty:
         annotated["return"] = given.return_annotation
     for name, annotation in annotated.items():
-        guards = TextGuard.of(k, scope, annotation)
-        texts.extend(guards)
-        evaluated = guards[0].obj if isinstance(annotation, str) else annotation
+        evaluated = guard_texts(k, scope, annotation, texts)
         meant, own = annotation_fields(f"{k} {name}", evaluated, scope, number_of)
         if meant is not MISSING and annotation is not given.empty:
             types[name] = meant

@@ -28,7 +28,17 @@ from diffkern.lang.intrinsics import lowering_key
 from diffkern.lang.references import Reference
 from diffkern.lang.structs import functions_of
 
-__all__ = ["Capture", "Guard", "TextGuard", "annotation_fields", "check_steady", "look_ups", "preserved", "resolve"]
+__all__ = [
+    "Capture",
+    "Guard",
+    "TextGuard",
+    "annotation_fields",
+    "check_steady",
+    "guard_texts",
+    "look_ups",
+    "preserved",
+    "resolve",
+]
 
 
 def resolve(scope: Scope, path: Path) -> tuple[Any, int]:
@@ -111,22 +121,14 @@ class TextGuard:
     text: str
     obj: Any
 
-    @classmethod
-    def of(cls, function: int, scope: Scope, annotation: Any) -> list[TextGuard]:
-        """The guards of what the texts of an annotation mean now, each before those of texts in it."""
-        found = []
-        for text in texts_in(annotation):
-            made = cls(function, scope, text, _evaluated(text, scope))
-            found += [made, *(() if isinstance(made.obj, str) else cls.of(function, scope, made.obj))]
-        return found
-
     def holds(self, text: str = "") -> bool:
         """Whether the text still means the same."""
-        obj = _evaluated(self.text, self.scope)
-        if obj is self.obj:
+        obj, before = _evaluated(self.text, self.scope), self.obj
+        if obj is before:
             return True
-        now, before = (annotation_fields("", meant, self.scope, id)[1] for meant in (obj, self.obj))
-        return now == before
+        if isinstance(obj, ArrayAnnotation) and isinstance(before, ArrayAnnotation) and obj.element is before.element:
+            return obj == before
+        return annotation_fields("", obj, self.scope, id)[1] == annotation_fields("", before, self.scope, id)[1]
 
     @property
     def is_decided_by_names(self) -> bool:
@@ -145,6 +147,16 @@ class TextGuard:
             return read_annotation(self.text).paths
         except (SyntaxError, ValueError):
             return ()
+
+
+def guard_texts(function: int, scope: Scope, annotation: Any, guards: dict[tuple[int, str], TextGuard]) -> Any:
+    """Return what an annotation means now; the guards of texts in it, by function and text, go into ``guards``."""
+    for text in texts_in(annotation):
+        if (function, text) not in guards:
+            made = guards[function, text] = TextGuard(function, scope, text, _evaluated(text, scope))
+            if not isinstance(made.obj, str):
+                guard_texts(function, scope, made.obj, guards)
+    return guards[function, annotation].obj if isinstance(annotation, str) else annotation
 
 
 def _evaluated(text: str, scope: Scope) -> Any:
