@@ -15,6 +15,7 @@ import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from types import CodeType
 from typing import Any, Final, cast
 
 from diffkern.frontend.contents import OPAQUE, contents
@@ -67,6 +68,8 @@ class Meaning:
         What the fingerprint rests on.
     texts : list of TextGuard
         Annotations that it rests on.
+    codes : list of code
+        What Python ran for each function, the kernel first.
     reached : list of callable
         The functions it covers besides the kernel (which must stay collectable).
     annotations : list of dict
@@ -82,6 +85,7 @@ class Meaning:
     fields: list[tuple[str, bytes]]
     guards: list[Guard]
     texts: list[TextGuard]
+    codes: list[CodeType]
     reached: list[Callable[..., Any]]
     annotations: list[dict[str, Any]]
     rules: list[tuple[Rule, ...]]
@@ -95,8 +99,8 @@ class Meaning:
 
     def holds(self, pyfunc: Callable[..., Any]) -> bool:
         """Whether all that the fingerprint of a kernel rests on still means the same."""
-        functions = zip((pyfunc, *self.reached), self.rules, strict=True)
-        if not all(rules_of(f) == kept for f, kept in functions):
+        functions = zip((pyfunc, *self.reached), self.codes, self.rules, strict=True)
+        if not all(f.__code__ is code and rules_of(f) == rules for f, code, rules in functions):
             return False
         return all(guard.holds() for guard in self.guards) and all(guard.holds() for guard in self.texts)
 
@@ -170,9 +174,8 @@ def meaning_of(pyfunc: Callable[..., Any], methods: Sequence[Callable[..., Any]]
             guards.append(Guard(k, scope, path, depth, preserved(obj), code))
         if dialect.object_attributes:
             check_steady(function, [guard for guard in guards if guard.function == k and guard.depth > 1])
-    made = Meaning(
-        fields, guards, [*texts.values()], reached[1:], annotations, [rules_of(function) for function in reached]
-    )
+    codes, all_rules = [function.__code__ for function in reached], [rules_of(function) for function in reached]
+    made = Meaning(fields, guards, [*texts.values()], codes, reached[1:], annotations, all_rules)
     if not methods:
         pyfunc.__dict__[_MEANING] = weakref.ref(pyfunc), made
     return made

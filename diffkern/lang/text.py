@@ -7,11 +7,14 @@ Python imported.
 
 from __future__ import annotations
 
+import io
 import linecache
+import os
 import sys
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from importlib.machinery import ModuleSpec
 from types import FrameType
 from typing import Any, Final
 
@@ -34,10 +37,27 @@ def take_text(pyfunc: Callable[..., Any]) -> None:
     file = code.co_filename
     # linecache also serves notebooks' cells, archives and registered sources; stale entries would show other lines.
     linecache.checkcache(file)
-    lines = linecache.getlines(file, pyfunc.__globals__)
+    lines = _of_archive(pyfunc) or linecache.getlines(file, pyfunc.__globals__)
     if not lines:
         return
     _keep(pyfunc, lines, _is_running(file))
+
+
+def _of_archive(pyfunc: Callable[..., Any]) -> _Lines | None:
+    """The text of a module in an archive as its importer has it, of which linecache keeps the first; None of others."""
+    file = pyfunc.__code__.co_filename
+    spec: ModuleSpec | None = pyfunc.__globals__.get("__spec__")
+    entry = linecache.cache.get(file)
+    if entry is not None and (len(entry) < 4 or entry[1] is not None):
+        return None
+    if spec is None or spec.origin != file or os.path.exists(file):
+        return None
+    try:
+        text = spec.loader.get_source(spec.name)  # type: ignore[union-attr]  # of those that have one
+    except (AttributeError, ImportError, OSError):
+        return None
+    lines = io.StringIO(text or "").readlines()
+    return next((known for known in _of_files.get(file, ()) if known == lines), lines)
 
 
 def _is_running(file: str) -> bool:

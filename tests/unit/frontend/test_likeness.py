@@ -7,6 +7,8 @@ import importlib
 import linecache
 import os
 import sys
+import types
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ import diffkern as dk
 from diffkern.errors import KernelSyntaxError
 from diffkern.frontend.code import likeness
 from diffkern.frontend.source import get_source
+from diffkern.lang import remembered
 
 MAKER = """
 import diffkern as dk
@@ -111,6 +114,19 @@ def test_private_names_are_those_of_their_class(module: Any) -> None:
     assert run(found.k) == 10.0 * 3.0 * 5.0 + 4.0
     found._Owner__gain = 4.0
     assert run(found.k) == 10.0 * 4.0 * 5.0 + 4.0
+
+
+def test_private_names_in_static_expressions_that_are_remembered(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    notes: dict[tuple[bytes, bytes], bytes] = {}
+    kept = types.SimpleNamespace(
+        find=lambda text, name: notes.get((text, name)),
+        keep=lambda text, name, found: notes.update({(text, name): found}),
+    )
+    monkeypatch.setattr(remembered, "_memory", kept)
+    for name in ("alike_noted", "alike_noted_again"):
+        found = module(name, OWNED)
+        assert run(found.k) == 10.0 * 3.0 * 5.0 + 4.0
+        assert not notes
 
 
 # -- assertions --------------------------------------------------------------------------------------------------------
@@ -228,6 +244,33 @@ def test_an_annotation_edited_back(module: Any) -> None:
     module(name, MAKER.format(head="", body=FLOAT))
     os.utime(found.__file__, (1e9, 1e9))
     assert run(found.make()) == 10.0
+
+
+def test_an_archive_that_is_written_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "some.zip"
+    monkeypatch.syspath_prepend(str(path))
+    values = []
+    for body in (FLOAT, DOUBLE, FLOAT):
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("alike_zipped.py", MAKER.format(head="", body=body) + "k = make()\n")
+        monkeypatch.delitem(sys.modules, "alike_zipped", raising=False)
+        sys.path_importer_cache.pop(str(path), None)
+        importlib.invalidate_caches()
+        values.append(run(importlib.import_module("alike_zipped").k))
+    monkeypatch.delitem(sys.modules, "alike_zipped")
+    assert values == [10.0, 20.0, 10.0]
+
+
+def test_a_function_that_is_given_the_code_of_another_one() -> None:
+    def f(x: dk.array(dtype=float), y: dk.array(dtype=float)):
+        y[0] = x[0] * dk.static(2.0)
+
+    def g(x: dk.array(dtype=float), y: dk.array(dtype=float)):
+        y[0] = dk.static(3.0) * x[0]
+
+    assert run(dk.kernel(f)) == 20.0
+    f.__code__ = g.__code__
+    assert run(dk.kernel(f)) == 30.0
 
 
 # -- form feeds --------------------------------------------------------------------------------------------------------
