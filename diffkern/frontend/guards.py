@@ -130,7 +130,6 @@ class TextGuard:
             return obj == before
         return annotation_fields("", obj, self.scope, id)[1] == annotation_fields("", before, self.scope, id)[1]
 
-    @property
     def is_decided_by_names(self) -> bool:
         """Whether the text means the same as long as the names in it do, for which it need not be evaluated."""
         try:
@@ -240,7 +239,7 @@ def look_ups(guards: Iterable[Guard], texts: Iterable[TextGuard]) -> list[Captur
         _note_path(guard.scope, guard.path, note)
     evaluated: list[Capture] = []
     for text in texts:
-        if text.is_decided_by_names:
+        if text.is_decided_by_names():
             for path in text.paths():
                 _note_path(text.scope, path, note)
         else:

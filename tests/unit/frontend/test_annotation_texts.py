@@ -104,11 +104,12 @@ def test_programs_and_adjoints() -> None:
 
 
 @pytest.mark.parametrize("order", [("dk.float32", "dk.float64"), ("dk.float64", "")])
-def test_which_parameter_of_an_inner_function_has_an_annotation(order: tuple[str, str]) -> None:
+@pytest.mark.parametrize("inner", ["def g(a{}, b{}): return p", "def g(a{}): return p\n    def h(a{}): return p"])
+def test_which_parameter_of_an_inner_function_has_an_annotation(inner: str, order: tuple[str, str]) -> None:
     found = []
-    for one, other in (order, order[::-1]):
-        a, b = (f": {t}" if t else "" for t in (one, other))
-        statement = f"p = dk.float32(dk.float64(1.0)); g = lambda a: a\n    def g(a{a}, b{b}): return p"
+    for types_ in (order, order[::-1]):
+        annotations = [f": {t}" if t else "" for t in types_]
+        statement = "p = dk.float32(dk.float64(1.0))\n    " + inner.format(*annotations)
         found.append(fingerprint(kernel_with(statement).func))
     assert found[0] != found[1]
 
