@@ -180,9 +180,15 @@ def test_assertions_that_pytest_rewrites(old: str, new: str) -> None:
         assert isinstance(definition, ast.FunctionDef)
         like = likeness(definition, f, text.splitlines(keepends=True))
         assert (like is not None and not like.is_exact) == is_like
-    plain: dict[str, Any] = {}
-    exec(ASSERTING, plain)
-    assert likeness(definition, plain["f"], text.splitlines(keepends=True)) is None
+
+
+def test_other_assertions_are_refused_where_pytest_has_rewritten_none() -> None:
+    text = ASSERTING.replace("a > -1.0", "a >= -1.0")
+    definition = ast.parse(text).body[0]
+    assert isinstance(definition, ast.FunctionDef)
+    namespace: dict[str, Any] = {}
+    exec(ASSERTING, namespace)
+    assert likeness(definition, namespace["f"], text.splitlines(keepends=True)) is None
 
 
 # -- local annotations -------------------------------------------------------------------------------------------------
@@ -277,9 +283,9 @@ def test_a_function_that_is_given_the_code_of_another_one() -> None:
 
 PAGES = (
     "import diffkern as dk\n@dk.kernel\ndef k(x: dk.array(dtype=float), y: dk.array(dtype=float)):\n"
-    "\f    a = x[0]\n  \f    if a > 0.0:\n\f        a *= 2.0\n    y[0] = a\n"
+    "    a = x[0]\n  \f    if a > 0.0:\n\f        a *= 2.0\n    y[0] = a\n"
     "def make():\n\f    @dk.kernel\n    def k(x: dk.array(dtype=float), y: dk.array(dtype=float)):\n"
-    "\f        y[0] = 3.0 * x[0]\n    return k\n"
+    "        y[0] = x[0]\n\f        y[0] *= 3.0\n    return k\n"
 )
 
 
