@@ -15,7 +15,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from importlib.machinery import ModuleSpec
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, Final
 
 __all__ = ["certain_text", "is_changed", "share_text", "take_text", "text_read_again", "texts_of"]
@@ -26,6 +26,7 @@ _LOADED: Final = time.time()
 
 _taken: Final[weakref.WeakKeyDictionary[Any, tuple[Any, _Lines, bool]]] = weakref.WeakKeyDictionary()
 _of_files: Final[dict[str, list[_Lines]]] = {}
+_executed: Final[dict[str, weakref.ref[CodeType]]] = {}
 
 
 def take_text(pyfunc: Callable[..., Any]) -> None:
@@ -35,12 +36,17 @@ def take_text(pyfunc: Callable[..., Any]) -> None:
     if known is not None and known[0] is code:
         return
     file = code.co_filename
+    frame = _running(file)
     # linecache also serves notebooks' cells, archives and registered sources; stale entries would show other lines.
+    if frame is not None and _is_first(file, frame.f_code):
+        _forget(file)
     linecache.checkcache(file)
     lines = _of_archive(pyfunc) or linecache.getlines(file, pyfunc.__globals__)
     if not lines:
         return
-    _keep(pyfunc, lines, _is_running(file))
+    # A file that runs as a script may be changed while it does.
+    is_script = not file.startswith("<") and frame is not None and frame.f_globals.get("__name__") == "__main__"
+    _keep(pyfunc, lines, frame is not None and not is_script)
 
 
 def _of_archive(pyfunc: Callable[..., Any]) -> _Lines | None:
@@ -60,26 +66,37 @@ def _of_archive(pyfunc: Callable[..., Any]) -> _Lines | None:
     return next((known for known in _of_files.get(file, ()) if known == lines), lines)
 
 
-def _is_running(file: str) -> bool:
-    """Whether Python is just executing a text by that name, which was read or registered for it.
-
-    A file that runs as a script may be changed while it does.
-    """
+def _running(file: str) -> FrameType | None:
+    """The frame in which Python is just executing a text by that name, which was read or registered for it."""
     frame: FrameType | None = sys._getframe(2)
-    while frame is not None:
-        code = frame.f_code
-        if code.co_filename == file and code.co_name == "<module>":
-            return file.startswith("<") or frame.f_globals.get("__name__") != "__main__"
+    while frame is not None and (frame.f_code.co_filename != file or frame.f_code.co_name != "<module>"):
         frame = frame.f_back
-    return False
+    return frame
+
+
+def _is_first(file: str, code: CodeType) -> bool:
+    """Whether the code of a whole file is another one than when this was asked before."""
+    known = _executed.get(file)
+    if known is not None and known() is code:
+        return False
+    _executed[file] = weakref.ref(code)
+    return True
+
+
+def _forget(file: str) -> bool:
+    """Let a file be read again that looks unchanged to linecache; False for a notebook's cell or a registered text."""
+    entry = linecache.cache.get(file)
+    is_read = entry is not None and len(entry) == 4 and entry[1] is not None
+    if is_read:
+        del linecache.cache[file]
+    return is_read
 
 
 def _keep(pyfunc: Callable[..., Any], lines: _Lines, is_certain: bool) -> None:
     _taken[pyfunc] = pyfunc.__code__, lines, is_certain
     versions = _of_files.setdefault(pyfunc.__code__.co_filename, [])
     if not any(lines is version for version in versions):
-        versions.append(lines)
-        del versions[:-_VERSIONS]
+        versions[:] = [*(version for version in versions if version != lines), lines][-_VERSIONS:]
 
 
 def text_read_again(pyfunc: Callable[..., Any]) -> Iterator[_Lines]:
@@ -88,12 +105,11 @@ def text_read_again(pyfunc: Callable[..., Any]) -> Iterator[_Lines]:
     A file that was written anew with the same size within the clock's resolution looks unchanged to linecache.
     """
     file = pyfunc.__code__.co_filename
-    entry = linecache.cache.get(file)
-    if entry is None or len(entry) < 4 or entry[1] is None:  # a cell of a notebook, a registered text
+    before = linecache.getlines(file, pyfunc.__globals__)
+    if not _forget(file):
         return
-    del linecache.cache[file]
     lines = linecache.getlines(file, pyfunc.__globals__)
-    if lines and lines != entry[2]:
+    if lines and lines != before:
         _keep(pyfunc, lines, is_certain=False)
         yield lines
 
@@ -117,16 +133,19 @@ def is_changed(pyfunc: Callable[..., Any]) -> bool:
 
     Python writes to a module's cached code which version of the file it is of.
     """
-    known, entry = _taken.get(pyfunc), linecache.cache.get(pyfunc.__code__.co_filename)
+    file = pyfunc.__code__.co_filename
+    known, entry = _taken.get(pyfunc), linecache.cache.get(file)
     if known is None or known[2] or entry is None or len(entry) < 4 or entry[2] is not known[1]:
         return False
     size, written = entry[0], entry[1]
     if written is None or written < _LOADED or sys.dont_write_bytecode:
         return False
-    spec = getattr(sys.modules.get(pyfunc.__module__), "__spec__", None)
+    spec: ModuleSpec | None = pyfunc.__globals__.get("__spec__")
+    if spec is None or spec.origin != file or not spec.cached:
+        return False
     try:
-        with open(getattr(spec, "cached", None) or "", "rb") as file:
-            head = file.read(16)
+        with open(spec.cached, "rb") as code:
+            head = code.read(16)
     except OSError:
         return False
     flags, *version = (int.from_bytes(head[k : k + 4], "little") for k in (4, 8, 12))

@@ -242,6 +242,17 @@ def test_what_is_made_while_the_module_is_imported_is_from_its_text(module: Any)
     assert run(old) == 10.0
 
 
+def test_an_annotation_edited_within_the_resolution_of_the_clock(module: Any) -> None:
+    name = "alike_at_once"
+    text = MAKER.format(head="", body="{body}") + "\nk = make()\n"
+    found = module(name, text.format(body=FLOAT))
+    old, before = found.k, os.stat(found.__file__)
+    module(name, text.format(body=DOUBLE))
+    os.utime(found.__file__, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert run(importlib.reload(found).k) == 20.0
+    assert run(old) == 10.0
+
+
 def test_an_annotation_edited_back(module: Any) -> None:
     name = "alike_back"
     found = module(name, MAKER.format(head="", body=FLOAT))
