@@ -253,6 +253,16 @@ def test_an_annotation_edited_within_the_resolution_of_the_clock(module: Any) ->
     assert run(old) == 10.0
 
 
+def test_a_kernel_that_is_made_after_an_edit_within_the_resolution_of_the_clock(module: Any) -> None:
+    name = "alike_made_at_once"
+    found = module(name, MAKER.format(head="", body="y[0] = 2.0 * x[0]"))
+    assert run(found.make()) == 20.0
+    before = os.stat(found.__file__)
+    module(name, MAKER.format(head="", body="y[0] = 3.0 * x[0]"))
+    os.utime(found.__file__, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert run(importlib.reload(found).make()) == 30.0
+
+
 def test_an_annotation_edited_back(module: Any) -> None:
     name = "alike_back"
     found = module(name, MAKER.format(head="", body=FLOAT))
