@@ -12,6 +12,7 @@ from .edits import Fault, edit
 
 _EDITED = "tests/e2e/test_edited_classes.py"
 _ARRAYS = "tests/e2e/test_captured_arrays.py"
+_LIKENESS = "tests/unit/frontend/test_likeness.py"
 
 KEYS = [
     Fault("the text of a struct's method has no say in the key",
@@ -57,6 +58,5 @@ KEYS = [
           edit(errors, "is_of_user", "return is_special and", "return False and"), ("tests/unit/test_user_code.py",)),
     Fault("a file is not read again",
           edit(text, "text_read_again", "if lines and lines != before:", "if False:"),
-          ("tests/unit/frontend/test_likeness.py"
-           "::test_a_kernel_that_is_made_after_an_edit_within_the_resolution_of_the_clock",)),
+          (f"{_LIKENESS}::test_a_kernel_that_is_made_after_an_edit_within_the_resolution_of_the_clock",)),
 ]  # fmt: skip
