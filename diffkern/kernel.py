@@ -40,7 +40,8 @@ from diffkern.runtime.program import Executable
 from diffkern.runtime.type_keys import is_long, type_of_key
 
 if TYPE_CHECKING:
-    from diffkern.frontend.canonical import Capture, Meaning
+    from diffkern.frontend.canonical import Meaning
+    from diffkern.frontend.guards import Capture
     from diffkern.frontend.taken import Read
     from diffkern.runtime.cuda.program import CudaExecutable
 

@@ -9,36 +9,40 @@ The result is kept per function and served again as long as each captured name s
 
 from __future__ import annotations
 
-import copy
 import inspect
 import uuid
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from types import CodeType
 from typing import Any, Final, cast
-
-import numpy as np
 
 from diffkern.frontend.contents import OPAQUE, contents
 from diffkern.frontend.encoding import encode_object
+from diffkern.frontend.guards import (
+    Capture,
+    Guard,
+    TextGuard,
+    annotation_fields,
+    check_steady,
+    guard_texts,
+    look_ups,
+    preserved,
+    resolve,
+)
 from diffkern.frontend.outline import outline_of
 from diffkern.frontend.scope import MISSING, Scope
-from diffkern.frontend.signature import parameter_type
 from diffkern.frontend.source import get_source
-from diffkern.frontend.survey import Path
 from diffkern.frontend.taken import Taken
-from diffkern.lang import ArrayAnnotation, CompositeValue, Func, resolve_dtype
+from diffkern.lang import Func
 from diffkern.lang.dialects import NATIVE, dialect_of
 from diffkern.lang.func import RULES, rules_of
-from diffkern.lang.intrinsics import lowering_key
 from diffkern.lang.rules import Rule
 from diffkern.lang.static import kept_results
-from diffkern.lang.structs import functions_of
 
 __all__ = [
     "ENCODING_VERSION",
-    "Guard",
     "Meaning",
     "built_ins",
     "captures",
@@ -49,56 +53,7 @@ __all__ = [
     "positions",
 ]
 
-ENCODING_VERSION: Final = 3
-
-
-# -- what a function captures ------------------------------------------------------------------------------------------
-
-
-def _resolve(scope: Scope, path: Path) -> tuple[Any, int]:
-    """The object at the end of a chain, as far as it leads through known attributes, and how far that is."""
-    obj = scope.lookup(path[0])
-    for depth, name in enumerate(path[1:], 1):
-        following = scope.attribute(obj, name)
-        if following is MISSING:
-            return (obj if not inspect.ismodule(obj) and not inspect.isclass(obj) else MISSING), depth
-        obj = following
-    return obj, len(path)
-
-
-@dataclass(frozen=True, slots=True)
-class Guard:
-    """A captured name and what it meant; the fingerprint holds as long as it does.
-
-    Attributes
-    ----------
-    function : int
-        The number of the function that captures it.
-    scope, path
-        Where it is looked up.
-    depth : int
-        How many names of the path lead to the object.
-    obj
-        The object; of one that can be changed in place, a copy.
-    code : bytes
-        The same as bytes.
-    """
-
-    function: int
-    scope: Scope
-    path: Path
-    depth: int
-    obj: Any
-    code: bytes
-
-    def holds(self) -> bool:
-        """Whether the name still means the same."""
-        obj, _ = _resolve(self.scope, self.path)
-        if obj is self.obj:
-            return True
-        if isinstance(obj, Func) or isinstance(self.obj, Func):
-            return False
-        return encode_object(obj, lambda _: -1) == self.code
+ENCODING_VERSION: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +66,10 @@ class Meaning:
         Its fingerprint.
     guards : list of Guard
         What the fingerprint rests on.
+    texts : list of TextGuard
+        Annotations that it rests on.
+    codes : list of code
+        What Python ran for each function, the kernel first.
     reached : list of callable
         The functions it covers besides the kernel (which must stay collectable).
     annotations : list of dict
@@ -125,6 +84,8 @@ class Meaning:
 
     fields: list[tuple[str, bytes]]
     guards: list[Guard]
+    texts: list[TextGuard]
+    codes: list[CodeType]
     reached: list[Callable[..., Any]]
     annotations: list[dict[str, Any]]
     rules: list[tuple[Rule, ...]]
@@ -138,8 +99,10 @@ class Meaning:
 
     def holds(self, pyfunc: Callable[..., Any]) -> bool:
         """Whether all that the fingerprint of a kernel rests on still means the same."""
-        functions = zip((pyfunc, *self.reached), self.rules, strict=True)
-        return all(rules_of(f) == kept for f, kept in functions) and all(guard.holds() for guard in self.guards)
+        functions = zip((pyfunc, *self.reached), self.codes, self.rules, strict=True)
+        if not all(f.__code__ is code and rules_of(f) == rules for f, code, rules in functions):
+            return False
+        return all(guard.holds() for guard in self.guards) and all(guard.holds() for guard in self.texts)
 
 
 # A function keeps its own meaning: that leads back to the function, so anything else that kept it would keep both.
@@ -178,6 +141,7 @@ def meaning_of(pyfunc: Callable[..., Any], methods: Sequence[Callable[..., Any]]
         return cast("Meaning", kept)
     fields: list[tuple[str, bytes]] = [("encoding", b"%d" % ENCODING_VERSION)]
     guards: list[Guard] = []
+    texts: dict[tuple[int, str], TextGuard] = {}
     annotations: list[dict[str, Any]] = []
     reached: list[Callable[..., Any]] = [pyfunc, *methods]
 
@@ -190,41 +154,31 @@ def meaning_of(pyfunc: Callable[..., Any], methods: Sequence[Callable[..., Any]]
         outline = outline_of(function)
         scope = Scope(function)
         fields.append((f"tree {k}", outline.tree))
-        if (dialect := dialect_of(function)) != NATIVE:
+        dialect = dialect_of(function)
+        if dialect != NATIVE:
             fields.append((f"dialect {k}", dialect.name.encode()))
         if rules := rules_of(function):
             encoded = b",".join(b"%s:%d" % (rule.kind.value.encode(), number_of(rule.func)) for rule in rules)
             fields.append((f"rules {k}", encoded))
         annotations.append({})
-        fields.extend(_parameters(k, function, scope, number_of, annotations[k]))
+        fields.extend(_parameters(k, function, scope, number_of, annotations[k], texts))
+        for n, (parameter, text) in enumerate(outline.annotations):
+            means = guard_texts(k, scope, text, texts)
+            fields.extend(annotation_fields(f"{k} within {n} {parameter}", means, scope, number_of)[1])
         for n, result in enumerate(kept_results(function) or ()):
             fields.append((f"static {k} {n}", contents(result, partial(encode_object, number_of=number_of))))
         for path in outline.captured:
-            obj, depth = _resolve(scope, path)
+            obj, depth = resolve(scope, path)
             code = encode_object(obj, number_of)
             fields.append((f"captured {k} {'.'.join(path)}", code))
-            guards.append(Guard(k, scope, path, depth, _kept(obj), code))
-    made = Meaning(fields, guards, reached[1:], annotations, [rules_of(function) for function in reached])
+            guards.append(Guard(k, scope, path, depth, preserved(obj), code))
+        if dialect.object_attributes:
+            check_steady(function, [guard for guard in guards if guard.function == k and guard.depth > 1])
+    codes, all_rules = [function.__code__ for function in reached], [rules_of(function) for function in reached]
+    made = Meaning(fields, guards, [*texts.values()], codes, reached[1:], annotations, all_rules)
     if not methods:
         pyfunc.__dict__[_MEANING] = weakref.ref(pyfunc), made
     return made
-
-
-def _can_change(obj: Any) -> bool:
-    """Whether an object is a vector or a table of NumPy's that can be changed in place, or a tuple that holds one."""
-    if isinstance(obj, CompositeValue):
-        return True
-    if isinstance(obj, np.ndarray):
-        while isinstance(obj, np.ndarray):  # the memory of a view may be written to by way of its base
-            if obj.flags.writeable:
-                return True
-            obj = obj.base
-        return False
-    return isinstance(obj, tuple) and any(map(_can_change, obj))
-
-
-def _kept(obj: Any) -> Any:
-    return copy.deepcopy(obj) if _can_change(obj) else obj
 
 
 def may_multiply_tiles(pyfunc: Callable[..., Any]) -> bool:
@@ -256,102 +210,34 @@ def positions(pyfunc: Callable[..., Any]) -> list[tuple[str, bytes]]:
     return fields
 
 
-Capture = tuple[Callable[[str], Any], str, Any]
-"""How a captured name is looked up, the name, and what it meant.
-
-The look-ups, which every launch makes, are functions in C. They raise ValueError where a closure variable has no value
-any more, AttributeError where a class has no such attribute.
-"""
-
-
-# Modules whose functions and types are not rebound: they are not asked for at every launch.
-_LIBRARIES: Final = frozenset({"diffkern", "numba", "numpy", "math"})
-
-
 def captures(meaning: Meaning) -> list[Capture]:
-    """The names whose change would change the fingerprint: how each is looked up, and what it meant.
-
-    A built-in of Python stands as the module's global that would shadow it, which is None as long as there is none.
-    What diffkern's own modules, NumPy's and Python's mathematics call theirs is left out. ``look(name) is value`` for
-    each tells in a tenth of a microsecond that the fingerprint still holds.
-    """
-    found: dict[tuple[int, str], Capture] = {}
-
-    def note(place: object, name: str, capture: Capture) -> None:
-        look, looked_up, value = capture
-        if _can_change(value):
-            capture = partial(_is_unchanged, look, value, _elements(value)), looked_up, True
-        if value is not MISSING:
-            found.setdefault((id(place), name), capture)
-
-    for guard in meaning.guards:
-        obj: Any = MISSING
-        for depth, name in enumerate(guard.path):
-            if depth == 0:
-                cell, variables, obj = guard.scope.cell(name), guard.scope.globals, guard.scope.lookup(name)
-                if cell is not None:
-                    note(cell, name, (cell.__getattribute__, "cell_contents", guard.scope.found(name)))
-                else:
-                    found_there = guard.scope.found(name) if name in variables else None
-                    note(variables, name, (variables.get, name, found_there))
-            elif inspect.ismodule(obj):
-                library = obj.__name__.partition(".")[0] in _LIBRARIES
-                variables, obj = vars(obj), guard.scope.attribute(obj, name)
-                if library and (inspect.ismodule(obj) or lowering_key(obj) is not None or _is_type(obj)):
-                    continue
-                note(variables, name, (variables.get, name, obj))
-            elif inspect.isclass(obj):
-                cls, obj = obj, guard.scope.attribute(obj, name)
-                note(cls, name, (partial(getattr, cls), name, obj))
-            elif isinstance(obj, Func):
-                variables, obj = vars(obj), guard.scope.attribute(obj, name)
-                note(variables, name, (variables.get, name, obj))
-            elif (found_there := guard.scope.attribute(obj, name)) is not MISSING:
-                owner, obj = obj, found_there
-                note(owner, name, (partial(getattr, owner), name, obj))
-            else:
-                break
+    """The names whose change would change the fingerprint: how each is looked up, and what it meant."""
     of_funcs = (vars(function) for function in meaning.reached)
-    return [*found.values(), *((space.get, RULES, space.get(RULES)) for space in of_funcs)]
-
-
-def _is_unchanged(look: Callable[[str], Any], value: Any, elements: Any, name: str) -> bool:
-    """Whether a name stands for the same object with the same elements."""
-    return look(name) is value and bool(_elements(value) == elements)
-
-
-def _elements(obj: Any) -> Any:
-    """What can be changed in place of a captured object, to be compared: this is done at every launch."""
-    if isinstance(obj, (np.ndarray, CompositeValue)):
-        return obj.tobytes(), obj.shape, obj.dtype
-    return tuple(map(_elements, obj)) if isinstance(obj, tuple) else None
-
-
-def _is_type(obj: Any) -> bool:
-    try:
-        resolve_dtype(obj)
-    except TypeError:
-        return False
-    return True
+    rules = [(space.get, RULES, space.get(RULES)) for space in of_funcs]
+    return [*look_ups(meaning.guards, meaning.texts), *rules]
 
 
 def _parameters(
-    k: int, function: Callable[..., Any], scope: Scope, number_of: Callable[[Func], int], types: dict[str, Any]
+    k: int,
+    function: Callable[..., Any],
+    scope: Scope,
+    number_of: Callable[[Func], int],
+    types: dict[str, Any],
+    texts: dict[tuple[int, str], TextGuard],
 ) -> Iterator[tuple[str, bytes]]:
-    """The fields of a function's parameters; the types that their annotations mean go into ``types``."""
-    for name, parameter in inspect.signature(function).parameters.items():
-        try:
-            annotation = parameter_type(parameter.annotation, scope, name, function.__name__)
-        except TypeError:  # refused when the kernel is lowered
-            yield f"annotation {k} {name}", b"invalid"
-        else:
-            if annotation is not None:
-                types[name] = annotation
-                yield f"annotation {k} {name}", str(annotation).encode()
-                stored = annotation.element if isinstance(annotation, ArrayAnnotation) else annotation
-                for method, func in functions_of(stored):
-                    yield f"method {k} {name} {method}", b"%d" % number_of(func)
-            elif parameter.annotation is not parameter.empty:
-                types[name] = Any
-        if parameter.default is not parameter.empty:
-            yield f"default {k} {name}", encode_object(parameter.default, number_of)
+    """The fields of a function's parameters, and of what it returns where it is held to that.
+
+    The types that their annotations mean go into ``types``, what these rest on into ``texts``.
+    """
+    given = inspect.signature(function)
+    annotated = {name: parameter.annotation for name, parameter in given.parameters.items()}
+    if dialect_of(function).returns_as_annotated and given.return_annotation is not given.empty:
+        annotated["return"] = given.return_annotation
+    for name, annotation in annotated.items():
+        evaluated = guard_texts(k, scope, annotation, texts)
+        meant, own = annotation_fields(f"{k} {name}", evaluated, scope, number_of)
+        if meant is not MISSING and annotation is not given.empty:
+            types[name] = meant
+        yield from own
+        if name in given.parameters and (default := given.parameters[name].default) is not given.empty:
+            yield f"default {k} {name}", encode_object(default, number_of)

@@ -1,18 +1,20 @@
 """Whether a syntax tree is that of a code object: does the text say what Python runs?
 
-In: a function's tree, with the positions of its file, and its code object. Out: yes or no. The tree is compiled again,
-in the surroundings that give its names the same scopes, and the two results are compared without positions.
+In: a function's tree, with the positions of its file, and its code object. Out: a :class:`Likeness`, or None. The tree
+is compiled again, in the surroundings that give its names the same scopes and spellings, and the two are compared.
 """
 
 from __future__ import annotations
 import __future__
 
 import ast
+import dis
 import hashlib
 import inspect
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Final, TypeVar
 
@@ -20,15 +22,34 @@ from diffkern.forks import free_in_child
 from diffkern.frontend.desugar import LAMBDA
 from diffkern.frontend.survey import nodes
 
-__all__ = ["code_digest", "is_source_of", "whole_tree"]
+__all__ = ["Likeness", "code_digest", "likeness", "spell_private_names", "whole_tree"]
 
 _Node = TypeVar("_Node", bound=ast.AST)
 
 _FUTURE: Final = sum(getattr(__future__, name).compiler_flag for name in ("annotations", "generator_stop"))
 
 
-def is_source_of(definition: ast.FunctionDef, pyfunc: Callable[..., Any], lines: Sequence[str]) -> bool:
-    """Whether a function was compiled from this definition, decorators, annotations and defaults apart.
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """How a definition is like the code of a function.
+
+    Attributes
+    ----------
+    is_exact : bool
+        Whether it compiles to that code; else only what is outside of its assertions does.
+    is_placed : bool
+        Whether its parts have the positions that the code says, as far as it says them.
+    owner : str
+        The class whose private names it has.
+    """
+
+    is_exact: bool
+    is_placed: bool
+    owner: str
+
+
+def likeness(definition: ast.FunctionDef, pyfunc: Callable[..., Any], lines: Sequence[str]) -> Likeness | None:
+    """Return how a definition is like the code of a function, decorators, annotations and defaults apart.
 
     Parameters
     ----------
@@ -38,25 +59,36 @@ def is_source_of(definition: ast.FunctionDef, pyfunc: Callable[..., Any], lines:
         The function.
     lines
         All lines of the file that the definition was found in.
+
+    Returns
+    -------
+    Likeness or None
+        None if the function was not compiled from it.
     """
     code = pyfunc.__code__
-    if definition.name != code.co_name or getattr(definition, "type_params", None):
-        return definition.name == code.co_name
+    if definition.name != code.co_name:
+        return None
     # Python calls attributes of what a module imports in another way; mostly that are modules, so this is tried first.
     # IPython compiles each statement of a cell by itself, and so knows of no import.
     modules = {name for name in code.co_names if inspect.ismodule(pyfunc.__globals__.get(name))}
-    compiled = _compiled(definition, code, modules)
-    for imported in (partial(_imported, lines), set[str]):
-        if compiled is not None and not _is_same(compiled, code):
-            compiled = _compiled(definition, code, imported())
-    if compiled is None:
-        return False
-    if _is_same(compiled, code):
-        return True
-    if any(name.startswith("__") and name[-2:] != "__" for name in _names(compiled)):
-        return True  # private names of a class have other spellings there
-    # Test runners rewrite assertions while they import a module.
-    return any(isinstance(node, ast.Assert) for node in nodes(definition)) and _is_part(compiled, code)
+    for owner in ("", *_owners(definition, code)):
+        is_part = False
+        for imported in (modules, None, frozenset[str]()):
+            compiled = _compiled(definition, code, _imported(lines) if imported is None else imported, owner)
+            if compiled is not None and _is_same(compiled, code):
+                return _exact(definition, compiled, code, owner)
+            is_part |= compiled is not None and _is_rewritten(code) and _is_part(compiled, code, definition)
+        if is_part:
+            return Likeness(is_exact=False, is_placed=True, owner=owner)
+    return None
+
+
+def _exact(definition: ast.FunctionDef, compiled: CodeType, code: CodeType, owner: str) -> Likeness | None:
+    is_placed = _is_placed(compiled, code)
+    # What the annotation of a variable says is not in the code, and of an edit there only positions can tell.
+    if not is_placed and any(isinstance(node, ast.AnnAssign) for node in nodes(definition)):
+        return None
+    return Likeness(is_exact=True, is_placed=is_placed, owner=owner)
 
 
 class _Whole:
@@ -117,7 +149,7 @@ def _imports(tree: ast.Module) -> set[str]:
     return found
 
 
-def _compiled(definition: ast.FunctionDef, code: CodeType, imported: set[str]) -> CodeType | None:
+def _compiled(definition: ast.FunctionDef, code: CodeType, imported: AbstractSet[str], owner: str) -> CodeType | None:
     given = definition.args
     bare = ast.arguments(
         posonlyargs=_bare(given.posonlyargs), args=_bare(given.args), kwonlyargs=_bare(given.kwonlyargs),
@@ -135,6 +167,8 @@ def _compiled(definition: ast.FunctionDef, code: CodeType, imported: set[str]) -
         expression = _placed(ast.Lambda(bare, ast.Constant(None)), definition)
         expression.body = result.value
         function = ast.copy_location(ast.Expr(expression), definition)
+    if owner:
+        function = ast.copy_location(_class(owner, function), definition)
     if code.co_freevars:
         cells: list[ast.expr] = [ast.Name(name, ast.Store()) for name in code.co_freevars]
         assigned = _placed(ast.Assign(cells, ast.Constant(None)), definition)
@@ -146,18 +180,19 @@ def _compiled(definition: ast.FunctionDef, code: CodeType, imported: set[str]) -
         found: Any = compile(module, code.co_filename, "exec", code.co_flags & _FUTURE, dont_inherit=True)
     except (SyntaxError, ValueError):
         return None
-    for name in (["_"] if code.co_freevars else []) + [definition.name]:
+    for name in (*(["_"] if code.co_freevars else []), *([owner] if owner else []), definition.name):
         found = next(inner for inner in _inner(found) if inner.co_name == name)
     return found  # type: ignore[no-any-return]  # a code object
 
 
 def code_digest(code: CodeType) -> bytes:
-    """Return a digest of what :func:`is_source_of` compares of a code object."""
+    """Return a digest of what :func:`likeness` compares of a code object."""
     state = hashlib.sha256()
     left = [code]
     while left:
         one = left.pop()
         found = (one.co_name, one.co_code, _names(one), len(one.co_names), _arguments(one), one.co_flags)
+        state.update(one.co_linetable)
         numbers = [(kind.__name__, text) for kind, text in _numbers(one)]
         state.update(repr((found, len(one.co_varnames), len(one.co_cellvars), numbers)).encode(errors="surrogatepass"))
         left += _inner(one)
@@ -166,6 +201,13 @@ def code_digest(code: CodeType) -> bytes:
 
 def _function(name: str, arguments: ast.arguments, body: list[ast.stmt]) -> ast.FunctionDef:
     made = ast.FunctionDef(name, arguments, body, [], None, None)
+    if "type_params" in made._fields:
+        made.type_params = []  # type: ignore[attr-defined,unused-ignore]  # from Python 3.12 on
+    return made
+
+
+def _class(name: str, stmt: ast.stmt) -> ast.ClassDef:
+    made = ast.ClassDef(name, [], [], [stmt], [])
     if "type_params" in made._fields:
         made.type_params = []  # type: ignore[attr-defined,unused-ignore]  # from Python 3.12 on
     return made
@@ -213,8 +255,128 @@ def _is_same(a: CodeType, b: CodeType) -> bool:
     )
 
 
-def _is_part(a: CodeType, b: CodeType) -> bool:
-    """Whether all that one code names, calls and counts with occurs in the other; a sign may be an operation there."""
+def _is_placed(a: CodeType, b: CodeType) -> bool:
+    """Whether the same operations have the same positions in two codes, as far as these are known.
+
+    What they begin with is in the line of the first decorator, which is no part of a tree.
+    """
+    for own, other in zip(_positions(a), _positions(b), strict=True):
+        if any(x != y for x, y in zip(own, other, strict=True) if x is not None and y is not None):
+            return False
+    return all(_is_placed(x, y) for x, y in zip(_inner(a), _inner(b), strict=True))
+
+
+def _positions(code: CodeType) -> list[tuple[int | None, ...]]:
+    """Line, last line and columns of each operation of a code behind its start; lines alone before Python 3.11."""
+    positions: Callable[[], Iterator[tuple[int | None, ...]]] | None = getattr(code, "co_positions", None)
+    if positions is not None:
+        return list(positions())[code.co_code[::2].index(dis.opmap["RESUME"]) + 1 :]
+    lines = [line for start, end, line in code.co_lines() for _ in range(start, end, 2)]
+    return [(None if line == code.co_firstlineno else line,) for line in lines]
+
+
+# -- assertions that pytest has rewritten ------------------------------------------------------------------------------
+
+
+def _is_rewritten(code: CodeType) -> bool:
+    return any(name.startswith("@py") for name in _all_names(code))
+
+
+_JUMPS: Final = frozenset((*dis.hasjrel, *dis.hasjabs))
+_FLOW: Final = frozenset(
+    {"NOP", "RESUME", "EXTENDED_ARG", "NOT_TAKEN", "MAKE_CELL", "COPY_FREE_VARS", "RETURN_VALUE", "RETURN_CONST"}
+)
+
+
+def _is_part(a: CodeType, b: CodeType, definition: ast.FunctionDef) -> bool:
+    """Whether a code does in its order all that a definition does outside of its assertions, which are rewritten in it.
+
+    ``a`` is the code of the definition. Of the assertions only names and numbers are compared, where a sign may have
+    become an operation.
+    """
+    # What Python computes of literals it may compute in parts there.
+    literals = {(type(n.value), repr(n.value)) for n in nodes(definition) if isinstance(n, ast.Constant)}
     numbers = [(kind, text.lstrip("-")) for kind, text in _numbers(a) if kind is not str and kind is not tuple]
+    numbers = [number for number in numbers if number in literals]
     known = [(kind, text.lstrip("-")) for kind, text in _numbers(b)]
-    return _arguments(a) == _arguments(b) and set(_names(a)) <= set(_names(b)) and all(n in known for n in numbers)
+    if _arguments(a) != _arguments(b) or not set(_names(a)) <= set(_names(b)) or any(n not in known for n in numbers):
+        return False
+    asserted = {
+        line
+        for node in nodes(definition)
+        if isinstance(node, ast.Assert)
+        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
+    left, inside = iter(_operations(b, frozenset())), iter(list(_inner(b)))
+    return all(operation in left for operation in _operations(a, asserted)) and all(
+        any(_is_same(own, other) or _is_part(own, other, definition) for other in inside)
+        for own in _inner(a)
+        if own.co_firstlineno not in asserted
+    )
+
+
+def _operations(code: CodeType, without: AbstractSet[int]) -> list[tuple[str, str]]:
+    """The operations of a code, without those in some lines, jumps, and what a function ends with."""
+    line_of = {offset: line for start, end, line in code.co_lines() for offset in range(start, end, 2)}
+    found: list[tuple[str, str]] = []
+    for step in dis.get_instructions(code):
+        name = step.opname.replace("_CHECK", "").replace("_BORROW", "")
+        is_end = name in _FLOW or (name == "LOAD_CONST" and step.argval is None)
+        if is_end or step.opcode in _JUMPS or line_of.get(step.offset) in without:
+            continue
+        if isinstance(step.argval, tuple) and name.count("FAST") == 2:  # two in one, from Python 3.13 on
+            first = name[: name.index("FAST") + 4]
+            found += [(first, step.argval[0]), (name[len(first) + 1 :], step.argval[1])]
+        else:
+            found.append((name, "" if isinstance(step.argval, CodeType) else step.argrepr))
+    return found
+
+
+# -- private names of a class ------------------------------------------------------------------------------------------
+
+
+def _owners(definition: ast.FunctionDef, code: CodeType) -> list[str]:
+    """The classes with whose name Python may have put together the private names of a definition, from its code."""
+    private = {name for node in nodes(definition) for _, _, name in _names_of(node) if is_private(name)}
+    found: dict[str, None] = {}
+    for known in _all_names(code) if private else ():
+        for name in private:
+            if known.startswith("_") and known.endswith(name) and known[1:2] not in ("_", ""):
+                found[known[1 : -len(name)]] = None
+    return list(found)
+
+
+def is_private(name: str) -> bool:
+    """Whether a name has another spelling within a class."""
+    return name.startswith("__") and not name.endswith("__")
+
+
+def _all_names(code: CodeType) -> set[str]:
+    found = set(_names(code))
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            found |= _all_names(const)
+        elif isinstance(const, tuple):  # keywords of a call
+            found.update(item for item in const if isinstance(item, str))
+    return found
+
+
+_SPELLED: Final[Mapping[type[ast.AST], str]] = {
+    ast.Name: "id", ast.Attribute: "attr", ast.arg: "arg", ast.keyword: "arg", ast.FunctionDef: "name",
+    ast.MatchAs: "name", ast.MatchStar: "name",
+}  # fmt: skip
+
+
+def _names_of(node: ast.AST) -> Iterator[tuple[ast.AST, str, str]]:
+    """The name that a node has, and where."""
+    field = _SPELLED.get(type(node))
+    if field is not None and isinstance(name := getattr(node, field), str):
+        yield node, field, name
+
+
+def spell_private_names(definition: ast.FunctionDef, owner: str) -> None:
+    """Give the private names of a definition the spelling that they have in a class, in place."""
+    for node in nodes(definition):
+        for place, field, name in _names_of(node) if node is not definition else ():
+            if is_private(name):
+                setattr(place, field, f"_{owner.lstrip('_')}{name}")

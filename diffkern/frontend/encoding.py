@@ -30,25 +30,30 @@ __all__ = ["encode_object", "encode_tree", "encode_value"]
 
 # -- the syntax tree ---------------------------------------------------------------------------------------------------
 
-# Fields that say nothing about what the code does, or that are encoded separately (annotations by what they mean).
-_SKIPPED: Final = frozenset({"ctx", "kind", "type_comment", "type_params", "decorator_list", "returns", "annotation"})
+# Fields that say nothing about what the code does.
+_SKIPPED: Final = frozenset({"ctx", "kind", "type_comment", "type_params", "decorator_list", "returns"})
 
 
-def encode_tree(node: ast.AST) -> bytes:
-    """A syntax tree as bytes. Empty fields are left out, so that fields added by later Pythons change nothing."""
+def encode_tree(node: ast.FunctionDef) -> bytes:
+    """The syntax tree of a function as bytes, without the annotations of its parameters: they count by their meaning.
+
+    Empty fields are left out, so that fields added by later Pythons change nothing.
+    """
     out: list[bytes] = []
     _tree(node, out)
     return b"".join(out)
 
 
-def _tree(node: ast.AST, out: list[bytes]) -> None:
+def _tree(node: ast.FunctionDef, out: list[bytes]) -> None:
+    arguments = node.args
+    own = {id(a) for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
     pending: list[Any] = [node]  # texts and parts to be encoded; sums of many terms are too deep for a recursion
     while pending:
         part = pending.pop()
         if isinstance(part, _Text):
             out.append(part)
         elif isinstance(part, ast.AST):
-            pending += reversed(_node(part))
+            pending += reversed(_node(part, annotated=id(part) not in own))
         elif isinstance(part, list):
             inside = [item for item in part if not _is_docstring(item)]
             pending += (_Text(b"]"), *reversed(inside), _Text(b"["))
@@ -60,13 +65,13 @@ class _Text(bytes):
     """What goes into the encoding as it is."""
 
 
-def _node(node: ast.AST) -> list[Any]:
-    """The parts of a node, in order."""
+def _node(node: ast.AST, annotated: bool) -> list[Any]:
+    """The parts of a node, in order, with its annotation or without it."""
     parts: list[Any] = [_Text(b"(" + type(node).__name__.encode())]
     if isinstance(node, Given):
         parts.append(_Text(b" %d" % node.index))
     for name in node._fields:
-        if name in _SKIPPED and not (name == "annotation" and isinstance(node, ast.AnnAssign)):
+        if name in _SKIPPED or (name == "annotation" and not annotated):
             continue
         value = getattr(node, name, None)
         if isinstance(node, ast.Constant) and name == "value":

@@ -14,7 +14,7 @@ from typing import Any
 
 from diffkern.errors import KernelError
 from diffkern.frontend.canonical import Meaning
-from diffkern.frontend.scope import MISSING
+from diffkern.frontend.scope import MISSING, keep_meant
 from diffkern.frontend.static import Later
 from diffkern.frontend.taken import Read
 from diffkern.lang import Func
@@ -49,8 +49,9 @@ def frozen(pyfunc: Callable[..., Any], meaning: Meaning, reads: Iterable[Read] =
     for guard in meaning.guards:
         if guard.obj is not MISSING:
             _enter(pyfunc, spaces[guard.function], guard.path[: guard.depth], guard.obj)
-    for function, space, types in zip(functions, spaces, meaning.annotations, strict=True):
+    for k, (function, space, types) in enumerate(zip(functions, spaces, meaning.annotations, strict=True)):
         copies.append(_copy(function, space, types))
+        keep_meant(copies[-1], {guard.text: guard.obj for guard in meaning.texts if guard.function == k})
     funcs = _exchange_funcs(functions, spaces, copies, meaning.rules)
     made: Callable[..., Any] = copies[0]
     keep_methods(made, funcs)

@@ -22,12 +22,12 @@ from diffkern.errors import Loc
 from diffkern.frontend.code import code_digest
 from diffkern.frontend.encoding import encode_tree
 from diffkern.frontend.scope import Scope
-from diffkern.frontend.source import as_parsed, get_source, location, shown_path
+from diffkern.frontend.source import Parsed, as_parsed, get_source, location, shown_path
 from diffkern.frontend.static import Evaluator, names_of_static, variables_of_statics
 from diffkern.frontend.survey import Path, captured_names
 from diffkern.lang.remembered import memory
 from diffkern.lang.static import keep_results, kept_results
-from diffkern.lang.text import texts_of
+from diffkern.lang.text import certain_text, is_changed
 
 __all__ = ["Outline", "outline_of"]
 
@@ -52,6 +52,8 @@ class Outline:
         Its variables, if there are any.
     unrolled : tuple of str
         Those of them that static expressions use.
+    annotations : tuple of (str, str)
+        As of :class:`~diffkern.frontend.survey.Survey`.
     """
 
     tree: bytes
@@ -61,6 +63,7 @@ class Outline:
     statics: tuple[tuple[int, int, int, int], ...]
     variables: tuple[str, ...]
     unrolled: tuple[str, ...]
+    annotations: tuple[tuple[str, str], ...]
 
     def encoded(self) -> bytes:
         """It as bytes."""
@@ -75,7 +78,7 @@ class Outline:
         return cls(tree=found["tree"].encode("latin-1"), **tuples)
 
 
-_PATHS: Final = ("captured", "called", "of_static", "statics")
+_PATHS: Final = ("captured", "called", "of_static", "statics", "annotations")
 
 _known: Final[weakref.WeakKeyDictionary[Any, tuple[Any, Outline]]] = weakref.WeakKeyDictionary()
 
@@ -109,11 +112,19 @@ def _of_tree(pyfunc: Callable[..., Any]) -> Outline:
         statics=parsed.statics.places,
         variables=tuple(sorted(parsed.statics.variables)),
         unrolled=tuple(sorted(variables_of_statics(pyfunc))),
+        annotations=parsed.survey.annotations,
     )
     lines = _lines(pyfunc)
-    if lines is not None and lines is parsed.text and "\f" not in "".join(parsed.lines):  # which moves columns
+    if lines is not None and lines is parsed.text and _is_remembered(parsed):
         memory().keep(_digest(lines), _name(pyfunc), outline.encoded())
     return outline
+
+
+def _is_remembered(parsed: Parsed) -> bool:
+    """Whether what is found out about a function is right wherever its text and its code are these."""
+    if "\f" in "".join(parsed.lines) or not parsed.like.is_exact:  # a form feed moves columns
+        return False
+    return not (parsed.like.owner and parsed.statics.places)  # the text of which has other names
 
 
 def _remembered(pyfunc: Callable[..., Any]) -> Outline | None:
@@ -167,11 +178,11 @@ _digests: Final[dict[int, tuple[list[str], bytes]]] = {}
 
 
 def _lines(pyfunc: Callable[..., Any]) -> list[str] | None:
-    """Return the text of a function's file that is the likeliest; None if that is no file."""
+    """Return the text of a function's file that it is from; None if that is not certain, or is no file."""
     entry = linecache.cache.get(pyfunc.__code__.co_filename)
     if entry is None or len(entry) < 4 or entry[1] is None:  # a cell of a notebook, a registered text
         return None
-    return next(iter(texts_of(pyfunc)), None)
+    return None if is_changed(pyfunc) else certain_text(pyfunc)
 
 
 def _digest(lines: list[str]) -> bytes:

@@ -11,7 +11,7 @@ import difflib
 import enum
 import inspect
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from types import CellType
 from typing import Any, Final
 
@@ -25,7 +25,7 @@ __all__ = [
     "MISSING",
     "Scope",
     "attribute_names",
-    "evaluate_annotation",
+    "keep_meant",
     "static_attribute",
     "suggest",
 ]
@@ -42,13 +42,27 @@ _KNOWN: Final = frozenset(
 )
 """Libraries whose objects have attributes of their own in kernels, or none."""
 
+_MEANT: Final = "__diffkern_meant__"
+
+
+def keep_meant(pyfunc: Callable[..., Any], meant: Mapping[str, Any]) -> None:
+    """Settle what annotations that are text mean in a function."""
+    pyfunc.__dict__[_MEANT] = meant
+
 
 class Scope:
-    """Name look-up in the environment of one function."""
+    """Name look-up in the environment of one function.
+
+    Attributes
+    ----------
+    meant
+        What annotations that are text mean, where that is settled.
+    """
 
     def __init__(self, pyfunc: Callable[..., Any]) -> None:
         self._cells = dict(zip(pyfunc.__code__.co_freevars, pyfunc.__closure__ or (), strict=False))
         self._globals: dict[str, Any] = pyfunc.__globals__
+        self.meant: Mapping[str, Any] = pyfunc.__dict__.get(_MEANT, {})
         dialect = dialect_of(pyfunc)
         self._namespace, self._of_objects = dialect.namespace, dialect.object_attributes
 
@@ -131,19 +145,3 @@ def suggest(name: str, known: Iterable[str]) -> str:
     """``; did you mean …?`` for a name that is close to a known one, else nothing."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.7)
     return f"; did you mean {close[0]!r}?" if close else ""
-
-
-def evaluate_annotation(annotation: Any, scope: Scope) -> Any:
-    """An annotation as an object; text is evaluated, also text in text.
-
-    ``from __future__ import annotations`` turns annotations into text, and quotes around quoted ones.
-
-    Raises
-    ------
-    Exception
-        Whatever evaluating the text raises.
-    """
-    for _ in range(2):
-        if isinstance(annotation, str):
-            annotation = eval(annotation, scope.globals, scope.namespace())
-    return annotation

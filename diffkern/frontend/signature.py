@@ -14,7 +14,8 @@ from typing import Any, Final, TypeAlias
 
 from diffkern.errors import KernelSyntaxError, KernelTypeError, Loc
 from diffkern.frontend import advice
-from diffkern.frontend.scope import Scope, evaluate_annotation
+from diffkern.frontend.scope import Scope
+from diffkern.frontend.text_annotations import evaluate_annotation
 from diffkern.ir import types as T
 from diffkern.ir.structs import Argument, IndexedArray, Stored, Struct, StructArray, declared
 from diffkern.lang import ArrayAnnotation, resolve_type

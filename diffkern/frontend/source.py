@@ -12,18 +12,17 @@ import copy
 import inspect
 import os
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import chain
 from types import CodeType
 from typing import Any, Final
 
 from diffkern.errors import KernelError, KernelSyntaxError, Loc
-from diffkern.frontend.code import is_source_of, whole_tree
+from diffkern.frontend.code import Likeness, likeness, spell_private_names, whole_tree
 from diffkern.frontend.desugar import LAMBDA, as_definition, spell_out
 from diffkern.frontend.static import Statics, replace_statics, variables_of_statics
-from diffkern.frontend.survey import survey_of
-from diffkern.lang.text import text_read_again, texts_of
+from diffkern.frontend.survey import Survey, nodes, survey_of
+from diffkern.lang.text import certain_text, is_changed, text_read_again, texts_of
 
 __all__ = ["Parsed", "Source", "as_parsed", "get_source", "location", "shown_path", "too_deep"]
 
@@ -124,6 +123,10 @@ class Parsed:
         All lines of the text.
     statics
         Where its static expressions were.
+    survey
+        What its body mentioned with them.
+    like
+        How it is like the code.
     """
 
     code: CodeType
@@ -132,6 +135,8 @@ class Parsed:
     lines: tuple[str, ...]
     text: list[str]
     statics: Statics
+    survey: Survey
+    like: Likeness
 
 
 _parsed: Final[weakref.WeakKeyDictionary[Any, Parsed]] = weakref.WeakKeyDictionary()
@@ -143,37 +148,82 @@ def as_parsed(pyfunc: Callable[..., Any]) -> Parsed:
     known = _parsed.get(pyfunc)
     if known is not None and known.code is code:
         return known
-    found, text = _found(pyfunc)
-    definition = found[0]
+    found = _found(pyfunc)
+    definition = found.read[0]
+    if found.like.owner:
+        spell_private_names(definition, found.like.owner)
     survey = survey_of(definition)
-    statics = replace_statics(definition, pyfunc, survey, Source(shown_path(code.co_filename), *found).loc)
+    statics = replace_statics(definition, pyfunc, survey, Source(shown_path(code.co_filename), *found.read).loc)
     spell_out(definition, survey.kinds, variables_of_statics(pyfunc))
-    made = _parsed[pyfunc] = Parsed(code, *found, text, statics)
+    made = _parsed[pyfunc] = Parsed(code, *found.read, found.text, statics, survey, found.like)
     return made
 
 
-def _found(pyfunc: Callable[..., Any]) -> tuple[_Read, list[str]]:
+@dataclass(frozen=True)
+class _Match:
+    """A definition that a function may be from: as read, the text, and how alike they are."""
+
+    read: _Read
+    text: list[str]
+    like: Likeness
+
+
+def _found(pyfunc: Callable[..., Any]) -> _Match:
     """The definition of a function, and the text that it was found in."""
     code = pyfunc.__code__
     # What Python keeps elsewhere, as what was typed at its prompt, only inspect finds.
     texts = texts_of(pyfunc) or [inspect.findsource(code)[0]]
-    failure: SyntaxError | None = None
-    for lines in chain(texts, text_read_again(pyfunc)):
+    failures: list[SyntaxError] = []
+    found = _matches(pyfunc, texts, failures) or _matches(pyfunc, text_read_again(pyfunc), failures)
+    if not found:
+        raise failures[0] if failures and len(texts) == 1 else _Changed("is not")
+    chosen = _chosen(found, certain_text(pyfunc))
+    # What annotations of variables say is not in the code, so that it cannot be compared.
+    if any(isinstance(node, ast.AnnAssign) for node in nodes(chosen.read[0])) and is_changed(pyfunc):
+        raise _Changed("may not be")
+    return chosen
+
+
+def _matches(pyfunc: Callable[..., Any], texts: Iterable[list[str]], failures: list[SyntaxError]) -> list[_Match]:
+    """The definitions in texts that a function may be from; those that cannot be read are failures."""
+    code, found = pyfunc.__code__, []
+    for lines in texts:
         try:
             candidates = _lambdas(lines, code) if code.co_name == LAMBDA else [_parse(lines, code)]
         except SyntaxError as error:
-            failure = failure or error
+            failures.append(error)
             continue
-        for read in candidates:
-            if is_source_of(read[0], pyfunc, lines):
-                return read, lines
-    if failure is not None and len(texts) == 1:
-        raise failure
-    raise _Changed(code.co_filename)
+        likes = ((read, likeness(read[0], pyfunc, lines)) for read in candidates)
+        found += [_Match(read, lines, like) for read, like in likes if like is not None]
+    return found
+
+
+def _chosen(found: list[_Match], certain: list[str] | None) -> _Match:
+    """The definition that is likest; there must be no other that is as likely."""
+    likest = max((match.like.is_exact, match.text is certain, match.like.is_placed) for match in found)
+    best = [m for m in found if (m.like.is_exact, m.text is certain, m.like.is_placed) == likest]
+    if len(best) > 1:
+        bodies = {tuple(map(ast.dump, match.read[0].body)): match.read for match in best}
+        if len(bodies) > 1:
+            raise _Several(list(bodies.values()))
+    return best[0]
 
 
 class _Changed(Exception):
-    """No known text of a file is what a function was compiled from."""
+    """No known text of a file is, or is with certainty, what a function was compiled from."""
+
+
+class _Several(Exception):
+    """A function may have been compiled from several texts that do not say the same."""
+
+    def __init__(self, reads: list[_Read]) -> None:
+        super().__init__()
+        self.read = reads[0]
+        trees = zip(*(nodes(*read[0].body) for read in reads[:2]), strict=False)
+        pairs = [(a, b) for a, b in trees if isinstance(a, ast.stmt) and ast.dump(a) != ast.dump(b)]
+        pair = next((pair for pair in pairs if not hasattr(pair[0], "body")), pairs[-1])
+        self.node = pair[0]
+        self.said = " and ".join(repr(ast.unparse(node)) for node in pair)
 
 
 def _lambdas(lines: list[str], code: Any) -> list[_Read]:
@@ -242,10 +292,11 @@ def _quick(lines: list[str], code: Any) -> tuple[list[str], ast.Module] | None:
         text = lines[k].strip()
         if not text or text[0] == "#":
             continue
-        if not lines[k].startswith(head) or lines[k][indent] not in " \t)]}":
+        line = lines[k][_margin(lines[k]).rfind("\f") + 1 :]
+        if not line.startswith(head) or line[indent] not in " \t)]}":
             if seen_def:
                 break
-            seen_def = lines[k].startswith(("def ", "async def "), indent)
+            seen_def = line.startswith(("def ", "async def "), indent)
         end = k + 1
     raw = lines[start:end]
     try:
@@ -303,9 +354,16 @@ def get_source(pyfunc: Callable[..., Any]) -> Source:
         raise KernelSyntaxError(
             f"{pyfunc.__name__} is not defined by a plain def ({error})", loc=loc, remedy="write it as a def"
         ) from error
-    except _Changed:
+    except _Several as several:
         raise KernelSyntaxError(
-            f"the text of {pyfunc.__name__} is not what Python runs: the file was changed after it was imported",
+            f"{pyfunc.__name__} may be from several texts: the code that Python runs is the same for {several.said}",
+            loc=Source(shown_path(code.co_filename), *several.read).loc(several.node),
+            remedy="if its file was changed, start Python anew; else write the functions on lines of their own, and a "
+            "conversion as in float(...) instead of an annotation, which Python does not keep",
+        ) from None
+    except _Changed as changed:
+        raise KernelSyntaxError(
+            f"the text of {pyfunc.__name__} {changed} what Python runs: the file was changed after it was imported",
             loc=loc,
             remedy="import the module again; if an import hook rewrites the module, leave the kernels out of that",
         ) from None

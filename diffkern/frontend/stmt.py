@@ -29,8 +29,8 @@ from diffkern.frontend import (
 from diffkern.frontend.context import RETURN, RETURNED, Cascade, Context
 from diffkern.frontend.fence import refuse_expression
 from diffkern.frontend.flow import assigned, chain_of, contains, leaves
-from diffkern.frontend.scope import evaluate_annotation
 from diffkern.frontend.terms import Binding, Const, Poison, Rec, RecView, Static, Term, Val, View
+from diffkern.frontend.text_annotations import evaluate_annotation
 from diffkern.frontend.tile_terms import holds_tiles
 from diffkern.frontend.unrolled import TakeItem
 from diffkern.frontend.user_operators import user_operator

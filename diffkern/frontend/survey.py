@@ -26,10 +26,14 @@ class Survey:
         The types of its nodes.
     called : tuple of Path
         The names and chains of attributes that it calls, in the order in which they are met first.
+    annotations : tuple of (str, str)
+        The texts that are evaluated for what annotations in it mean: those of variables that are written as texts, and
+        those of the parameters of functions that it defines, with the parameter's name.
     """
 
     kinds: frozenset[type[ast.AST]]
     called: tuple[Path, ...]
+    annotations: tuple[tuple[str, str], ...]
 
 
 def nodes(*roots: ast.AST) -> Iterator[ast.AST]:
@@ -54,11 +58,18 @@ def survey_of(definition: ast.FunctionDef) -> Survey:
     """Return what the body of a function mentions."""
     kinds: set[type[ast.AST]] = set()
     called: dict[Path, None] = {}
+    annotations: list[tuple[str, str]] = []
     for node in nodes(*definition.body):
         kinds.add(type(node))
-        if isinstance(node, ast.Call) and (path := chain_of(node.func)):
-            called[path] = None
-    return Survey(frozenset(kinds), tuple(called))
+        if isinstance(node, ast.Call):
+            if path := chain_of(node.func):
+                called[path] = None
+        elif isinstance(node, ast.AnnAssign):
+            if isinstance(node.annotation, ast.Constant) and isinstance(node.annotation.value, str):
+                annotations.append(("", node.annotation.value))
+        elif isinstance(node, ast.arg) and node.annotation is not None:
+            annotations.append((node.arg, ast.unparse(node.annotation)))
+    return Survey(frozenset(kinds), tuple(called), tuple(annotations))
 
 
 def chain_of(node: ast.AST) -> Path:

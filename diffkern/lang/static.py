@@ -72,12 +72,12 @@ def settle_static(pyfunc: Callable[..., Any]) -> None:
 
 def keep_results(pyfunc: Callable[..., Any], results: list[Any]) -> None:
     """Keep what the static expressions of a function are."""
-    pyfunc.__dict__[_RESULTS] = weakref.ref(pyfunc), results
+    pyfunc.__dict__[_RESULTS] = weakref.ref(pyfunc), pyfunc.__code__, results
 
 
 def kept_results(pyfunc: Callable[..., Any]) -> list[Any] | None:
     """Return what the static expressions of a function are; None if they have not been evaluated."""
-    of, results = pyfunc.__dict__.get(_RESULTS, (None, None))
-    # What functools.wraps makes has the attributes of another function.
-    found: list[Any] | None = results if of is not None and of() is pyfunc else None
+    of, code, results = pyfunc.__dict__.get(_RESULTS, (None, None, None))
+    # What functools.wraps makes has the attributes of another function, and a function may be given another one's code.
+    found: list[Any] | None = results if of is not None and of() is pyfunc and code is pyfunc.__code__ else None
     return found

@@ -7,18 +7,26 @@ Python imported.
 
 from __future__ import annotations
 
+import io
 import linecache
+import os
+import sys
+import time
 import weakref
 from collections.abc import Callable, Iterator
+from importlib.machinery import ModuleSpec
+from types import CodeType, FrameType
 from typing import Any, Final
 
-__all__ = ["share_text", "take_text", "text_read_again", "texts_of"]
+__all__ = ["certain_text", "is_changed", "share_text", "take_text", "text_read_again", "texts_of"]
 
 _Lines = list[str]
 _VERSIONS: Final = 4
+_LOADED: Final = time.time()
 
-_taken: Final[weakref.WeakKeyDictionary[Any, tuple[Any, _Lines]]] = weakref.WeakKeyDictionary()
+_taken: Final[weakref.WeakKeyDictionary[Any, tuple[Any, _Lines, bool]]] = weakref.WeakKeyDictionary()
 _of_files: Final[dict[str, list[_Lines]]] = {}
+_executed: Final[dict[str, weakref.ref[CodeType]]] = {}
 
 
 def take_text(pyfunc: Callable[..., Any]) -> None:
@@ -28,20 +36,67 @@ def take_text(pyfunc: Callable[..., Any]) -> None:
     if known is not None and known[0] is code:
         return
     file = code.co_filename
+    frame = _running(file)
     # linecache also serves notebooks' cells, archives and registered sources; stale entries would show other lines.
+    if frame is not None and _is_first(file, frame.f_code):
+        _forget(file)
     linecache.checkcache(file)
-    lines = linecache.getlines(file, pyfunc.__globals__)
+    lines = _of_archive(pyfunc) or linecache.getlines(file, pyfunc.__globals__)
     if not lines:
         return
-    _keep(pyfunc, lines)
+    # A file that runs as a script may be changed while it does.
+    is_script = not file.startswith("<") and frame is not None and frame.f_globals.get("__name__") == "__main__"
+    _keep(pyfunc, lines, frame is not None and not is_script)
 
 
-def _keep(pyfunc: Callable[..., Any], lines: _Lines) -> None:
-    _taken[pyfunc] = pyfunc.__code__, lines
+def _of_archive(pyfunc: Callable[..., Any]) -> _Lines | None:
+    """The text of a module in an archive as its importer has it, of which linecache keeps the first; None of others."""
+    file = pyfunc.__code__.co_filename
+    spec: ModuleSpec | None = pyfunc.__globals__.get("__spec__")
+    entry = linecache.cache.get(file)
+    if entry is not None and (len(entry) < 4 or entry[1] is not None):
+        return None
+    if spec is None or spec.origin != file or os.path.exists(file):
+        return None
+    try:
+        text = spec.loader.get_source(spec.name)  # type: ignore[union-attr]  # of those that have one
+    except (AttributeError, ImportError, OSError):
+        return None
+    lines = io.StringIO(text or "").readlines()
+    return next((known for known in _of_files.get(file, ()) if known == lines), lines)
+
+
+def _running(file: str) -> FrameType | None:
+    """The frame in which Python is just executing a text by that name, which was read or registered for it."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and (frame.f_code.co_filename != file or frame.f_code.co_name != "<module>"):
+        frame = frame.f_back
+    return frame
+
+
+def _is_first(file: str, code: CodeType) -> bool:
+    """Whether the code of a whole file is another one than when this was asked before."""
+    known = _executed.get(file)
+    if known is not None and known() is code:
+        return False
+    _executed[file] = weakref.ref(code)
+    return True
+
+
+def _forget(file: str) -> bool:
+    """Let a file be read again that looks unchanged to linecache; False for a notebook's cell or a registered text."""
+    entry = linecache.cache.get(file)
+    is_read = entry is not None and len(entry) == 4 and entry[1] is not None
+    if is_read:
+        del linecache.cache[file]
+    return is_read
+
+
+def _keep(pyfunc: Callable[..., Any], lines: _Lines, is_certain: bool) -> None:
+    _taken[pyfunc] = pyfunc.__code__, lines, is_certain
     versions = _of_files.setdefault(pyfunc.__code__.co_filename, [])
     if not any(lines is version for version in versions):
-        versions.append(lines)
-        del versions[:-_VERSIONS]
+        versions[:] = [*(version for version in versions if version != lines), lines][-_VERSIONS:]
 
 
 def text_read_again(pyfunc: Callable[..., Any]) -> Iterator[_Lines]:
@@ -50,13 +105,12 @@ def text_read_again(pyfunc: Callable[..., Any]) -> Iterator[_Lines]:
     A file that was written anew with the same size within the clock's resolution looks unchanged to linecache.
     """
     file = pyfunc.__code__.co_filename
-    entry = linecache.cache.get(file)
-    if entry is None or len(entry) < 4 or entry[1] is None:  # a cell of a notebook, a registered text
+    before = linecache.getlines(file, pyfunc.__globals__)
+    if not _forget(file):
         return
-    del linecache.cache[file]
     lines = linecache.getlines(file, pyfunc.__globals__)
-    if lines and lines != entry[2]:
-        _keep(pyfunc, lines)
+    if lines and lines != before:
+        _keep(pyfunc, lines, is_certain=False)
         yield lines
 
 
@@ -65,6 +119,37 @@ def share_text(made: Callable[..., Any], pyfunc: Callable[..., Any]) -> None:
     known = _taken.get(pyfunc)
     if known is not None:
         _taken[made] = known
+
+
+def certain_text(pyfunc: Callable[..., Any]) -> _Lines | None:
+    """Return the text that a function is from, if no other one that is known can be; else None."""
+    texts = texts_of(pyfunc)
+    known = _taken.get(pyfunc)
+    return texts[0] if known is not None and (len(texts) == 1 or known[2]) else None
+
+
+def is_changed(pyfunc: Callable[..., Any]) -> bool:
+    """Whether the file of a function was written after it was imported, as far as the module's cached code tells.
+
+    Python writes to a module's cached code which version of the file it is of.
+    """
+    file = pyfunc.__code__.co_filename
+    known, entry = _taken.get(pyfunc), linecache.cache.get(file)
+    if known is None or known[2] or entry is None or len(entry) < 4 or entry[2] is not known[1]:
+        return False
+    size, written = entry[0], entry[1]
+    if written is None or written < _LOADED or sys.dont_write_bytecode:
+        return False
+    spec: ModuleSpec | None = pyfunc.__globals__.get("__spec__")
+    if spec is None or spec.origin != file or not spec.cached:
+        return False
+    try:
+        with open(spec.cached, "rb") as code:
+            head = code.read(16)
+    except OSError:
+        return False
+    flags, *version = (int.from_bytes(head[k : k + 4], "little") for k in (4, 8, 12))
+    return not flags and version != [int(written) & 0xFFFFFFFF, size & 0xFFFFFFFF]
 
 
 def texts_of(pyfunc: Callable[..., Any]) -> list[_Lines]:

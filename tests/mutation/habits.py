@@ -5,7 +5,7 @@ They are put in as those of :mod:`mutation.elsewhere` are.
 
 from __future__ import annotations
 
-from diffkern.frontend import canonical, scope
+from diffkern.frontend import guards, scope
 from diffkern.runtime import untyped
 
 from .edits import Fault, edit
@@ -14,7 +14,7 @@ _HERE = "tests/unit/test_warp_habits.py"
 
 HABITS = [
     Fault("a launch does not look at attributes of objects",
-          edit(canonical, "captures", "(partial(getattr, owner), name, obj)", "(lambda _, kept=obj: kept, name, obj)"),
+          edit(guards, "_note_path", "(partial(getattr, owner), name, obj)", "(lambda _, kept=obj: kept, name, obj)"),
           (f"{_HERE}::test_attributes_of_objects_are_constants",)),
     Fault("no attribute of an object is a constant",
           edit(scope, "static_attribute", "of_objects and", "False and"),

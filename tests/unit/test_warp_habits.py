@@ -285,6 +285,36 @@ def test_attributes_of_objects_are_constants() -> None:
     assert launched(first) == [6.0, 0.0, 0.0]
 
 
+def test_an_attribute_that_is_another_one_at_each_reading_is_refused() -> None:
+    class Counting:
+        reads = 0
+
+        @property
+        def count(self) -> float:
+            self.reads += 1
+            return float(self.reads)
+
+        @property
+        def axis(self) -> Any:
+            return wp.vec3(2.0, 1.0, 1.0)
+
+    counting = Counting()
+
+    @wp.kernel
+    def counted(y: wp.array(dtype=float)):
+        y[0] = counting.count
+
+    @wp.kernel
+    def steady(y: wp.array(dtype=float)):
+        y[0] = counting.axis[0]
+
+    y = wp.zeros(1, dtype=float)
+    with pytest.raises(dk.KernelTypeError, match=r"counting.count in counted gives another value each time"):
+        wp.launch(counted, dim=1, outputs=[y])
+    wp.launch(steady, dim=1, outputs=[y])
+    assert y.numpy()[0] == 2.0
+
+
 def test_an_attribute_that_an_object_lacks_is_named() -> None:
     owner = Lattice(1, 1.0)
 

@@ -16,7 +16,7 @@ import pytest
 
 import diffkern as dk
 from diffkern.errors import KernelSyntaxError
-from diffkern.frontend.code import is_source_of
+from diffkern.frontend.code import likeness
 from diffkern.frontend.source import get_source
 
 KERNEL = """
@@ -265,8 +265,8 @@ def test_assertions_that_the_test_runner_rewrote():
     assert get_source(f.pyfunc).node.name == "f"
     other = types.FunctionType(_other(f.pyfunc.__code__), {}, "f")
     lines = linecache.getlines(__file__)
-    assert is_source_of(get_source(f.pyfunc).node, f.pyfunc, lines)
-    assert not is_source_of(get_source(f.pyfunc).node, other, lines)
+    assert likeness(get_source(f.pyfunc).node, f.pyfunc, lines)
+    assert not likeness(get_source(f.pyfunc).node, other, lines)
 
 
 def _other(code):
