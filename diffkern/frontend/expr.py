@@ -22,6 +22,7 @@ from diffkern.frontend import (
     comparisons,
     complexes,
     components,
+    folded,
     inline,
     narrow,
     nested,
@@ -151,6 +152,8 @@ def _attribute(cx: Context, node: ast.Attribute) -> Term:
     if node.attr == "value" and isinstance(member := cx.outside(node.value), enum.Enum):
         return _value_of_member(cx, member, node)
     owner = cx.expr(node.value)
+    if (rows := folded.folded(owner)) is not None:
+        return folded.attribute(cx, rows, node)
     if isinstance(owner, Static):
         obj = cx.frame.scope.attribute(owner.obj, node.attr)
         if obj is MISSING:
@@ -360,6 +363,9 @@ def _subscript(cx: Context, node: ast.Subscript) -> Term:
 
 def subscript_term(cx: Context, owner: Term, node: ast.Subscript) -> Term:
     """``owner[...]`` as a value: an element, a view, a component, a row, an item of a tuple."""
+    if (rows := folded.folded(owner)) is not None:
+        row = folded.subscript(cx, rows, views.index_terms(cx, node.slice), node)
+        return row if isinstance(row, Static) or row.spans else views.load(cx, row)
     if isinstance(owner, View):
         view = views.subscript(cx, owner, views.index_terms(cx, node.slice), node)
         return view if view.spans else views.load(cx, view)

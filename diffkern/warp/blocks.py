@@ -14,7 +14,7 @@ __all__ = ["bsr_block_index", "bsr_row_index"]
 
 
 @wp.func  # type: ignore[untyped-decorator]
-def _row_end(offsets: Any, row_counts: Any, row: int) -> int:
+def _row_end(offsets: Any, row_counts: Any, row: int) -> Any:
     """The place behind the last block of a row."""
     end = offsets[row + 1]
     if row_counts:
@@ -23,7 +23,7 @@ def _row_end(offsets: Any, row_counts: Any, row: int) -> int:
 
 
 @wp.func  # type: ignore[untyped-decorator]
-def bsr_block_index(row: int, col: int, bsr_offsets: Any, bsr_columns: Any, bsr_row_counts: Any = None) -> int:
+def bsr_block_index(row: int, col: int, bsr_offsets: Any, bsr_columns: Any, bsr_row_counts: Any = None) -> Any:
     """The place of the block at (row, col); -1 if there is none."""
     found = wp.int32(-1)
     if row >= 0:
@@ -35,7 +35,7 @@ def bsr_block_index(row: int, col: int, bsr_offsets: Any, bsr_columns: Any, bsr_
 
 
 @wp.func  # type: ignore[untyped-decorator]
-def bsr_row_index(offsets: Any, row_count: int, block_index: int, row_counts: Any = None) -> int:
+def bsr_row_index(offsets: Any, row_count: int, block_index: int, row_counts: Any = None) -> Any:
     """The row of the block at a place; -1 if there is no block."""
     row = wp.int32(-1)
     if block_index < offsets[row_count]:

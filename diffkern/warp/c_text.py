@@ -35,6 +35,10 @@ _OTHER_READINGS: Final = (
     re.compile(rf"\*\s*\(\s*{_POINTER}\s*\)"),
 )
 """How C reads the bits of a variable as another type: through a reference, or a pointer."""
+_ADDRESS_OF_ARRAY: Final = re.compile(
+    r"(?:\(\s*(?:uint64_t|wp::uint64)\s*\)|reinterpret_cast<\s*(?:uint64_t|wp::uint64)\s*>)\s*\(?\s*(\w+)\.data\b(?!\s*\[)\s*\)?"
+)
+"""The address of an array's elements as an integer."""
 _LOWEST_BIT: Final = "wp.bit_count(({0}) ^ (({0}) - type({0})(1)))"
 _CALLS: Final[Mapping[str, str]] = {
     "sqrtf": "wp.sqrt({0})", "sqrt": "wp.sqrt({0})", "fabsf": "wp.abs({0})", "fabs": "wp.abs({0})",
@@ -52,6 +56,7 @@ _CALLS: Final[Mapping[str, str]] = {
     "__float_as_uint": "wp.cast(wp.float32({0}), wp.uint32)", "__uint_as_float": "wp.cast(wp.uint32({0}), wp.float32)",
     "__double_as_longlong": "wp.cast(wp.float64({0}), wp.int64)",
     "__longlong_as_double": "wp.cast(wp.int64({0}), wp.float64)",
+    "__address_of": "{0}.ptr",
     **{f"__bits_as_{name}": f"wp.cast({{0}}, wp.{name})" for name in set(_TYPES.values())},
 }  # fmt: skip
 _NAMES: Final[Mapping[str, str]] = {
@@ -111,6 +116,7 @@ class _Expression:
         self._known = known
         self._tokens: list[re.Match[str]] = []
         position = 0
+        text = _ADDRESS_OF_ARRAY.sub(r"__address_of(\1)", text)
         for reading in _OTHER_READINGS:
             text = reading.sub(_bits, text)
         text = re.sub(r"static_cast<\s*([\w: ]+?)\s*>\s*\(", lambda m: f"({m[1]})(", text).strip()

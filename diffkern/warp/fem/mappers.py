@@ -146,17 +146,18 @@ class _Mapper:
     value_to_dof: Any
 
     def __init__(self, dtype: Any, suffix: str = "") -> None:
-        n = getattr(dtype, "_shape_", ())
-        if len(n) != 2 or n[0] != n[1] or n[0] not in self._SIZES:
+        shape: tuple[int, ...] = getattr(dtype, "_shape_", ())
+        n = shape[0] if len(shape) == 2 else 0
+        if n not in self._SIZES or shape != (n, n):
             raise MisuseError(
                 f"{type(self).__name__} maps matrices of 2 x 2 and 3 x 3, not {dtype}",
                 remedy="pass wp.mat22 or wp.mat33",
             )
         scalar = dtype._wp_scalar_type_
-        self.value_dtype, self.DOF_SIZE = dtype, self._SIZES[n[0]]
+        self.value_dtype, self.DOF_SIZE = dtype, self._SIZES[n]
         self.dof_dtype = wp.types.vector(self.DOF_SIZE, scalar) if self.DOF_SIZE > 1 else scalar
-        self.dof_to_value = getattr(type(self), f"dof_to_value_{n[0]}d{suffix}")
-        self.value_to_dof = getattr(type(self), f"value_to_dof_{n[0]}d{suffix}")
+        self.dof_to_value = getattr(type(self), f"dof_to_value_{n}d{suffix}")
+        self.value_to_dof = getattr(type(self), f"value_to_dof_{n}d{suffix}")
 
 
 class SymmetricTensorMapper(_Mapper):
