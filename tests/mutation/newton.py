@@ -5,18 +5,23 @@ They are put in as those of :mod:`mutation.elsewhere` are.
 
 from __future__ import annotations
 
+from diffkern.analysis import scopes
 from diffkern.frontend import folded, tile_terms
+from diffkern.library import tiled_queries
+from diffkern.runtime import schedule
 from diffkern.warp import blocks
 from diffkern.warp.fem import eigenvalues, mappers
 
 from .edits import Fault, edit, func_edit
 
 _ADDRESSES = "tests/e2e/test_arrays_of_addresses.py"
+_QUERIES = "tests/e2e/test_tiled_queries.py"
+_THREADS = "tests/unit/targets/cuda/test_tiles_of_threads.py"
 _MATRICES = "tests/unit/test_warp_small_matrices.py"
 
 NEWTON = [
     Fault("derivatives of eigenvectors have the wrong sign",
-          func_edit(eigenvalues, "_decomposed_adjoint", "d[j] - d[i], scale", "d[i] - d[j], scale"),
+          func_edit(eigenvalues, "_over_gap", "part / gap", "part / -gap"),
           (f"{_MATRICES}::test_derivatives_of_eigenvalues_and_eigenvectors",)),
     Fault("a symmetric matrix is one of twice its components",
           func_edit(mappers, "_mean", "val.dtype(0.5)", "val.dtype(1.0)"),
@@ -34,4 +39,16 @@ NEWTON = [
     Fault("what the next round of a loop reads is not read again",
           edit(tile_terms, "_is_read_no_more", "if not sharing.isdisjoint(repeated)", "if False"),
           ("tests/e2e/test_changed_views.py::test_what_is_read_again_is_no_copy",)),
+    Fault("each thread looks at the first box of a stretch",
+          func_edit(tiled_queries, "following", "query.place + thread", "query.place"),
+          (f"{_QUERIES}::test_each_box_is_found_by_one_thread",)),
+    Fault("a stretch holds more boxes than there are threads",
+          func_edit(tiled_queries, "is_stretch", "boxes <= threads", "boxes <= 2 * threads"),
+          (f"{_QUERIES}::test_each_box_is_found_by_one_thread",)),
+    Fault("a block may lie in several rows",
+          edit(schedule, "check_whole_blocks", "if rows and dims[-1] % block_dim", "if False"),
+          (f"{_THREADS}::test_a_launch_whose_blocks_lie_in_several_rows_is_refused",)),
+    Fault("the last index is the same in a block",
+          edit(scopes, "_of_tiles", 'return bool(op.attrs["axis"] == fn.tid_arity - 1)', "return False"),
+          (f"{_THREADS}::test_indices_along_the_first_axes_are_those_of_a_block_in_a_row",)),
 ]  # fmt: skip
