@@ -303,3 +303,66 @@ def rounded_bytes(x: A, o: A):
 def test_what_is_refused(kernel: Any, said: str) -> None:
     with pytest.raises(KernelTypeError, match=said):
         wp.launch(kernel, 1, [wp.zeros(4), wp.zeros(4)])
+
+
+@wp.struct
+class Held:
+    scale: float
+    x: wp.array(dtype=float)
+    m: wp.array2d(dtype=float)
+
+
+@wp.kernel
+def the_larger_one(s: wp.array(dtype=Held), o: A, n: wp.array(dtype=int)):
+    i = wp.tid()
+    a = s[i]
+    b = s[i + 1]
+    if b.scale > a.scale:
+        a = b
+    row = s[0].x
+    for j in range(s.shape[0]):
+        if s[j].scale == 3.0:
+            row = s[j].x[1:]
+    total = float(0.0)  # noqa: UP018 -- a variable in Warp's dialect
+    for j in range(a.x.shape[0]):
+        total += a.x[j] * a.scale + a.m[j, -1]
+    o[i] = total * row[0]
+    n[i] = 100 * len(a.x) + 10 * a.m.shape[1] + len(row)
+
+
+def test_a_branch_chooses_an_element_with_its_arrays() -> None:
+    held = []
+    for k, scale in enumerate((1.0, 3.0, 2.0, 4.0)):
+        one = Held()
+        one.scale = scale
+        one.x = wp.array(np.arange(1.0, k + 3) + 10 * k, dtype=float, requires_grad=True)
+        one.m = wp.array(np.full((k + 2, k + 1), k + 1.0), dtype=float, requires_grad=True)
+        held.append(one)
+    o, n = wp.zeros(3, requires_grad=True), wp.zeros(3, dtype=int)
+    with wp.Tape() as tape:
+        wp.launch(the_larger_one, 3, [wp.array(held, dtype=Held), o, n])
+    tape.backward(grads={o: wp.ones(3)})
+    first, taken = held[1].x.numpy()[1], [held[k] for k in (1, 1, 3)]
+    sums = [one.scale * one.x.numpy().sum() + one.m.numpy()[:, -1].sum() for one in taken]
+    np.testing.assert_allclose(o.numpy(), np.multiply(first, sums), rtol=1e-6)
+    assert n.numpy().tolist() == [322, 322, 542]
+    of_x = [np.full(3, 2 * first * 3.0), np.full(5, first * 4.0)]
+    of_x[0][1] += sum(sums)
+    np.testing.assert_allclose(held[1].x.grad.numpy(), of_x[0], rtol=1e-6)
+    np.testing.assert_allclose(held[3].x.grad.numpy(), of_x[1], rtol=1e-6)
+    np.testing.assert_allclose(held[1].m.grad.numpy()[:, -1], 2 * first)
+    assert not held[0].x.grad.numpy().any()
+    assert not held[1].m.grad.numpy()[:, :-1].any()
+
+
+@wp.kernel
+def of_two_arrays(s: wp.array(dtype=Held), t: wp.array(dtype=Held), o: A):
+    a = s[0]
+    if o[0] > 0.0:
+        a = t[0]
+    o[0] = a.x[0]
+
+
+def test_elements_of_two_arrays_are_not_chosen() -> None:
+    with pytest.raises(KernelTypeError, match="the struct a holds different arrays on different paths"):
+        wp.launch(of_two_arrays, 1, [wp.array([Held()], dtype=Held), wp.array([Held()], dtype=Held), wp.zeros(1)])

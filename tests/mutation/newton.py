@@ -5,8 +5,9 @@ They are put in as those of :mod:`mutation.elsewhere` are.
 
 from __future__ import annotations
 
+from diffkern.ad import replay
 from diffkern.analysis import scopes
-from diffkern.frontend import folded, tile_terms
+from diffkern.frontend import folded, merge, tile_terms
 from diffkern.library import tiled_queries
 from diffkern.runtime import schedule
 from diffkern.warp import blocks
@@ -51,4 +52,10 @@ NEWTON = [
     Fault("the last index is the same in a block",
           edit(scopes, "_of_tiles", 'return bool(op.attrs["axis"] == fn.tid_arity - 1)', "return False"),
           (f"{_THREADS}::test_indices_along_the_first_axes_are_those_of_a_block_in_a_row",)),
+    Fault("a derivative that is refused adds nothing",
+          edit(replay, "Replay.op", 'if op.name == "refused":', 'if op.name == "never":'),
+          ("tests/e2e/test_func_rules.py::test_a_derivative_that_changes_another_array_is_refused_where_it_is_needed",)),
+    Fault("an array in an element that a branch chooses has the extents of one of the two",
+          edit(merge, "_with_own_extents", "length=n.of(view)", "length=n"),
+          (f"{_ADDRESSES}::test_a_branch_chooses_an_element_with_its_arrays",)),
 ]  # fmt: skip
