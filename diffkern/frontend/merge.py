@@ -337,11 +337,12 @@ def _shown(like: View | RecView, axes: tuple[Fixed | Span, ...], present: Value 
 
 def _with_own_extents(view: View) -> View:
     """The array in the element that indices name now, with its extents."""
-    lengths = (axis.length if isinstance(axis, Span) else None for axis in view.axes)
-    pairs = zip(view.axes, lengths, strict=True)
-    return replace(
-        view, axes=tuple(replace(a, length=n.of(view)) if isinstance(n, InnerExtent) else a for a, n in pairs)
-    )
+
+    def own(axis: Fixed | Span) -> Fixed | Span:
+        n = axis.length if isinstance(axis, Span) else None
+        return replace(axis, length=n.of(view)) if isinstance(axis, Span) and isinstance(n, InnerExtent) else axis
+
+    return replace(view, axes=tuple(map(own, view.axes)))
 
 
 def _axes_of(item: View | RecView, axes: tuple[Fixed | Span, ...]) -> tuple[Fixed | Span, ...]:

@@ -119,7 +119,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--again", action="store_true", help="run pieces again whose results there are")
     parser.add_argument("--refused", action="store_true", help="run pieces again in which kernels are refused")
     parser.add_argument("--targets", default="cpu", metavar="A,B", help="what kernels are compiled for: cpu,sm_90")
-    parser.add_argument("--limit", type=float, default=300.0, help="seconds that a module, kernel or step may take")
+    parser.add_argument(
+        "--limit", type=float, default=300.0, help="seconds of processor time that a module, kernel or step may take"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="where to write all results")
     parser.add_argument("--rst", type=Path, metavar="FILE", help="where to write the tables of the documentation")
     return parser
