@@ -10,13 +10,14 @@ from diffkern.analysis import scopes
 from diffkern.frontend import folded, merge, tile_terms
 from diffkern.library import tiled_queries
 from diffkern.runtime import schedule
-from diffkern.warp import blocks
+from diffkern.warp import blocks, c_statements, c_text
 from diffkern.warp.fem import eigenvalues, mappers
 
 from .edits import Fault, edit, func_edit
 
 _ADDRESSES = "tests/e2e/test_arrays_of_addresses.py"
 _QUERIES = "tests/e2e/test_tiled_queries.py"
+_SNIPPETS = "tests/unit/test_warp_snippets.py"
 _THREADS = "tests/unit/targets/cuda/test_tiles_of_threads.py"
 _MATRICES = "tests/unit/test_warp_small_matrices.py"
 
@@ -58,4 +59,10 @@ NEWTON = [
     Fault("an array in an element that a branch chooses has the extents of one of the two",
           edit(merge, "_with_own_extents", "length=n.of(view)", "length=n"),
           (f"{_ADDRESSES}::test_a_branch_chooses_an_element_with_its_arrays",)),
+    Fault("an element that a text in C reads and then writes is compiled",
+          edit(c_statements, "Statements._stored", "place in before or operator", "operator"),
+          (f"{_SNIPPETS}::test_texts",)),
+    Fault("an element at a place in memory is one of the first row",
+          edit(c_text, "_Expression._element", "extents += f", "extents = f"),
+          (f"{_SNIPPETS}::test_elements_of_arrays_of_several_axes",)),
 ]  # fmt: skip
