@@ -161,7 +161,7 @@ def _attribute(cx: Context, node: ast.Attribute) -> Term:
             if not known:
                 cx.type_error(node, *advice.for_instance(owner.obj, owner.name, node.attr))
             known_elsewhere = advice.missing_name(owner.name, owner.obj, node.attr)
-            hint = "" if known_elsewhere else suggest(node.attr, known)
+            hint = advice.missing_kind(owner.obj, node.attr) if known_elsewhere else suggest(node.attr, known)
             remedy = known_elsewhere or (None if hint else advice.where_names_are(owner.obj))
             cx.type_error(node, f"{owner.name} has no attribute {node.attr!r}{hint}", remedy)
         if cx.outside(node) is MISSING:  # which is no captured name

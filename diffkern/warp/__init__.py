@@ -96,6 +96,8 @@ def __getattr__(name: str) -> Any:
         value = importlib.import_module(f"{__name__}.config").version
     elif name == "__instead__":
         value = importlib.import_module(f"{__name__}.absent").INSTEAD
+    elif name == "__absent_kinds__":
+        value = importlib.import_module(f"{__name__}.absent").KINDS
     elif name.startswith("_") or name in _NATIVE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     else:

@@ -1,6 +1,6 @@
 """Names of Warp that diffkern does not have, with what to take instead.
 
-In: nothing. Out: :data:`INSTEAD`, which the errors quote and the documentation lists.
+In: nothing. Out: :data:`INSTEAD`, which the errors quote and the documentation lists, and :data:`KINDS`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["INSTEAD"]
+__all__ = ["INSTEAD", "KINDS"]
+
+KINDS: Final[Mapping[str, str]] = {"texture_": "textures", "volume_": "volumes"}
+"""What diffkern has none of, by how the names of its functions begin."""
 
 _BY_REASON: Final[Mapping[str, str]] = {
     "pass the array itself and an index; kernels have no addresses": "address_of address view index indexref",
