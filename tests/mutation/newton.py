@@ -23,7 +23,7 @@ _MATRICES = "tests/unit/test_warp_small_matrices.py"
 
 NEWTON = [
     Fault("derivatives of eigenvectors have the wrong sign",
-          func_edit(eigenvalues, "_over_gap", "part / gap", "part / -gap"),
+          func_edit(eigenvalues, "_over_gap", "quotient = part / gap", "quotient = part / -gap"),
           (f"{_MATRICES}::test_derivatives_of_eigenvalues_and_eigenvectors",)),
     Fault("a symmetric matrix is one of twice its components",
           func_edit(mappers, "_mean", "val.dtype(0.5)", "val.dtype(1.0)"),
@@ -44,8 +44,8 @@ NEWTON = [
     Fault("each thread looks at the first box of a stretch",
           func_edit(tiled_queries, "following", "query.place + thread", "query.place"),
           (f"{_QUERIES}::test_each_box_is_found_by_one_thread",)),
-    Fault("a stretch holds more boxes than there are threads",
-          func_edit(tiled_queries, "is_stretch", "boxes <= threads", "boxes <= 2 * threads"),
+    Fault("of a leaf with more boxes than threads the first ones are all",
+          func_edit(tiled_queries, "following", "query.place += threads", "query.place = query.last"),
           (f"{_QUERIES}::test_each_box_is_found_by_one_thread",)),
     Fault("a block may lie in several rows",
           edit(schedule, "check_whole_blocks", "if rows and dims[-1] % block_dim", "if False"),
