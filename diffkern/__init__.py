@@ -126,7 +126,7 @@ _MODULES: Final[Mapping[str, str]] = {
     "lang.rules": "adjoint func_grad func_replay",
     "lang.patterns": "Float Int Scalar",
     "lang.static": "static",
-    "lang.queries": "BvhQuery HashGridQuery MeshQuery MeshQueryPoint MeshQueryRay",
+    "lang.queries": "BvhQuery BvhQueryTiled HashGridQuery MeshQuery MeshQueryAABBTiled MeshQueryPoint MeshQueryRay",
     "runtime.anomaly": "detect_anomaly",
     "runtime.array": "array",
     "runtime.array_copy": "clone copy",

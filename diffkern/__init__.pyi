@@ -61,8 +61,10 @@ from diffkern.lang.patterns import Float as Float
 from diffkern.lang.patterns import Int as Int
 from diffkern.lang.patterns import Scalar as Scalar
 from diffkern.lang.queries import BvhQuery as BvhQuery
+from diffkern.lang.queries import BvhQueryTiled as BvhQueryTiled
 from diffkern.lang.queries import HashGridQuery as HashGridQuery
 from diffkern.lang.queries import MeshQuery as MeshQuery
+from diffkern.lang.queries import MeshQueryAABBTiled as MeshQueryAABBTiled
 from diffkern.lang.queries import MeshQueryPoint as MeshQueryPoint
 from diffkern.lang.queries import MeshQueryRay as MeshQueryRay
 from diffkern.lang.rules import adjoint as adjoint
@@ -2603,6 +2605,177 @@ def velocity_at_point(qd: Any, r: Any) -> Any:
     .. code-block:: python
 
         w[i] = dk.velocity_at_point(dk.spatial_vector(u, v), u)
+    """
+
+def tile_bvh_query_aabb(id: Any, low: Any, high: Any) -> Any:
+    """tile_bvh_query_aabb(id, low, high)
+
+    A query of a Bvh, which all threads of a block share, for the boxes that meet a box. All pass the same arguments. ``while tile_query_valid(query): i = untile(tile_bvh_query_next(query))`` gives each thread an index at a time, in no set order, or -1; each box is the result of one thread, once.
+
+    Parameters
+    ----------
+    id : uint64
+    low : vec3
+    high : vec3
+
+    Returns
+    -------
+    BvhQueryTiled
+
+    Notes
+    -----
+    Derivative: none, the results are integers.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        s = dk.tile_bvh_query_aabb(tree, u, v)
+        while dk.tile_query_valid(s):
+            j = dk.untile(dk.tile_bvh_query_next(s))
+            if j >= 0:
+                q[j] = 1
+    """
+
+def tile_bvh_query_next(query: Any) -> Any:
+    """tile_bvh_query_next(query)
+
+    A tile of as many integers as a block has threads: for each an index of a box that the query asks for, or -1.
+
+    Parameters
+    ----------
+    query : BvhQueryTiled
+
+    Returns
+    -------
+    Any
+
+    Notes
+    -----
+    Derivative: none, they are integers.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        s = dk.tile_bvh_query_aabb(tree, u, v)
+        while dk.tile_query_valid(s):
+            t = dk.tile_bvh_query_next(s)
+            q[0] = dk.untile(t)
+    """
+
+def tile_bvh_query_ray(id: Any, start: Any, dir: Any) -> Any:
+    """tile_bvh_query_ray(id, start, dir)
+
+    A query of a Bvh, which all threads of a block share, for the boxes that a ray meets, however far it goes.
+
+    Parameters
+    ----------
+    id : uint64
+    start : vec3
+    dir : vec3
+
+    Returns
+    -------
+    BvhQueryTiled
+
+    Notes
+    -----
+    Derivative: none, the results are integers.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        s = dk.tile_bvh_query_ray(tree, u, v)
+        while dk.tile_query_valid(s):
+            j = dk.untile(dk.tile_bvh_query_next(s))
+            if j >= 0:
+                q[j] = 1
+    """
+
+def tile_mesh_query_aabb(id: Any, low: Any, high: Any) -> Any:
+    """tile_mesh_query_aabb(id, low, high)
+
+    A query of a Mesh, which all threads of a block share, for the faces whose boxes meet a box.
+
+    Parameters
+    ----------
+    id : uint64
+    low : vec3
+    high : vec3
+
+    Returns
+    -------
+    MeshQueryAABBTiled
+
+    Notes
+    -----
+    Derivative: none, the results are integers.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        s = dk.tile_mesh_query_aabb(mesh, u, v)
+        while dk.tile_query_valid(s):
+            j = dk.untile(dk.tile_mesh_query_aabb_next(s))
+            if j >= 0:
+                q[j] = 1
+    """
+
+def tile_mesh_query_aabb_next(query: Any) -> Any:
+    """tile_mesh_query_aabb_next(query)
+
+    A tile of as many integers as a block has threads: for each a face that the query asks for, or -1.
+
+    Parameters
+    ----------
+    query : MeshQueryAABBTiled
+
+    Returns
+    -------
+    Any
+
+    Notes
+    -----
+    Derivative: none, they are integers.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        s = dk.tile_mesh_query_aabb(mesh, u, v)
+        while dk.tile_query_valid(s):
+            t = dk.tile_mesh_query_aabb_next(s)
+            q[0] = dk.untile(t)
+    """
+
+def tile_query_valid(query: Any) -> bool:
+    """tile_query_valid(query)
+
+    Whether there may be further results: then all threads of the block go on.
+
+    Parameters
+    ----------
+    query : BvhQueryTiled or MeshQueryAABBTiled
+
+    Returns
+    -------
+    bool
+
+    Notes
+    -----
+    Derivative: none.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        s = dk.tile_bvh_query_aabb(tree, u, v)
+        while dk.tile_query_valid(s):
+            t = dk.tile_bvh_query_next(s)
+            q[0] = dk.untile(t)
     """
 
 def transform_compose(position: Any, rotation: Any, scale: Any) -> Any:
@@ -7539,6 +7712,7 @@ __all__ = [
     "AutodiffError",
     "Bvh",
     "BvhQuery",
+    "BvhQueryTiled",
     "CompileError",
     "CudaError",
     "Device",
@@ -7564,6 +7738,7 @@ __all__ = [
     "LaunchError",
     "Mesh",
     "MeshQuery",
+    "MeshQueryAABBTiled",
     "MeshQueryPoint",
     "MeshQueryRay",
     "MisuseError",
@@ -7932,6 +8107,9 @@ __all__ = [
     "tile_bit_or_inplace",
     "tile_bit_xor_inplace",
     "tile_broadcast",
+    "tile_bvh_query_aabb",
+    "tile_bvh_query_next",
+    "tile_bvh_query_ray",
     "tile_cholesky",
     "tile_cholesky_inplace",
     "tile_cholesky_solve",
@@ -7951,8 +8129,11 @@ __all__ = [
     "tile_map",
     "tile_matmul",
     "tile_max",
+    "tile_mesh_query_aabb",
+    "tile_mesh_query_aabb_next",
     "tile_min",
     "tile_ones",
+    "tile_query_valid",
     "tile_randf",
     "tile_randi",
     "tile_reduce",

@@ -20,7 +20,7 @@ from diffkern.ad.stamps import StampedFunction
 from diffkern.analysis.extents import update_by_all
 from diffkern.analysis.order import ordered_update, used_update
 from diffkern.analysis.sorted_updates import Unsorted
-from diffkern.analysis.tile_threads import threads_of
+from diffkern.analysis.tile_threads import needs_rows, threads_of
 from diffkern.collector import rare_collections
 from diffkern.errors import AutodiffError, CompileError, Loc, compiling
 from diffkern.forks import computed_once
@@ -255,6 +255,7 @@ class Compilation:
             block_dim=fixed or self.variant.block_dim or self.variant.options.usual_block_dim,
             block_dim_fixed=fixed is not None,
             blockwise=manifest.blockwise or of_threads,
+            rows=of_threads and needs_rows(self.fn),
             tiled=together and not of_threads,
         )
 

@@ -534,8 +534,9 @@ class Manifest:
         Of an adjoint: loads and writes of which it takes for granted that one thread alone stores to an element.
     stamped
         Of a program that stamps: the arrays, in the order of its last parameters.
-    blockwise, tiled
-        Whether threads of a block work together; whether blocks are what is launched.
+    blockwise, rows, tiled
+        Whether threads of a block work together; whether each block has to lie in one row of threads, along the last
+        axis; whether blocks are what is launched.
     block_dim, block_dim_fixed
         Threads of a block where a launch does not say; whether the program is for no other number.
     launch_bounds
@@ -586,6 +587,7 @@ class Manifest:
     trusted: tuple[Unproved, ...] = ()
     stamped: tuple[Stamped, ...] = ()
     blockwise: bool = False
+    rows: bool = False
     tiled: bool = False
     block_dim: int = DEFAULT_BLOCK_DIM
     block_dim_fixed: bool = False

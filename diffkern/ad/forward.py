@@ -21,6 +21,7 @@ from typing import Final
 from diffkern.ad.activity import Activity, HiddenPaths
 from diffkern.ad.extrema import forward_extremum, given_tangent
 from diffkern.ad.memory import check_atomics
+from diffkern.ad.replay import refuse
 from diffkern.ad.rules.tangent import Along, Transpose, Transposes, tangent_rule
 from diffkern.ad.singular import Guards, kept_zero
 from diffkern.ad.tiles import map_body
@@ -422,6 +423,9 @@ class _Forward(Cloner):
         plain = Cloner(self.b, self.env)  # what is done in its regions has no tangents
         plain.op(op)
         call = Ruled(op)
+        for part in walk(call.derivative) if call.derivative is not None else ():
+            if part.name == "refused":
+                refuse(part)
         if call.derivative is None:
             pairs = zip(op.results, call.returned, strict=True)
             self.tangents.update((r, self.tangents[v]) for r, v in pairs if v in self.tangents)

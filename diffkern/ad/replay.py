@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from diffkern.analysis.dependence import LoadFact, Source
 from diffkern.errors import AutodiffError
@@ -20,6 +21,8 @@ from diffkern.ir.nodes import Op, Region, Value
 from diffkern.ir.types import INT32, Scalar
 from diffkern.ir.views import Access, Ruled, While
 from diffkern.ops.memory import ACCESSES, ACCUMULATES, ATOMICS, LOADS, STORES
+
+__all__ = ["Replay", "ReplayContext", "refuse"]
 
 _SIGNS = {"add": "+", "sub": "-", "and": "&", "or": "|", "xor": "^"}
 
@@ -39,6 +42,11 @@ class ReplayContext:
     checked: dict[Value, LoadFact] = field(default_factory=dict)  # a load that is right if a launch passes checks
 
 
+def refuse(op: Op) -> NoReturn:
+    """Raise the error for a derivative written by the user that does what none may do."""
+    raise AutodiffError(op.attrs["text"], loc=op.loc, remedy="a derivative changes dk.adjoint[...] alone")
+
+
 class Replay(Cloner):
     """A cloner that leaves out effects, redirects loads and counts the trips of ``while`` loops."""
 
@@ -48,7 +56,9 @@ class Replay(Cloner):
 
     def op(self, op: Op) -> None:
         with self.b.at(op.loc):
-            if op.name == "ruled":
+            if op.name == "refused":
+                refuse(op)
+            elif op.name == "ruled":
                 self.ruled(Ruled(op))
             elif op.name == "cotangent_array":
                 self.context.cotangents[op.result] = self.context.buffers.get(op.operands[0])

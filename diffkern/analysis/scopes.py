@@ -10,9 +10,10 @@ its threads write to in step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
 from diffkern.analysis.affine import AffineForms, tid_term
 from diffkern.analysis.uniformity import is_per_thread
@@ -33,12 +34,14 @@ class Scope(Enum):
     """Threads that are compared.
 
     ``TILES`` are those of a block that work on tiles together, where what they load at one index is the same for all.
+    ``ROWS`` are these in a launch in which each block lies in one row of threads, along the last axis.
     ``VECTOR`` are neighbours of a row that go through the program in step.
     """
 
     LAUNCH = "launch"
     BLOCK = "block"
     TILES = "tiles"
+    ROWS = "rows"
     VECTOR = "vector"
 
 
@@ -97,15 +100,22 @@ def _of_block(fn: Function) -> set[Value]:
     return _varying(fn, lambda op: is_per_thread(op) or _reads_own(op), stacks=stacks_of_blocks(fn))
 
 
-def _of_tiles(fn: Function) -> set[Value]:
+def _of_tiles(fn: Function, rows: bool = False) -> set[Value]:
     def differs(op: Op) -> bool:
+        if rows and op.name == "tid":
+            return bool(op.attrs["axis"] == fn.tid_arity - 1)
         own = is_per_thread(op) or lookup(op.name).effect is Effect.ATOMIC
         return own or (op.name in ("tile_extract", "tile_reduce") and not OF_THREADS.isdisjoint(op.attrs))
 
     return _varying(fn, differs, counts=lambda t: not isinstance(t, Tile))
 
 
-_BY_SCOPE = {Scope.LAUNCH: _of_launch, Scope.BLOCK: _of_block, Scope.TILES: _of_tiles}
+_BY_SCOPE: Mapping[Scope, Callable[[Function], set[Value]]] = {
+    Scope.LAUNCH: _of_launch,
+    Scope.BLOCK: _of_block,
+    Scope.TILES: _of_tiles,
+    Scope.ROWS: partial(_of_tiles, rows=True),
+}
 
 
 def _reads_own(op: Op) -> bool:

@@ -2,7 +2,8 @@
 
 In: a function with tiles. Out: how many threads a block has, if ``dk.tile(x)`` takes a number of each or ``dk.untile``
 gives each one; and a check that the threads do the same to tiles: whole blocks come to every operation on tiles, with
-the same numbers.
+the same numbers. Indices along all axes but the last are the same in a block that lies in one row of threads, which a
+launch is held to where it matters.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from diffkern.ir.types import Tile
 from diffkern.ir.views import deciding
 from diffkern.ops.tile import of_block
 
-__all__ = ["check_threads", "threads_of"]
+__all__ = ["check_threads", "needs_rows", "threads_of"]
 
 
 def threads_of(fn: Function) -> int:
@@ -35,7 +36,19 @@ def check_threads(fn: Function) -> None:
     KernelTypeError
         With the line of one that is not.
     """
-    _region(fn.body, uniformity(fn, Scope.TILES).varying, None)
+    scope = Scope.ROWS if fn.tid_arity > 1 else Scope.TILES
+    _region(fn.body, uniformity(fn, scope).varying, None)
+
+
+def needs_rows(fn: Function) -> bool:
+    """Whether operations on tiles are convergent only where each block lies in one row of threads."""
+    if fn.tid_arity < 2 or not threads_of(fn):
+        return False
+    try:
+        _region(fn.body, uniformity(fn, Scope.TILES).varying, None)
+    except KernelTypeError:
+        return True
+    return False
 
 
 def _region(region: Region, varying: set[Value], divergent: Op | None) -> None:
@@ -61,5 +74,5 @@ def _check(op: Op, varying: set[Value], divergent: Op | None) -> None:
         raise KernelTypeError(
             f"the threads of a block work on a tile together here, with numbers that differ between them ({op.name})",
             loc=op.loc,
-            remedy="make a tile of the numbers with dk.tile(x), or take numbers that do not depend on dk.tid()",
+            remedy="make a tile of the numbers with dk.tile(x), or numbers that do not depend on the last of dk.tid()",
         )

@@ -171,6 +171,13 @@ def missing_name(owner: str, obj: Any, name: str) -> str | None:
     return None
 
 
+def missing_kind(obj: Any, name: str) -> str:
+    """Return which kind of objects is missing with a name that a module does not have, for the end of a message."""
+    kinds: Mapping[str, str] = getattr(obj, "__absent_kinds__", {})
+    found = next((kind for prefix, kind in kinds.items() if name.startswith(prefix)), None)
+    return "" if found is None else f": diffkern has no {found}"
+
+
 def where_names_are(obj: Any) -> str:
     """Return where to look for a name that a module does not have."""
     if getattr(obj, "__name__", "") == "diffkern":

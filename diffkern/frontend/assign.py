@@ -10,7 +10,18 @@ import ast
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from diffkern.frontend import coerce, components, local, pointed, records, tile_fields, tile_records, tiles, views
+from diffkern.frontend import (
+    coerce,
+    components,
+    folded,
+    local,
+    pointed,
+    records,
+    tile_fields,
+    tile_records,
+    tiles,
+    views,
+)
 from diffkern.frontend.coerce import tile_remedy
 from diffkern.frontend.context import Context
 from diffkern.frontend.terms import Rec, RecView, Term, Tup, Val, View, describe
@@ -125,6 +136,13 @@ def _inside(cx: Context, parent: Place, target: ast.Subscript | ast.Attribute) -
     owner = read(cx, parent, target.value)
     if isinstance(owner, (Val, Rec)) and holds_tiles(owner):
         return _tile_part(cx, parent, owner, target)
+    if (rows := folded.folded(owner)) is not None and isinstance(target, ast.Subscript):
+        part = folded.subscript(cx, rows, views.index_terms(cx, target.slice), target)
+        if isinstance(part, View):
+            return Element(part)
+        cx.type_error(
+            target, "rows of an array of an address are assigned", "write all indices in one pair of brackets"
+        )
     if isinstance(owner, View) and isinstance(target, ast.Subscript):
         return Element(views.subscript(cx, owner, views.index_terms(cx, target.slice), target))
     if isinstance(owner, RecView) and isinstance(target, ast.Subscript):

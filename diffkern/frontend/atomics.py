@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from diffkern.frontend import coerce, views
+from diffkern.frontend import coerce, folded, views
 from diffkern.frontend.blocks import Call
 from diffkern.frontend.context import Context
 from diffkern.frontend.terms import RecView, Term, Tup, View, describe
@@ -29,19 +29,27 @@ def _atomic(kind: str, cx: Context, name: str, node: ast.Call) -> Term:
         remedy = f"pass array and indices separately: {name}(a, i, {last}), for two axes {name}(a, i, j, {last})"
         takes = "and two values" if kind == "cas" else "and a value"
         cx.type_error(node, f"{name} takes an array, an index for each axis, {takes}", remedy)
-    array = array_argument(cx, name, node.args[0])
+    array = cx.expr(node.args[0])
     entries: list[Term] = []
     for arg in node.args[1:-values]:
         term = cx.expr(arg)
         for item in term.items if isinstance(term, Tup) else (term,):
             views.check_index(cx, item, arg)
             entries.append(item)
+    if (rows := folded.folded(array)) is not None and (element := folded.element(cx, rows, entries, node)) is not None:
+        array, entries = element, []
+    else:
+        array = as_array(cx, name, array, node.args[0])
     return updated(cx, kind, name, array, entries, [cx.expr(value) for value in node.args[-values:]], node)
 
 
 def array_argument(cx: Context, name: str, node: ast.expr) -> View:
     """The array whose element is updated."""
-    array = cx.expr(node)
+    return as_array(cx, name, cx.expr(node), node)
+
+
+def as_array(cx: Context, name: str, array: Term, node: ast.expr) -> View:
+    """The same as of a lowered argument."""
     if isinstance(array, RecView):
         cx.type_error(
             node,

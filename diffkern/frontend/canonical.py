@@ -189,9 +189,14 @@ def may_multiply_tiles(pyfunc: Callable[..., Any]) -> bool:
     return any(v.startswith(b"builtin:tile") for v in values) and any(b"(MatMult)" in v for v in values)
 
 
+_OF_THREADS: Final = frozenset(
+    {b"builtin:tile", b"builtin:untile", b"builtin:tile_bvh_query_next", b"builtin:tile_mesh_query_aabb_next"}
+)
+
+
 def may_make_tiles_of_threads(pyfunc: Callable[..., Any]) -> bool:
     """Whether a kernel or a func it reaches may make a tile of what threads hold, or give threads elements of one."""
-    return any(value in (b"builtin:tile", b"builtin:untile") for _, value in fingerprint(pyfunc))
+    return any(value in _OF_THREADS for _, value in fingerprint(pyfunc))
 
 
 def built_ins(pyfunc: Callable[..., Any]) -> frozenset[str]:

@@ -22,6 +22,7 @@ from diffkern.frontend import (
     comparisons,
     complexes,
     components,
+    folded,
     inline,
     narrow,
     nested,
@@ -154,6 +155,8 @@ def _attribute(cx: Context, node: ast.Attribute) -> Term:
     fact = _of_type(owner.obj, node) if isinstance(owner, Static) and isinstance(owner.obj, T.Type) else None
     if fact is not None:
         return fact
+    if (rows := folded.folded(owner)) is not None:
+        return folded.attribute(cx, rows, node)
     if isinstance(owner, Static):
         obj = cx.frame.scope.attribute(owner.obj, node.attr)
         if obj is MISSING:
@@ -161,7 +164,7 @@ def _attribute(cx: Context, node: ast.Attribute) -> Term:
             if not known:
                 cx.type_error(node, *advice.for_instance(owner.obj, owner.name, node.attr))
             known_elsewhere = advice.missing_name(owner.name, owner.obj, node.attr)
-            hint = "" if known_elsewhere else suggest(node.attr, known)
+            hint = advice.missing_kind(owner.obj, node.attr) if known_elsewhere else suggest(node.attr, known)
             remedy = known_elsewhere or (None if hint else advice.where_names_are(owner.obj))
             cx.type_error(node, f"{owner.name} has no attribute {node.attr!r}{hint}", remedy)
         if cx.outside(node) is MISSING:  # which is no captured name
@@ -365,6 +368,9 @@ def _subscript(cx: Context, node: ast.Subscript) -> Term:
 
 def subscript_term(cx: Context, owner: Term, node: ast.Subscript) -> Term:
     """``owner[...]`` as a value: an element, a view, a component, a row, an item of a tuple."""
+    if (rows := folded.folded(owner)) is not None:
+        row = folded.subscript(cx, rows, views.index_terms(cx, node.slice), node)
+        return row if isinstance(row, Static) or row.spans else views.load(cx, row)
     if isinstance(owner, View):
         view = views.subscript(cx, owner, views.index_terms(cx, node.slice), node)
         return view if view.spans else views.load(cx, view)

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from diffkern.frontend import coerce, narrow
 from diffkern.frontend.context import Context
+from diffkern.frontend.folded import folded
 from diffkern.frontend.scope import Scope
 from diffkern.frontend.signature import Annotation, parameter_type
 from diffkern.frontend.terms import WEAK, Const, Rec, RecView, Static, Term, Tup, Val, View, describe
@@ -147,6 +148,8 @@ def _fits_array(want: ArrayAnnotation, term: Term) -> bool:
     """Whether a term is an array as an annotation has it; None stands for any."""
     if isinstance(term, Static) and term.obj is None:
         return True
+    if (rows := folded(term)) is not None:
+        return len(rows.extents) == want.ndim and want.element in (None, rows.dtype) and want.takes(rows.dtype)
     if isinstance(term, RecView):
         return term.ndim == want.ndim and want.element in (None, term.struct) and want.takes(term.struct)
     if not isinstance(term, View) or len(term.spans) != want.ndim:

@@ -15,8 +15,10 @@ from typing import TypeAlias, cast
 from diffkern.frontend import coerce
 from diffkern.frontend.context import Context
 from diffkern.frontend.terms import (
+    WEAK,
     Const,
     Fixed,
+    InnerExtent,
     Poison,
     Rec,
     RecView,
@@ -239,6 +241,8 @@ def _chosen(a: Shape, b: Shape, how: Joins) -> Part | None:
     first, second = _part(a), _part(b)
     if first is None or second is None or _is_own(first) or _is_own(second) or not _alike(first, second):
         return None
+    if any(base.type.outer for base in first.bases if isinstance(base.type, Array)):
+        return None
     if not _are_outside((a.term, b.term), *how.regions):
         return None
     kinds = tuple(base.type for base in first.bases if isinstance(base.type, Array))
@@ -265,7 +269,7 @@ def _part(shape: Shape) -> Part | None:
     if not isinstance(term, (View, RecView)) or nullness(term):
         return None
     view = term if isinstance(term, View) else term.first
-    if view.array.outer or any(isinstance(axis, Span) and _is_cut(axis) and axis.through for axis in view.axes):
+    if any(isinstance(axis, Span) and _is_cut(axis) and axis.through for axis in view.axes):
         return None
     axes = tuple(map(_axis, view.axes))
     wrap = any(isinstance(axis, Fixed) and axis.wrap for axis in view.axes)
@@ -289,7 +293,8 @@ def _is_cut(axis: Span) -> bool:
 
 def _axis(axis: Fixed | Span) -> Scalar | Cut | Span:
     if isinstance(axis, Fixed):
-        return scalar_of(axis.index.type)
+        t = scalar_of(axis.index.type)
+        return INT32 if t in WEAK else t
     return Cut(axis.step) if _is_cut(axis) else axis
 
 
@@ -325,9 +330,19 @@ def _of_other_bases(
 def _shown(like: View | RecView, axes: tuple[Fixed | Span, ...], present: Value | None) -> View | RecView:
     """An array with other axes."""
     if isinstance(like, View):
-        return View(like.base, axes, present)
+        return _with_own_extents(View(like.base, axes, present))
     items = zip(like.items, (_axes_of(item, axes) for item in like.items), strict=True)
     return RecView(like.struct, tuple(_shown(item, own, present) for item, own in items))
+
+
+def _with_own_extents(view: View) -> View:
+    """The array in the element that indices name now, with its extents."""
+
+    def own(axis: Fixed | Span) -> Fixed | Span:
+        n = axis.length if isinstance(axis, Span) else None
+        return replace(axis, length=n.of(view)) if isinstance(axis, Span) and isinstance(n, InnerExtent) else axis
+
+    return replace(view, axes=tuple(map(own, view.axes)))
 
 
 def _axes_of(item: View | RecView, axes: tuple[Fixed | Span, ...]) -> tuple[Fixed | Span, ...]:
@@ -472,7 +487,8 @@ def _parts(cx: Context, term: Term, shape: Part) -> list[Value]:
     found = [*(_bases(term) if shape.kinds else ())]
     for axis, as_one in zip(view.axes, shape.axes, strict=True):
         if isinstance(axis, Fixed):
-            found.append(axis.index)
+            assert isinstance(as_one, Scalar)
+            found.append(cx.b.cast(axis.index, as_one))
         elif isinstance(as_one, Cut):
             found += [cx.b.i32(0) if axis.start is None else axis.start, axis.length()]
     if shape.perhaps:

@@ -9,12 +9,11 @@ launch checks (:mod:`diffkern.runtime.pointed`).
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
 from dataclasses import replace
 from typing import NoReturn
 
 from diffkern.frontend.context import Context
-from diffkern.frontend.terms import Span, View
+from diffkern.frontend.terms import InnerExtent, Span, View
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
 from diffkern.ir.structs import Struct
@@ -29,19 +28,17 @@ def is_pointer(struct: Struct, name: str) -> bool:
 
 def opened(cx: Context, view: View) -> View:
     """The array in the element that a view denotes."""
-    outer, wrap = view.outer
 
-    def extent(axis: int) -> Callable[[], Value]:
-        def emit() -> Value:
-            if view.array.is_null:
-                return cx.b.i32(0)
-            out = cx.b.one("inner_shape", view.base, *outer, wrap=wrap, axis=axis)
-            cx.nonneg.add(out)
-            return out
+    def extent(axis: int, held: View) -> Value:
+        if held.array.is_null:
+            return cx.b.i32(0)
+        outer, wrap = held.outer
+        out = cx.b.one("inner_shape", held.base, *outer, wrap=wrap, axis=axis)
+        cx.nonneg.add(out)
+        return out
 
-        return emit
-
-    inner = (Span(None, 1, extent(axis)) for axis in range(view.array.ndim - len(view.axes)))
+    count = view.array.ndim - len(view.axes)
+    inner = (Span(None, 1, InnerExtent(axis, extent, view)) for axis in range(count))
     return replace(view, axes=(*view.axes, *inner))
 
 

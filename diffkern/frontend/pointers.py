@@ -1,7 +1,8 @@
 """Arrays over a part of another one: ``wp.array(ptr=a.ptr + offset, shape=(n,), dtype=...)`` in a kernel.
 
 In: the address of an array of one axis, sums of it and bytes, and the call that makes an array of one. Out: the view of
-those elements. So accesses and derivatives are those of the array itself.
+those elements, with several axes as of :mod:`diffkern.frontend.folded`. So accesses and derivatives are those of the
+array itself.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from typing import Any, NoReturn
 
 from diffkern.frontend import arith, coerce
 from diffkern.frontend.context import Context
+from diffkern.frontend.folded import Folded
 from diffkern.frontend.terms import Const, Span, Static, Term, Tup, Val, View
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Region, Value
 from diffkern.lang import DType, resolve_type
+from diffkern.lang.annotations import MAX_NDIM
 
 __all__ = ["Address", "address", "is_address", "makes_array", "of_address", "plus"]
 
@@ -90,7 +93,7 @@ def makes_array(obj: Any, node: ast.Call) -> bool:
     return is_class and any(keyword.arg == "ptr" for keyword in node.keywords)
 
 
-def of_address(cx: Context, node: ast.Call) -> View:
+def of_address(cx: Context, node: ast.Call) -> View | Static:
     """Lower the call."""
     given = {keyword.arg: keyword.value for keyword in node.keywords}
     if node.args or set(given) != {"ptr", "shape", "dtype"}:
@@ -102,26 +105,29 @@ def of_address(cx: Context, node: ast.Call) -> View:
     element = view.array.dtype
     if resolve_type(dtype.obj if isinstance(dtype, Static) else None) != element:
         _refuse(cx, node, f"elements of another type than {element}")
-    count = _count(cx, node, cx.expr(given["shape"]))
+    extents = _extents(cx, node, cx.expr(given["shape"]))
     (axis,) = view.spans
     if place.obj.divisor % element.itemsize:
         _refuse(cx, node, f"bytes of which nothing says that they are a multiple of {element.itemsize}")
     start = _start(cx, offset, element.itemsize)
     if axis.start is not None:
         start = cx.b.add(axis.start, start)
-    return View(view.base, (Span(start, 1, lambda: count, to_end=False),))
+    if len(extents) > 1:
+        return Static(Folded(view.base, start, extents), ast.unparse(node))
+    return View(view.base, (Span(start, 1, lambda: extents[0], to_end=False),))
 
 
-def _count(cx: Context, node: ast.Call, shape: Term) -> Value:
-    extents: Sequence[Term] = shape.items if isinstance(shape, Tup) else (shape,)
-    if len(extents) != 1:
-        _refuse(cx, node, "several axes")
-    (n,) = extents
-    if not isinstance(n, (Const, Val)):
-        _refuse(cx, node, "a shape that is no integer")
-    count = coerce.convert(cx, n, T.INT32, node, "the shape")
-    cx.nonneg.add(count)
-    return count
+def _extents(cx: Context, node: ast.Call, shape: Term) -> tuple[Value, ...]:
+    given: Sequence[Term] = shape.items if isinstance(shape, Tup) else (shape,)
+    if not 1 <= len(given) <= MAX_NDIM:
+        _refuse(cx, node, f"{len(given)} axes")
+    found = []
+    for n in given:
+        if not isinstance(n, (Const, Val)):
+            _refuse(cx, node, "a shape that is no integer")
+        found.append(coerce.convert(cx, n, T.INT32, node, "the shape"))
+    cx.nonneg.update(found)
+    return tuple(found)
 
 
 def _start(cx: Context, offset: Const | Val, size: int) -> Value:

@@ -183,8 +183,7 @@ class _Call:
             for name, ct in zip(kept, term.items if isinstance(term, Tup) else (), strict=True):
                 self.collect(self.given[name], ct, inputs, yields)
             region.yields = tuple(yields)
-        self.check_region(region, rule)
-        return region, inputs
+        return self.without_effects(region, inputs, rule), inputs
 
     def count(self, rule: Rule, outputs: int) -> None:
         parameters = list(inspect.signature(rule.func.pyfunc).parameters)
@@ -217,16 +216,23 @@ class _Call:
                 inputs.append(leaf.value)
                 yields.append(coerce.convert(self.cx, found, leaf.type, self.node, "the cotangent"))
 
-    def check_region(self, region: Region, rule: Rule) -> None:
-        cotangents = {op.result for op in walk(region) if op.name == "cotangent_array"}
+    def without_effects(self, region: Region, inputs: Sequence[Value], rule: Rule) -> Region:
+        """The region; of one that does more than derivatives do, another that is an error where it is differentiated.
+
+        A kernel that is not differentiated does not care.
+        """
+        arrays = [op for op in walk(region) if op.name == "cotangent_array"]
+        cotangents = [op.result for op in arrays]
         for op in walk(region):
             changes = op.name in ACCESSES and not op.name.endswith("load") and op.operands[0] not in cotangents
             if changes or lookup(op.name).family == "block":
-                self.cx.type_error(
-                    self.node,
-                    f"{rule.func.name}{_where(op)} changes an array, or works with the threads of its block",
-                    "a derivative changes dk.adjoint[...] alone",
-                )
+                refused = Region(region.params, arrays)
+                with self.cx.b.into(refused):
+                    what = f"{rule.func.name}{_where(op)} changes an array, or works with the threads of its block"
+                    self.cx.b.op("refused", *cotangents, text=what)
+                    refused.yields = tuple(self.cx.b.zero(v.type) for v in inputs)
+                return refused
+        return region
 
     def replay(self, rule: Rule, result: Term, returned: Sequence[Value]) -> Region:
         """The region of the replay, which yields what the func returned."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 from diffkern.errors import Loc
@@ -105,6 +105,22 @@ class Span:
     length: Callable[[], Value]
     to_end: bool = True
     through: Value | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InnerExtent:
+    """What makes the length of an axis of an array in an element; of the same axis of another element it is equal."""
+
+    axis: int
+    emit: Callable[[int, View], Value] = field(compare=False)
+    view: View = field(compare=False)
+
+    def __call__(self) -> Value:
+        return self.emit(self.axis, self.view)
+
+    def of(self, view: View) -> InnerExtent:
+        """The same of the array in another element."""
+        return replace(self, view=view)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
-from diffkern.frontend import local, views
+from diffkern.frontend import folded, local, views
 from diffkern.frontend.context import Context
 from diffkern.frontend.terms import Fixed, RecView, Span, Static, Term, Val, View, describe
 from diffkern.frontend.tile_terms import (
@@ -80,8 +80,7 @@ class _Place:
         return {} if self.chosen is None else {"along": self.chosen.axis}
 
 
-def _array(cx: Context, node: ast.expr, shape: Sequence[int], name: str) -> View:
-    term = cx.expr(node)
+def _array(cx: Context, node: ast.expr, term: Term, shape: Sequence[int], name: str) -> View:
     if isinstance(term, RecView):
         raise StructMet
     if not isinstance(term, View):
@@ -94,9 +93,7 @@ def _array(cx: Context, node: ast.expr, shape: Sequence[int], name: str) -> View
             "set it before, on all paths, or load and store its elements in a loop",
         )
     if local.is_local(term):
-        cx.type_error(
-            node, f"{name} of an array of a thread", "the threads of a block share tiles, and load them from arrays"
-        )
+        _refuse_local(cx, node, name)
     if term.array.outer:
         cx.type_error(
             node,
@@ -118,6 +115,11 @@ def _array(cx: Context, node: ast.expr, shape: Sequence[int], name: str) -> View
     return term
 
 
+def _refuse_local(cx: Context, node: ast.expr, name: str) -> NoReturn:
+    remedy = "the threads of a block share tiles, and load them from arrays"
+    cx.type_error(node, f"{name} of an array of a thread", remedy)
+
+
 def _place(
     cx: Context,
     node: ast.expr,
@@ -129,10 +131,11 @@ def _place(
     within: bool = False,
 ) -> _Place:
     """Where a tile lies; ``within``: what lies outside of a slice is left out by indices, if not by the array."""
-    view = _array(cx, node, shape, name)
-    starts = [cx.b.i32(0)] * len(shape)
-    if offset is not None and not (isinstance(offset, ast.Constant) and offset.value is None):
-        starts = index_values(cx, offset, "offset", len(shape))
+    array = cx.expr(node)
+    if (whole := folded.folded(array)) is not None:
+        return _folded_place(cx, node, whole, shape, offset, name, chosen)
+    view = _array(cx, node, array, shape, name)
+    starts = _starts(cx, offset, len(shape))
     given = enumerate(zip(starts, shape, strict=True))
     offsets, full, found = [], [], []
     limits: dict[int, tuple[Value, Value]] = {}
@@ -164,6 +167,37 @@ def _place(
             "load and store rows in a loop, as in dk.tile_store(a[::2, 3 * k], t[:, k])",
         )
     return _Place(view.base, tuple(offsets), tuple(full), limits, along, rows)
+
+
+def _starts(cx: Context, offset: ast.expr | None, ndim: int) -> list[Value]:
+    """The offset of a tile along each axis."""
+    if offset is None or (isinstance(offset, ast.Constant) and offset.value is None):
+        return [cx.b.i32(0)] * ndim
+    return index_values(cx, offset, "offset", ndim)
+
+
+def _folded_place(
+    cx: Context,
+    node: ast.expr,
+    array: folded.Folded,
+    shape: Sequence[int],
+    offset: ast.expr | None,
+    name: str,
+    chosen: _Chosen | None,
+) -> _Place:
+    """Where a tile lies in an array of an address with several axes: in one row, by the place of each element."""
+    view = View(array.base, (Span(array.start, 1, lambda: array.extents[0]),))
+    if local.is_local(view):
+        _refuse_local(cx, node, name)
+    if chosen is not None or len(array.extents) != len(shape):
+        cx.type_error(
+            node,
+            f"{name}: an array of an address with {len(array.extents)} axes, and a tile of shape {shape_text(shape)}",
+            "give one extent for each axis; tiles by indices are of arrays that are parameters",
+        )
+    starts = _starts(cx, offset, len(shape))
+    indices = folded.places(cx, array, starts, shape)
+    return _Place(array.base, (cx.b.i32(0),), (math.prod(shape),), {}, _Chosen(0, indices))
 
 
 def _pieces(cx: Context, place: _Place) -> Iterator[tuple[list[Value], _Place]]:

@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn, TypeAlias
 
 from diffkern.frontend import coerce
 from diffkern.frontend.context import Context, TileView
-from diffkern.frontend.flow import UPDATES
+from diffkern.frontend.flow import UPDATES, Liveness
 from diffkern.frontend.terms import Const, Field, Rec, Static, Term, TileStruct, Tup, Val, describe
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Region, Value
@@ -494,13 +494,26 @@ def _is_read_no_more(cx: Context, name: str, wholes: frozenset[str], node: ast.A
     sharing = (wholes | shown) - {name}
     if not sharing.isdisjoint(frame.tile_parameters):
         return False
-    repeated = set(ast.walk(frame.loops[0].node)) if frame.loops else set()
+    repeated = {name for loop in frame.loops for name in _read_again(frame.liveness, loop.node)}
+    if not sharing.isdisjoint(repeated):
+        return False
     place = (node.lineno, node.col_offset)  # type: ignore[attr-defined]
     return not any(
-        read in repeated or (read.lineno, read.col_offset) > place
+        (read.lineno, read.col_offset) > place
         for read in ast.walk(frame.source.node)
         if isinstance(read, ast.Name) and isinstance(read.ctx, ast.Load) and read.id in sharing
     )
+
+
+def _read_again(liveness: Liveness, loop: ast.AST) -> set[str]:
+    """Variables whose values the next round of a loop reads, or the test of it."""
+    assert isinstance(loop, (ast.For, ast.While))
+    live = liveness.head(loop)
+    return {
+        read.id
+        for read in ast.walk(loop)
+        if isinstance(read, ast.Name) and isinstance(read.ctx, ast.Load) and read.id in live
+    }
 
 
 def variable(cx: Context, node: ast.expr, what: str) -> tuple[str, Value]:

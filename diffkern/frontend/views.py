@@ -35,6 +35,7 @@ __all__ = [
     "store",
     "subscript",
     "unset",
+    "wrapped",
 ]
 
 
@@ -178,7 +179,7 @@ def _fix(cx: Context, axis: Span, entry: Term, node: ast.AST) -> Fixed:
         return Fixed(index, not nonneg)
     index32 = cx.b.cast(index, T.INT32)
     if not nonneg:
-        index32 = _wrapped(cx, index32, axis.length())
+        index32 = wrapped(cx, index32, axis.length())
     if axis.step != 1:
         index32 = cx.b.mul(index32, cx.b.i32(axis.step))
     out = index32 if axis.start is None else cx.b.add(axis.start, index32)
@@ -188,7 +189,8 @@ def _fix(cx: Context, axis: Span, entry: Term, node: ast.AST) -> Fixed:
     return Fixed(out, False)
 
 
-def _wrapped(cx: Context, index: Value, length: Value) -> Value:
+def wrapped(cx: Context, index: Value, length: Value) -> Value:
+    """An index that counts from the end if it is negative."""
     negative = cx.b.one("lt", index, cx.b.i32(0))
     return cx.b.select(negative, cx.b.add(index, length), index)
 
@@ -211,7 +213,7 @@ def _cut(cx: Context, axis: Span, entry: ast.Slice, node: ast.AST) -> Span:
             return cx.b.one("max", cx.b.sub(n, cx.b.i32(-term.value)), first)
         index = cx.b.cast(integer_index(cx, term, node).value, T.INT32)
         if not cx.is_nonneg(term):
-            index = _wrapped(cx, index, n)
+            index = wrapped(cx, index, n)
             index = cx.b.one("max", index, first)
         return cx.b.one("min", index, last)
 

@@ -214,6 +214,10 @@ _MODULES: Final[Mapping[str, str]] = {
     "spatial": (
         "spatial_adjoint spatial_bottom spatial_cross spatial_cross_dual spatial_dot spatial_top velocity_at_point"
     ),
+    "tiled_queries": (
+        "tile_bvh_query_aabb tile_bvh_query_next tile_bvh_query_ray tile_mesh_query_aabb tile_mesh_query_aabb_next "
+        "tile_query_valid"
+    ),
     "transforms": (
         "transform_compose transform_decompose transform_from_matrix transform_get_rotation transform_get_translation "
         "transform_identity transform_inverse transform_multiply transform_point transform_set_rotation "
@@ -236,6 +240,7 @@ _FAMILIES: Final[Mapping[str, Family]] = {
     "random": Family.RANDOM,
     "search": Family.QUERIES,
     "spatial": Family.ROTATIONS,
+    "tiled_queries": Family.QUERIES,
     "transforms": Family.ROTATIONS,
     "vectors": Family.COMPOSITES,
 }

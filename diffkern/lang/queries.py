@@ -17,8 +17,8 @@ from diffkern.ir.structs import Struct
 from diffkern.lang.structs import Definition, register
 
 __all__ = [
-    "ADDRESS_BITS", "BVH", "HASH_GRID", "KIND_BIT", "MESH", "STEPPED", "USES", "WALKED", "BvhQuery", "HashGridQuery",
-    "MeshQuery", "MeshQueryPoint", "MeshQueryRay", "identity",
+    "ADDRESS_BITS", "BVH", "HASH_GRID", "KIND_BIT", "MESH", "STEPPED", "USES", "WALKED", "BvhQuery", "BvhQueryTiled",
+    "HashGridQuery", "MeshQuery", "MeshQueryAABBTiled", "MeshQueryPoint", "MeshQueryRay", "identity",
 ]  # fmt: skip
 
 ADDRESS_BITS: Final = 48
@@ -118,6 +118,16 @@ class BvhQuery:
         raise KernelTypeError(f"a {type(self).__name__} is made in a kernel", remedy="call bvh_query_aabb there")
 
 
+class BvhQueryTiled(BvhQuery):
+    """What :func:`tile_bvh_query_aabb` and :func:`tile_bvh_query_ray` return in a kernel: a query that all threads of a
+    block share, and the annotation of a func's parameter that takes one.
+    """
+
+
+class MeshQueryAABBTiled(BvhQuery):
+    """What :func:`tile_mesh_query_aabb` returns in a kernel: the same of the faces of a mesh."""
+
+
 class MeshQuery(BvhQuery):
     """What :func:`mesh_query_aabb` and :func:`mesh_query_sphere` return in a kernel: the annotation of a func's
     parameter that takes one.
@@ -198,7 +208,7 @@ def _struct(cls: type) -> Struct:
 
 
 register(HashGridQuery, Definition(_struct(HashGridQuery), {}))
-for _query in (BvhQuery, MeshQuery, MeshQueryPoint, MeshQueryRay):
+for _query in (BvhQuery, BvhQueryTiled, MeshQuery, MeshQueryAABBTiled, MeshQueryPoint, MeshQueryRay):
     register(_query, Definition(_struct(_query), {}))
 
 WALKED: Final[Mapping[str, str]] = {"HashGridQuery": "hash_grids"}

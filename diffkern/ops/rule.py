@@ -21,6 +21,10 @@ def _ruled(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     return tuple(types[: attrs["results"]])
 
 
+def _nothing(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    return ()
+
+
 def _cotangent_array(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     if not isinstance(types[0], Array):
         raise TypeRuleError(f"needs an array, not {types[0]}")
@@ -34,6 +38,8 @@ ROWS = (
         "ruled", "rule", None, _ruled, Effect.CONTROL, Diff.SPECIAL,
         attrs={"results": int, "derivative": bool, "replayed": bool}, cost=0.0,
     ),
+    # In a derivative that does what none may do; of the arrays of cotangents that it has
+    OpDef("refused", "rule", None, _nothing, Effect.REPORT, Diff.SPECIAL, attrs={"text": str}, cost=0.0),
     # The array of cotangents of an array, in a derivative
     OpDef("cotangent_array", "rule", 1, _cotangent_array, diff=Diff.SPECIAL, cost=0.0),
 )  # fmt: skip

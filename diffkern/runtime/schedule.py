@@ -189,8 +189,8 @@ def cut_groups(dims: tuple[int, ...], cost: float, together: tuple[int, ...], co
     return Cut(plain.dims, plain.n, how.chunk) if how.groups else None
 
 
-def check_whole_blocks(dims: tuple[int, ...], arity: int, block_dim: int) -> None:
-    """Check a launch whose threads work together in blocks.
+def check_whole_blocks(dims: tuple[int, ...], arity: int, block_dim: int, rows: bool = False) -> None:
+    """Check a launch whose threads work together in blocks; with `rows`, each of them lies in one row of threads.
 
     Raises
     ------
@@ -205,6 +205,12 @@ def check_whole_blocks(dims: tuple[int, ...], arity: int, block_dim: int) -> Non
         raise ValueError(
             f"its threads work together in blocks of {block_dim}, and dim={dims!r} is not whole blocks: pass another "
             "block_dim, or more threads that have nothing to do"
+        )
+    if rows and dims[-1] % block_dim:
+        raise ValueError(
+            f"the threads of a block of {block_dim} work on tiles together, with an index along another axis than the "
+            f"last, and dim={dims!r} has blocks of several rows: launch it with launch_tiled, or pass a block_dim that "
+            "divides the last extent"
         )
 
 

@@ -23,6 +23,11 @@ _MODULES: Final[Mapping[str, str]] = {
     ),
     "diffkern.lang.func": "Func=Function",
     "diffkern.lang.queries": "MeshQuery=MeshQueryAABB",
+    "diffkern": (
+        "tile_bvh_query_aabb=bvh_query_aabb_tiled tile_bvh_query_next=bvh_query_next_tiled "
+        "tile_bvh_query_ray=bvh_query_ray_tiled tile_mesh_query_aabb=mesh_query_aabb_tiled "
+        "tile_mesh_query_aabb_next=mesh_query_aabb_next_tiled"
+    ),
     "diffkern.lang.references": "ref",
     "diffkern.warp.arrays": "array array1d array2d array3d array4d copy fixedarray from_ptr",
     "diffkern.warp.capturing": "ScopedCapture capture_begin capture_debug_dot_print",
@@ -48,8 +53,7 @@ _MODULES: Final[Mapping[str, str]] = {
     "diffkern.warp.occupancy": "get_suggested_block_size",
     "diffkern.warp.mapping": "map_arrays=map",
     "diffkern.warp.opaque": (
-        "BvhQueryTiled GLTextureResource MarchingCubes MeshQueryAABBTiled "
-        "RegisteredGLBuffer Texture Texture1D Texture2D Texture3D Volume fabricarray "
+        "GLTextureResource MarchingCubes RegisteredGLBuffer Texture Texture1D Texture2D Texture3D Volume fabricarray "
         "fabricarrayarray indexedfabricarray indexedfabricarrayarray"
     ),
     "diffkern.warp.pools": (
@@ -92,6 +96,8 @@ def __getattr__(name: str) -> Any:
         value = importlib.import_module(f"{__name__}.config").version
     elif name == "__instead__":
         value = importlib.import_module(f"{__name__}.absent").INSTEAD
+    elif name == "__absent_kinds__":
+        value = importlib.import_module(f"{__name__}.absent").KINDS
     elif name.startswith("_") or name in _NATIVE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     else:

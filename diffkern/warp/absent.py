@@ -1,6 +1,6 @@
 """Names of Warp that diffkern does not have, with what to take instead.
 
-In: nothing. Out: :data:`INSTEAD`, which the errors quote and the documentation lists.
+In: nothing. Out: :data:`INSTEAD`, which the errors quote and the documentation lists, and :data:`KINDS`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["INSTEAD"]
+__all__ = ["INSTEAD", "KINDS"]
+
+KINDS: Final[Mapping[str, str]] = {"texture_": "textures", "volume_": "volumes"}
+"""What diffkern has none of, by how the names of its functions begin."""
 
 _BY_REASON: Final[Mapping[str, str]] = {
     "pass the array itself and an index; kernels have no addresses": "address_of address view index indexref",
@@ -18,11 +21,6 @@ _BY_REASON: Final[Mapping[str, str]] = {
         "transform_set_translation_copy"
     ),
     "write it as an expression: it stands for syntax": "iter_next slice tuple",
-    "let each thread go through a query of its own: bvh_query_aabb, bvh_query_ray, mesh_query_aabb": (
-        "bvh_query_aabb_tiled bvh_query_next_tiled bvh_query_ray_tiled mesh_query_aabb_next_tiled "
-        "mesh_query_aabb_tiled tile_bvh_query_aabb tile_bvh_query_next tile_bvh_query_ray tile_mesh_query_aabb "
-        "tile_mesh_query_aabb_next tile_query_valid"
-    ),
     "interpolate between elements of an array, as in a[i] * (1.0 - t) + a[i + 1] * t": ("texture_sample"),
     "pass the values as a dense array, or the voxels that there are as arrays of coordinates and values": (
         "volume_index_to_world volume_index_to_world_dir volume_lookup volume_lookup_f volume_lookup_i "

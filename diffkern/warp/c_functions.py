@@ -1,10 +1,13 @@
-"""Functions of C's library that Warp does not have, for bodies that were text in C++."""
+"""Functions of C's library and of Warp's own code that kernels do not have, for bodies that were text in C++."""
 
 from __future__ import annotations
 
-from diffkern import warp as wp
+from typing import Any
 
-__all__ = ["next_after"]
+from diffkern import warp as wp
+from diffkern.library import triangles
+
+__all__ = ["intersect_ray_tri_woop", "next_after"]
 
 
 @wp.func  # type: ignore[untyped-decorator]
@@ -20,3 +23,23 @@ def next_after(x: wp.float32, toward: wp.float32) -> wp.float32:
     bits = wp.cast(x, wp.int32)
     away = (x > wp.float32(0.0)) == (toward > x)
     return wp.cast(bits + wp.where(away, wp.int32(1), wp.int32(-1)), wp.float32)
+
+
+@wp.func  # type: ignore[untyped-decorator]
+def intersect_ray_tri_woop(
+    p: wp.vec3,
+    dir: wp.vec3,
+    a: wp.vec3,
+    b: wp.vec3,
+    c: wp.vec3,
+    t: wp.ref[wp.float32],
+    u: wp.ref[wp.float32],
+    v: wp.ref[wp.float32],
+    sign: wp.ref[wp.float32],
+) -> Any:
+    """Whether a ray meets a triangle; sets where on the ray, the weights of two vertices, and the side."""
+    meets, place, first, second, side = triangles.hit(p, dir, a, b, c)
+    meets = meets and place >= 0.0
+    if meets:
+        t, u, v, sign = place, first, second, side  # noqa: F841 -- variables of the caller
+    return meets

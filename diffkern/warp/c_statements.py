@@ -15,6 +15,8 @@ __all__ = ["OtherTextError", "Statements"]
 
 _DECLARED: Final = re.compile(r"(?:const\s+)?([A-Za-z_][\w: ]*?)\s+([A-Za-z_]\w*)\s*=(?!=)\s*(.*)", re.DOTALL)
 _ASSIGNED: Final = re.compile(r"([A-Za-z_]\w*)\s*(<<|>>|[-+*/%&|^])?=(?!=)\s*(.*)", re.DOTALL)
+_ELEMENT: Final = re.compile(r"([A-Za-z_][\w.]*\.data\s*\[.*?\])\s*(<<|>>|[-+*/%&|^])?=(?!=)\s*(.*)", re.DOTALL)
+_UNSET: Final = re.compile(r"([A-Za-z_][\w: ]*?)\s+([A-Za-z_]\w*(?:\s*,\s*[A-Za-z_]\w*)*)")
 _POINTER: Final = re.compile(
     r"([A-Za-z_][\w: ]*?)\s*\*\s*(?:const\s+)?([A-Za-z_]\w*)\s*=\s*wp::address\(\s*(\w+)\s*,\s*(\w+)\s*\)"
 )
@@ -35,13 +37,15 @@ class Statements:
     text : str
         What is read.
     types : mapping
-        Types of C by name, as those of ``wp``.
+        Types of C by name, as those of ``wp``; "" for that of what a variable is set to.
     simple : callable
         Writes a statement of another kind, a call, in lines of Python.
     expression : callable
         Writes an expression, with the names that are known.
     known : dict
         The variables and the types that they were declared with; None for parameters.
+    elements : set of str
+        The elements of arrays that were read so far, as they are written in Python.
     """
 
     text: str
@@ -49,6 +53,7 @@ class Statements:
     simple: Callable[[str], list[str]]
     expression: Callable[[str, set[str]], str]
     known: dict[str, str | None]
+    elements: set[str] = field(default_factory=set)
     _at: int = 0
     _pointers: dict[str, str] = field(default_factory=dict)
 
@@ -124,12 +129,33 @@ class Statements:
             value = self._written(declared[3])
             self.known[declared[2]] = kind
             return [self._assigned(declared[2], value)]
+        unset = _UNSET.fullmatch(text)
+        if unset is not None and self.types.get(" ".join(unset[1].split())):
+            return self._unset(self.types[" ".join(unset[1].split())], unset[2])
+        if (element := _ELEMENT.fullmatch(text)) is not None:
+            return self._stored(element[1], element[2] or "", element[3])
         if (assigned := _ASSIGNED.fullmatch(text)) is not None and assigned[1] in self.known:
             value = self._written(assigned[3])
             if assigned[2]:
                 value = f"({assigned[1]} {assigned[2]} {value})"
             return [self._assigned(assigned[1], value)]
         return self.simple(text)
+
+    def _stored(self, target: str, operator: str, text: str) -> list[str]:
+        """A store to an element, or a sum in it, which other threads may add to as well here."""
+        value = self._written(text)
+        before = set(self.elements)
+        place = self._written(target)
+        if place in before or operator not in ("", "+", "-"):
+            raise OtherTextError
+        self.elements.intersection_update(before)  # the place itself is not read
+        return [f"{place} {operator}= {value}"]
+
+    def _unset(self, kind: str, names: str) -> list[str]:
+        """Variables that are declared without a value, which a text has to give them before it reads them."""
+        found = [name.strip() for name in names.split(",")]
+        self.known.update(dict.fromkeys(found, kind))
+        return [f"{name} = wp.{kind}()" for name in found]
 
     def _extreme(self, found: re.Match[str]) -> list[str]:
         """``if (v > *p) *p = v;``: of the thread alone in C for a processor, where here others run beside it."""
@@ -141,6 +167,8 @@ class Statements:
 
     def _assigned(self, name: str, value: str) -> str:
         kind = self.known[name]
+        if kind == "":  # what it is set to has its type
+            return f"{name} = {value}"
         return f"{name} = {'type(' + name + ')' if kind is None else 'wp.' + kind}({value})"
 
     # -- the text ------------------------------------------------------------------------------------------------------

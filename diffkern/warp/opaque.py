@@ -1,4 +1,4 @@
-"""Types of Warp that can be named, and of which diffkern has no values: volumes, textures, queries of tiles.
+"""Types of Warp that can be named, and of which diffkern has no values: volumes, textures, surfaces.
 
 In: nothing. Out: classes that stand in annotations, fields of structs, ``isinstance`` and bases of classes. What would
 make a value of one raises an error that says what to take instead. To kernels those that Warp passes by value are
@@ -18,7 +18,6 @@ from diffkern.warp.declare import struct
 
 __all__ = ["TYPES", "Missing", "MissingFunction", "missing", "missing_function"]
 
-TREES: Final = "let each thread go through a query of its own: bvh_query_aabb, bvh_query_ray, mesh_query_aabb"
 TEXTURES: Final = "interpolate between elements of an array, as in a[i] * (1.0 - t) + a[i + 1] * t"
 VOLUMES: Final = "pass the values as a dense array, or the voxels that there are as arrays of coordinates and values"
 FABRIC: Final = "copy the attributes into arrays of their own"
@@ -112,9 +111,6 @@ def missing_function(name: str, remedy: str) -> Callable[..., Any]:
 
 _ID: Final = {"id": SCALARS["uint64"]}
 _INT: Final = SCALARS["int32"]
-
-BvhQueryTiled = missing("BvhQueryTiled", TREES, _ID)
-MeshQueryAABBTiled = missing("MeshQueryAABBTiled", TREES, _ID)
 
 Texture = missing("Texture", TEXTURES)
 Texture1D = missing("Texture1D", TEXTURES, _ID | {"width": _INT})

@@ -9,10 +9,12 @@ from __future__ import annotations
 import inspect
 import itertools
 import linecache
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn
 
 from diffkern.errors import MisuseError
+from diffkern.lang import definition_of
+from diffkern.lang.annotations import TileAnnotation
 from diffkern.lang.dialects import WARP
 from diffkern.lang.func import Func
 from diffkern.warp.c_text import body_of
@@ -72,12 +74,29 @@ def _written(function: Callable[..., Any], lines: list[str], kind: type[Func]) -
     import diffkern.warp as wp
     from diffkern.warp import c_functions
 
-    space: dict[str, Any] = {"wp": wp, "c": c_functions, "__name__": function.__module__}
+    space: dict[str, Any] = {"wp": wp, "c_functions": c_functions, "__name__": function.__module__}
     exec(compile(text, file, "exec"), space)
     made = space[function.__name__]
     made.__annotations__ = {n: a for n, a in inspect.get_annotations(function, eval_str=True).items() if n != "return"}
     made.__doc__, made.__qualname__, made.__defaults__ = function.__doc__, function.__qualname__, function.__defaults__
     return kind(made, WARP)
+
+
+def _axes_of(function: Callable[..., Any]) -> Mapping[str, int]:
+    """How many axes the arrays have that a function takes, and those that are fields of structs."""
+    found: dict[str, int] = {}
+    for name, annotation in inspect.get_annotations(function, eval_str=True).items():
+        found[name] = _count_of(annotation)
+        fields = annotation if isinstance(annotation, type) and definition_of(annotation) is not None else None
+        for field, kind in inspect.get_annotations(fields, eval_str=True).items() if fields is not None else ():
+            found[f"{name}.{field}"] = _count_of(kind)
+    return found
+
+
+def _count_of(annotation: Any) -> int:
+    """How many axes an array or a tile has."""
+    shape = annotation.shape if isinstance(annotation, TileAnnotation) else None
+    return len(shape) if shape is not None else getattr(annotation, "ndim", 1)
 
 
 def func_native(
@@ -88,8 +107,10 @@ def func_native(
     Parameters
     ----------
     snippet : str
-        The body. Declarations, assignments, branches, loops, ``return``, arithmetic, casts, and bits read as another
-        type are written in Python; a text of another kind is not compiled, and the function cannot be called.
+        The body. Declarations, assignments, branches, loops, ``return``, arithmetic, casts, elements of arrays
+        (``a.data[k]``), fields, calls of Warp's functions (``wp::dot(a, b)``), and bits read as another type are
+        written in Python; a text of another kind is not compiled, and the function cannot be called. Nor is one that
+        reads an element and writes it after that, which in C for a processor no other thread disturbs.
     adj_snippet, replay_snippet : str
         Texts in C++ for its adjoint. A function that has one is not compiled.
 
@@ -100,13 +121,13 @@ def func_native(
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
-        names = tuple(inspect.signature(function).parameters)
-        on_cpu = None if adj_snippet or replay_snippet else body_of(snippet, names, gpu=False)
+        names, axes = tuple(inspect.signature(function).parameters), _axes_of(function)
+        on_cpu = None if adj_snippet or replay_snippet else body_of(snippet, names, False, axes)
         if on_cpu is None:
             return NativeFunction(function)
         made = _written(function, on_cpu, TranslatedFunction)
         assert isinstance(made, TranslatedFunction)
-        on_gpu = body_of(snippet, names, gpu=True)
+        on_gpu = body_of(snippet, names, True, axes)
         made.on_gpu = made if on_gpu == on_cpu else None if on_gpu is None else _written(function, on_gpu, Func)
         return made
 

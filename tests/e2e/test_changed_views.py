@@ -44,6 +44,19 @@ def of_a_view(x: A2, o: A2, n: int):
     wp.tile_store(o, wp.tile_reshape(s, (4, 4)))
 
 
+@wp.kernel
+def of_a_tile_of_each_round(x: A2, o: A2, n: int):
+    for _ in range(n):
+        m = wp.tile_load(x, shape=(4, 4))
+        m = m * m
+        if n > 5:
+            wp.tile_store(o, m)
+        else:
+            s = wp.tile_transpose(m)
+            s += wp.tile_ones(shape=(4, 4), dtype=float)
+            wp.tile_store(o, s)
+
+
 def run(kernel: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
     x, o = wp.array(X, requires_grad=True), wp.zeros((4, 4), requires_grad=True)
     with wp.Tape() as tape:
@@ -63,6 +76,13 @@ def test_a_sum_in_a_view(n: int) -> None:
 def test_a_view_changed_in_a_branch(n: int) -> None:
     value, slope = run(in_a_branch, n)
     np.testing.assert_array_equal(value, (X * X).T + n)
+    np.testing.assert_array_equal(slope, 2 * X)
+
+
+@pytest.mark.parametrize("n", [2, 6])
+def test_a_view_of_a_tile_that_each_round_makes_anew(n: int) -> None:
+    value, slope = run(of_a_tile_of_each_round, n)
+    np.testing.assert_array_equal(value, X * X if n > 5 else (X * X).T + 1)
     np.testing.assert_array_equal(slope, 2 * X)
 
 
@@ -93,6 +113,18 @@ def read_by_the_next_trip(x: A2, o: A2, n: int):
         o[0, k] = m[0]
         s += wp.tile_load(x, shape=(4, 4))  # here
     wp.tile_store(o, s)
+
+
+@wp.kernel
+def read_by_the_next_round_of_an_outer_loop(x: A2, o: A2, n: int):
+    m = wp.tile_zeros(shape=(16,), dtype=float)
+    for k in range(n):
+        o[0, k] = m[0]
+        for _ in range(2):
+            s = wp.tile_reshape(m, (4, 4))
+            if k > 0:
+                s += wp.tile_load(x, shape=(4, 4))  # here
+            wp.tile_store(o, s)
 
 
 @wp.kernel
@@ -130,7 +162,15 @@ def a_broadcast(x: A2, o: A2, n: int):
 
 
 @pytest.mark.parametrize(
-    "kernel", [read_behind, read_by_the_next_trip, another_view_is_read, of_the_callers_tile, a_broadcast]
+    "kernel",
+    [
+        read_behind,
+        read_by_the_next_trip,
+        read_by_the_next_round_of_an_outer_loop,
+        another_view_is_read,
+        of_the_callers_tile,
+        a_broadcast,
+    ],
 )
 def test_what_is_read_again_is_no_copy(kernel: Any) -> None:
     with pytest.raises(dk.KernelTypeError, match=r"s is a view of another tile|s is changed in a loop") as caught:

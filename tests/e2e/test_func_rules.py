@@ -347,3 +347,54 @@ def test_refusals_of_decorators() -> None:
         dk.func_replay(bent)(few)
     with pytest.raises(MisuseError, match="func_grad alone"):
         dk.adjoint[few]
+
+
+@dk.func
+def halved(b: dk.array(dtype=float), x: dk.array(dtype=float), scratch: dk.array(dtype=float), i: int):
+    x[i] = 0.5 * b[i]
+
+
+@dk.func_grad(halved)
+def halved_adjoint(b: dk.array(dtype=float), x: dk.array(dtype=float), scratch: dk.array(dtype=float), i: int):
+    scratch[i] = 0.5 * dk.adjoint[x][i]
+    dk.adjoint[b][i] += scratch[i]
+
+
+@dk.kernel
+def halves(b: dk.array(dtype=float), x: dk.array(dtype=float), scratch: dk.array(dtype=float)):
+    i = dk.tid()
+    halved(b, x, scratch, i)
+
+
+@dk.func
+def thirds(a: float, scratch: dk.array(dtype=float)):
+    return a / 3.0
+
+
+@dk.func_grad(thirds)
+def thirds_adjoint(a: float, scratch: dk.array(dtype=float), ct: float):
+    scratch[0] = ct
+    dk.adjoint[a] += ct / 3.0
+
+
+@dk.kernel
+def of_a_number(b: dk.array(dtype=float), x: dk.array(dtype=float), scratch: dk.array(dtype=float)):
+    i = dk.tid()
+    x[i] = thirds(b[i], scratch)
+
+
+@pytest.mark.parametrize(("kernel", "factor"), [(halves, 0.5), (of_a_number, 1.0 / 3.0)])
+def test_a_derivative_that_changes_another_array_is_refused_where_it_is_needed(kernel, factor):
+    """The kernel itself runs; neither mode differentiates it, and neither takes its gradient for zero."""
+    b, x = dk.array([1.0, 2.0], dtype=float, requires_grad=True), dk.zeros(2, requires_grad=True)
+    scratch = dk.zeros(2)
+    dk.launch(kernel, 2, inputs=[b, x, scratch])
+    np.testing.assert_allclose(x.numpy(), np.float32([1.0, 2.0]) * factor)
+    assert not scratch.numpy().any()
+    said = r"(?s)_adjoint \(line \d+\) changes an array.*help: a derivative changes dk.adjoint"
+    with dk.Tape() as tape:
+        dk.launch(kernel, 2, inputs=[b, x, scratch])
+    with pytest.raises(dk.AutodiffError, match=said):
+        tape.backward(grads={x: np.ones(2, np.float32)})
+    with pytest.raises(dk.AutodiffError, match=said):
+        dk.launch(kernel.jvp, 2, inputs=[b, x, scratch, dk.ones(2, dtype=float), dk.zeros(2), dk.zeros(2)])

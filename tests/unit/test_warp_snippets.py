@@ -348,8 +348,26 @@ def test_keys_tell_what_a_gpu_runs() -> None:
         ("return *(int*)a;", None),
         ("", []),
         ("return unknown;", None),
+        ("return (uint64_t)a.data;", ["return a.ptr"]),
+        ("return reinterpret_cast<uint64_t>(a.data) + 4u;", ["return (a.ptr + wp.uint32(4))"]),
+        ("return (uint64_t)a.data[b];", ["return wp.uint64(a[b])"]),
+        ("auto q = wp::dot(a, b); return wp::vec2i(1, q.face);",
+         ["q = wp.dot(a, b)", "return wp.vec2i(1, q.face)"]),
+        ("float x, y; y = a; return y;",
+         ["x = wp.float32()", "y = wp.float32()", "y = wp.float32(a)", "return y"]),
+        ("a.data[b + c.data[1]] += 2;", ["a[(b + c[1])] += 2"]),
+        ("int k = a.data[b]; a.data[b] += 1; return k;", None),
+        ("a.data[b] = a.data[b] * 2;", None),
+        ("a.data[b] *= 2;", None),
+        ("a.data[b] = 2; c = a.data[b];", ["a[b] = 2", "c = type(c)(a[b])"]),
+        ("a.x.data[b] = a.shape[0] > 1 ? c : b;", ["a.x[b] = (c if (a.shape[0] > 1) else b)"]),
+        ("return wp::no_such_function(a);", None),
+        ("return a.data;", None),
+        ("return a.;", None),
+        ("return a ? b;", None),
+        ("return *reinterpret_cast<const float4*>(&a.x);", None),
         ("return f(a);", None),
-        ("return a ? b : c;", None),
+        ("return a ? b : c;", ["return (b if a else c)"]),
         ("if (a) return b;", ["if a:", "    return b"]),
         ("if (a) { } else b = c;", ["if a:", "    pass", "else:", "    b = type(b)(c)"]),
         ("a += 1;", ["a = type(a)((a + 1))"]),
@@ -386,3 +404,106 @@ def test_branches_of_the_preprocessor(condition: str) -> None:
     turned = "#ifndef __CUDA_ARCH__" if "ifdef" in condition else condition.replace("#if ", "#if !")
     assert preprocessed(f"{turned}\ncpu\n#endif", gpu=False).split() == ["cpu"]
     assert preprocessed(f"{turned}\ncpu\n#endif", gpu=True).split() == []
+
+
+@wp.struct
+class Table:
+    size: int
+    rows: wp.array2d(dtype=float)
+    offsets: wp.array(dtype=int)
+
+
+@wp.func_native("""
+    const int group = tid >> 1;
+    if ((tid & 1) != 0 || group >= table.offsets.shape[0] - 1) return;
+    for (int row = table.offsets.data[group]; row < table.offsets.data[group + 1]; ++row) {
+        float sum = 0.0f;
+        for (int k = 0; k < table.size; ++k)
+            sum += table.rows.data[row * table.size + k] * (k == 0 ? 2.0f : v.data[k]);
+        const auto clamped = wp::min(sum, 40.0f);
+        out.data[row * 2] = clamped;
+        out.data[row * 2 + 1] -= clamped;
+    }
+""")
+def row_sums(tid: int, table: Table, v: wp.array(dtype=float), out: wp.array2d(dtype=float)): ...
+
+
+@wp.kernel
+def sum_rows(table: Table, v: wp.array(dtype=float), out: wp.array2d(dtype=float)):
+    row_sums(wp.tid(), table, v, out)
+
+
+def test_elements_of_arrays_and_fields_at_their_places_in_memory() -> None:
+    table = Table()
+    rows = np.arange(12.0).reshape(4, 3)
+    table.size, table.rows, table.offsets = 3, wp.array(rows, dtype=float), wp.array([0, 1, 3], dtype=int)
+    v, out = wp.array([9.0, 1.0, 0.5], dtype=float, requires_grad=True), wp.ones((4, 2), requires_grad=True)
+    with wp.Tape() as tape:
+        wp.launch(sum_rows, 8, inputs=[table, v, out])
+    tape.backward(grads={out: wp.array([[1.0, 0.0]] * 4, dtype=float)})
+    sums = np.minimum(rows @ [2.0, 1.0, 0.5], 40.0)
+    np.testing.assert_allclose(out.numpy()[:3], np.stack([sums, 1.0 - sums], axis=1)[:3])
+    assert out.numpy()[3].tolist() == [1.0, 1.0]
+    np.testing.assert_allclose(v.grad.numpy(), [0.0, *rows[:3, 1:].sum(axis=0)])
+
+
+@wp.func_native("""
+const float4 four = *reinterpret_cast<const float4*>(&t.data.ptr[row * 8 + column]);
+return wp::vec4f(four.x, four.y, four.z, four.w);
+""")
+def four_of(t: wp.tile[float, 4, 8], row: int, column: int) -> wp.vec4: ...
+
+
+@wp.kernel
+def take_four(x: wp.array2d(dtype=float), y: wp.array(dtype=wp.vec4)):
+    t = wp.tile_load(x, shape=(4, 8))
+    y[0] = four_of(t, 1, 4) + 2.0 * four_of(t, 3, 0)
+
+
+def test_several_elements_of_a_tile_that_are_read_at_once() -> None:
+    x, y = np.arange(32.0).reshape(4, 8), wp.zeros(1, dtype=wp.vec4)
+    wp.launch_tiled(take_four, dim=[1], inputs=[wp.array(x, dtype=float), y], block_dim=32)
+    np.testing.assert_array_equal(y.numpy()[0], x[1, 4:] + 2.0 * x[3, :4])
+
+
+@wp.func_native("""
+const wp::vec3 direction = q - p;
+float t, u, v, sign;
+if (wp::dot(direction, direction) == 0.0f ||
+    !wp::intersect_ray_tri_woop(p, direction, a, b, c, t, u, v, sign, nullptr) || t > 1.0f)
+    return wp::vec4(-1.0f, 0.0f, 0.0f, 0.0f);
+return wp::vec4(t, u, v, sign > 0.0f ? 1.0f : -1.0f);
+""")
+def where_met(p: wp.vec3, q: wp.vec3, a: wp.vec3, b: wp.vec3, c: wp.vec3) -> wp.vec4: ...
+
+
+@wp.kernel
+def meet(p: wp.array(dtype=wp.vec3), q: wp.array(dtype=wp.vec3), y: wp.array(dtype=wp.vec4)):
+    i = wp.tid()
+    y[i] = where_met(p[i], q[i], wp.vec3(0.0, 0.0, 0.0), wp.vec3(4.0, 0.0, 0.0), wp.vec3(0.0, 4.0, 0.0))
+
+
+def test_a_segment_meets_a_triangle() -> None:
+    p = [[1.0, 1.0, 2.0], [1.0, 1.0, -1.0], [1.0, 1.0, 2.0], [3.0, 3.0, 1.0], [0.5, 0.5, 0.5], [1.0, 1.0, 1.0]]
+    q = [[1.0, 1.0, -2.0], [1.0, 1.0, 3.0], [1.0, 1.0, 1.0], [3.0, 3.0, -1.0], [0.5, 0.5, 0.5], [1.0, 1.0, 2.0]]
+    y = wp.zeros(6, dtype=wp.vec4)
+    wp.launch(meet, 6, inputs=[wp.array(p, dtype=wp.vec3), wp.array(q, dtype=wp.vec3), y])
+    none = [-1.0, 0.0, 0.0, 0.0]
+    expected = [[0.5, 0.5, 0.25, 1.0], [0.25, 0.5, 0.25, -1.0], none, none, none, none]
+    np.testing.assert_allclose(y.numpy(), expected, rtol=1e-6)
+
+
+@wp.func_native("a.data[k] = (float)k; b.data[k] = 2.0f * (float)k;")
+def numbered(a: wp.array3d(dtype=float), b: wp.array(dtype=float), k: int): ...
+
+
+@wp.kernel
+def number(a: wp.array3d(dtype=float), b: wp.array(dtype=float)):
+    numbered(a, b, wp.tid())
+
+
+def test_elements_of_arrays_of_several_axes() -> None:
+    a, b = wp.zeros((2, 3, 4)), wp.zeros(24)
+    wp.launch(number, 24, inputs=[a, b])
+    np.testing.assert_array_equal(a.numpy(), np.arange(24.0).reshape(2, 3, 4))
+    np.testing.assert_array_equal(b.numpy(), 2.0 * np.arange(24.0))

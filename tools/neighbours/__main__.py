@@ -11,7 +11,7 @@ A module finder gives ``diffkern.warp`` to whoever imports ``warp``; the package
 The pieces are imports of all modules, programs of ``programs/`` under both, kernels that these launch, and kernels at
 the top of modules. Other packages are given by their names, ``DISTRIBUTION=MODULE``, and their programs by the folder;
 they are written like those of ``programs/``. What a piece found stays in the folder of results; the next call goes on
-with those that are left.
+with those that are left, and ``--targets cpu,sm_90`` adds what is missing to what is known of kernels.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from environment import make, site_of, versions
+from merging import merged, missing_targets
 from packages import PACKAGES, TESTS, Package
 from pieces import Setting, pieces
 from tables import printed, rst
@@ -57,18 +59,22 @@ def _run(given: argparse.Namespace) -> None:
     targets = tuple(given.targets.split(","))
     setting = Setting(packages, programs.absolute(), python, site_of(python), cache, targets, given.limit)
     left = 0
-    for piece in pieces(setting):
-        place = given.results / f"{piece.name}.json"
-        known = place.exists() and not given.again and not (given.refused and _has_refusals(place))
-        if not piece.name.startswith(given.only) or known:
+    for name in [piece.name for piece in pieces(setting) if piece.name.startswith(given.only)]:
+        place = given.results / f"{name}.json"
+        again = not place.exists() or given.again or (given.refused and _has_refusals(place))
+        wanted = targets if again else missing_targets(json.loads(place.read_text(encoding="utf-8")), targets)
+        if not again and not wanted:
             continue
         if time.monotonic() >= end:
             left += 1
             continue
         begin = time.monotonic()
+        piece = next(one for one in pieces(replace(setting, targets=wanted)) if one.name == name)
         found = {"date": dt.date.today().isoformat(), "found": piece.do()}
+        if not again:
+            found = merged(json.loads(place.read_text(encoding="utf-8")), found, wanted)
         place.write_text(json.dumps(found, indent=1), encoding="utf-8")
-        print(f"{piece.name}: {time.monotonic() - begin:.0f} s", flush=True)
+        print(f"{name}: {time.monotonic() - begin:.0f} s", flush=True)
     told = versions(python, ["warp-lang", *(package.distribution for package in packages), "mujoco", "torch", "numpy"])
     (given.results / "versions.json").write_text(json.dumps(told), encoding="utf-8")
     print(f"{left} pieces left")
@@ -119,7 +125,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--again", action="store_true", help="run pieces again whose results there are")
     parser.add_argument("--refused", action="store_true", help="run pieces again in which kernels are refused")
     parser.add_argument("--targets", default="cpu", metavar="A,B", help="what kernels are compiled for: cpu,sm_90")
-    parser.add_argument("--limit", type=float, default=300.0, help="seconds that a module, kernel or step may take")
+    parser.add_argument(
+        "--limit", type=float, default=300.0, help="seconds of processor time that a module, kernel or step may take"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="where to write all results")
     parser.add_argument("--rst", type=Path, metavar="FILE", help="where to write the tables of the documentation")
     return parser

@@ -29,7 +29,7 @@ def compare(python: Path, program: Path, wish: dict[str, Any], folder: Path, lim
     folder : Path
         Empty; for compiled programs and outputs.
     limit : float
-        Seconds that one request may take.
+        Seconds of processor time that one request may take.
     """
     found: dict[str, Any] = {"package": wish["PACKAGE"], "tolerance": wish["TOLERANCE"], "steps": wish["STEPS"]}
     sides: dict[str, dict[str, Any]] = {under: {} for under in UNDER}

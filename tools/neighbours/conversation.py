@@ -14,11 +14,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-__all__ = ["Conversation", "Ended", "replies_about"]
+__all__ = ["Conversation", "Ended", "processor_time", "replies_about"]
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 _LONGEST, _TAIL = 240, 6000
+_PATIENCE = 10.0
+"""How many times the limit may pass where a process waits, or others have the processors."""
 
 
 class Ended(Exception):
@@ -49,7 +51,8 @@ class Conversation:
     cache : Path
         Where compiled programs are kept.
     limit : float
-        Seconds between two lines that it says.
+        Seconds of processor time between two lines that it says, as other work of the machine shall not decide; of time
+        ten times as many.
     """
 
     def __init__(self, python: Path, under: str, work: str, cache: Path, limit: float) -> None:
@@ -98,16 +101,29 @@ class Conversation:
 
     def _line(self) -> bytes:
         assert self._process.stdout is not None
-        end = time.monotonic() + self.limit
+        end, begin = time.monotonic() + _PATIENCE * self.limit, processor_time(self._process.pid)
         while b"\n" not in self._read:
-            if not self._waiting.select(max(0.0, end - time.monotonic())):
-                raise Ended(f"Timeout: longer than {self.limit:g} seconds", self._said())
+            if not self._waiting.select(min(1.0, self.limit)):
+                self._check_time(end, begin)
+                continue
             part = os.read(self._process.stdout.fileno(), 1 << 16)
             if not part:
                 raise self._ended()
             self._read += part
         line, _, self._read = self._read.partition(b"\n")
         return line
+
+    def _check_time(self, end: float, begin: float | None) -> None:
+        """Raise what says that a line has taken too long."""
+        now = processor_time(self._process.pid)
+        if begin is None or now is None:  # which this system does not tell
+            late, used = time.monotonic() - end + (_PATIENCE - 1) * self.limit, "of time"
+        else:
+            late, used = now - begin - self.limit, "of processor time"
+        if late > 0.0:
+            raise Ended(f"Timeout: longer than {self.limit:g} seconds {used}", self._said())
+        if time.monotonic() > end:
+            raise Ended(f"Timeout: longer than {_PATIENCE * self.limit:g} seconds of time", self._said())
 
     def _ended(self) -> Ended:
         status = self._process.wait()
@@ -133,6 +149,15 @@ class Conversation:
         for stream in (self._process.stdin, self._process.stdout, self._errors):
             assert stream is not None
             stream.close()
+
+
+def processor_time(pid: int) -> float | None:
+    """Return the processor time of a process and of its children that have ended; None if it is not known."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    except OSError:
+        return None
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def replies_about(

@@ -40,7 +40,7 @@ class Setting:
     targets : tuple of str
         What kernels are compiled for.
     limit : float
-        Seconds that one module, kernel or request may take.
+        Seconds of processor time that one module, kernel or request may take.
     """
 
     packages: Sequence[Package]

@@ -37,8 +37,8 @@ def rst(packages: Sequence[Package], data: dict[str, Any]) -> str:
     days = f"on {dates[0]}" if len(dates) == 1 else f"from {dates[0]} to {dates[-1]}" if dates else ""
     told = ", ".join(f"{name} {version}" for name, version in versions.items())
     lines = [f"Made by ``python tools/neighbours`` {days}, with {told}.", ""]
-    heads = ("package", "modules imported", "kernels forward", "adjoints", "programs that agree")
-    lines += _list_table(heads, (_summary(package, data) for package in packages), (22, 18, 20, 20, 20))
+    heads = ("package", "modules imported", "kernels forward", "adjoints", "forward for sm_90", "programs that agree")
+    lines += _list_table(heads, (_summary(package, data) for package in packages), (22, 16, 16, 16, 16, 14))
     programs = [row for package in packages for row in program_rows(package, data)]
     columns = ("program", "result", "difference", "from the reference", "first step cold", "warm", "a step")
     lines += ["", "Programs:", "", *_list_table(columns, programs, (18, 22, 12, 12, 14, 11, 11))]
@@ -137,9 +137,17 @@ def reasons(package: Package, data: dict[str, Any]) -> list[tuple[str, int]]:
     for where in ("kernels", "launched"):
         for reply in _kernels(package, data, where):
             for direction in ("forward", "adjoint"):
-                told = {_general(error) for _, error in _outcomes(reply, direction) if error is not None}
-                counts.update(f"{direction}: {error}" for error in told)
+                errors: dict[str, list[str]] = {}
+                for target, error in _outcomes(reply, direction):
+                    if error is not None:
+                        errors.setdefault(_general(error), []).append(target)
+                counts.update(f"{_where(direction, targets)}: {error}" for error, targets in errors.items())
     return counts.most_common(_MANY)
+
+
+def _where(direction: str, targets: Sequence[str]) -> str:
+    """Return a direction, with the target if it is not the processor."""
+    return direction if "cpu" in targets else f"{direction} for {', '.join(targets)}"
 
 
 def _general(error: str) -> str:
@@ -196,13 +204,12 @@ def _number(value: float | str | None) -> str:
 def _summary(package: Package, data: dict[str, Any]) -> tuple[str, ...]:
     imports = _found(data, f"imports-{package.distribution}-diffkern")
     cells = [package.distribution, f"{imports['imported']} of {imports['modules']}" if imports else "-"]
-    for direction in ("forward", "adjoint"):
+    for which in ("forward, cpu", "adjoint, cpu", "forward, sm_90"):
         good = total = 0
         for where in ("kernels", "launched"):
-            for what, (right, all_) in kernel_counts(package, data, where).items():
-                if what == f"{direction}, cpu":
-                    good, total = good + right, total + all_
-        looked = _looked_at(package, data) if direction == "adjoint" else 0
+            right, all_ = kernel_counts(package, data, where).get(which, (0, 0))
+            good, total = good + right, total + all_
+        looked = _looked_at(package, data) if which == "adjoint, cpu" else 0
         cells.append(f"{good} of {total}{f' ({looked})' if looked else ''}" if total else "-")
     rows = list(program_rows(package, data))
     return (*cells, f"{sum(row[1] == 'agrees' for row in rows)} of {len(rows)}" if rows else "-")

@@ -109,7 +109,7 @@ class CudaExecutable(Executable):
         check_axes(self.manifest.tid_arity, dims)
         check_alone(self.manifest, dims)
         if self.blockwise:
-            check_whole_blocks(dims, self.manifest.tid_arity, blocks.block_dim or self.block_dim)
+            self._check_blocks(dims, blocks)
         key = dims, blocks
         found = self._grids.get(key)
         if found is None:
@@ -123,6 +123,10 @@ class CudaExecutable(Executable):
             self.grids[dim] = found
         return found
 
+    def _check_blocks(self, dims: tuple[int, ...], blocks: Blocks) -> None:
+        block_dim = blocks.block_dim or self.block_dim
+        check_whole_blocks(dims, self.manifest.tid_arity, block_dim, self.manifest.rows)
+
     def threads_of(self, blocks: Blocks) -> int:
         """Return the threads of a block, as its kernel sees them: one where a block works on tiles as a thread."""
         return 1 if self.tiled else self._threads_of_block(blocks)
@@ -134,7 +138,7 @@ class CudaExecutable(Executable):
         """Return the grid of the threads of a cut."""
         dims = c.dims[: max(self.manifest.tid_arity, 1)]
         if self.blockwise:
-            check_whole_blocks(dims, self.manifest.tid_arity, blocks.block_dim or self.block_dim)
+            self._check_blocks(dims, blocks)
         return self._grid(c, blocks, dims)
 
     def _grid(self, c: Cut, blocks: Blocks, dims: tuple[int, ...]) -> Grid:

@@ -1,6 +1,7 @@
 """``wp.fem``: the names of Warp's finite elements, which diffkern does not have.
 
-Integrands can be declared, so that modules that hold some are imported; none can be evaluated.
+Integrands can be declared, so that modules that hold some are imported; none can be evaluated. The maps of symmetric
+and antisymmetric matrices to vectors are there, as kernels of their own call them.
 """
 
 from __future__ import annotations
@@ -70,8 +71,8 @@ _get = named(
     "Element ElementKind ExplicitGeometryPartition ExplicitQuadrature Field FieldLike FrontierSides FunctionSpace "
     "Geometry GeometryDomain GeometryField GeometryPartition Grid2D Grid3D Hexmesh ImplicitField Integrand "
     "LinearGeometryPartition Nanogrid NodalQuadrature NonconformingField Operator PicQuadrature PointBasisSpace "
-    "Quadmesh2D Quadmesh3D Quadrature RegularQuadrature ShapeBasisSpace ShapeFunction Sides SkewSymmetricTensorMapper "
-    "SpacePartition SpaceRestriction SpaceTopology Subdomain SymmetricTensorMapper Temporary TemporaryStore Tetmesh "
+    "Quadmesh2D Quadmesh3D Quadrature RegularQuadrature ShapeBasisSpace ShapeFunction Sides "
+    "SpacePartition SpaceRestriction SpaceTopology Subdomain Temporary TemporaryStore Tetmesh "
     "Trimesh2D Trimesh3D UniformField",
     "D adaptive_nanogrid_from_field adaptive_nanogrid_from_hierarchy at_node average borrow_temporary "
     "borrow_temporary_like cells curl deformation_gradient degree div div_outer element_closest_point "
@@ -89,4 +90,8 @@ _get = named(
 
 
 def __getattr__(name: str) -> Any:
-    return importlib.import_module(f"{__name__}.{name}") if name in ("cache", "linalg") else _get(name)
+    if name in ("cache", "linalg"):
+        return importlib.import_module(f"{__name__}.{name}")
+    if name in ("SymmetricTensorMapper", "SkewSymmetricTensorMapper"):
+        return getattr(importlib.import_module(f"{__name__}.mappers"), name)
+    return _get(name)

@@ -115,8 +115,10 @@ class PtxProgram:
         self.text, self._shared_bytes = ptx_of(fn, compiler, arch, **settings)
         self.steps = 0
 
-    def run(self, dim: Sequence[int], args: Sequence[Any], chunk: int | None = None) -> None:
-        """Run all threads; arrays among `args` are changed in place."""
+    def run(
+        self, dim: Sequence[int], args: Sequence[Any], chunk: int | None = None, memory: Sequence[Any] = ()
+    ) -> None:
+        """Run all threads; arrays among `args` are changed in place, and those of `memory` may be touched as well."""
         count = math.prod(dim)
         if count == 0:
             return
@@ -126,7 +128,7 @@ class PtxProgram:
         block = header + b"".join(_pack(t, a) for t, a in zip(self.types, args, strict=True))
         seed = next(_seeds) if self.seed is None else self.seed
         asked = Launch(self.blocks or needed, self.block_dim, block, self._shared_bytes, seed)
-        arrays = [a for a in args if isinstance(a, np.ndarray)]
+        arrays = [a for a in (*args, *memory) if isinstance(a, np.ndarray)]
         self.steps += launch(_image(self.text), "kernel", asked, allocations_of(arrays))
 
 

@@ -12,12 +12,14 @@ from thread_tiles import ordered, softmax
 
 import diffkern as dk
 import diffkern.warp as wp
+from diffkern.analysis.tile_threads import needs_rows
 from diffkern.compilation import Compilation
 from diffkern.errors import KernelError
 from diffkern.ir.nodes import Function
 from diffkern.lower.cuda_plan import finalize_updates
 from diffkern.lower.tiles.block import lower_tiles_for_blocks
 from diffkern.options import Variant
+from diffkern.runtime.schedule import check_whole_blocks
 
 f1 = dk.array(dtype=float)
 f2 = dk.array(dtype=float, ndim=2)
@@ -163,6 +165,49 @@ def test_threads_that_differ_in_what_they_do_to_tiles_are_refused() -> None:
         lower_tiles_for_blocks(forward(some, 8))
     with pytest.raises(KernelError, match="numbers that differ between them"):
         lower_tiles_for_blocks(forward(elsewhere, 8))
+
+
+@dk.kernel
+def of_rows(x: f2, n: dk.array(dtype=int), y: f2):
+    i, j = dk.tid()
+    total = dk.tile(0.0)
+    for k in range(n[i]):
+        total += dk.tile_load(x, shape=(1, 1), offset=(i, k))[0, 0] * dk.tile(float(j + 1))
+    y[i, j] = dk.untile(total)
+
+
+@dk.kernel
+def of_columns(x: f2, n: dk.array(dtype=int), y: f2):
+    i, j = dk.tid()
+    y[i, j] = dk.untile(dk.tile(x[i, j])) + dk.tile_load(x, shape=(1, 1), offset=(i, n[j]))[0, 0]
+
+
+def test_indices_along_the_first_axes_are_those_of_a_block_in_a_row() -> None:
+    threads = 4
+    fn = forward(of_rows, threads)
+    assert needs_rows(fn)
+    assert not needs_rows(forward(softmax, threads))
+    x, n = np.arange(9, dtype=np.float32).reshape(3, 3), np.int32([2, 0, 3])
+    y = np.zeros((3, 4), np.float32)
+    lowered = lower_tiles_for_blocks(fn)
+    HostCuda(lowered, grid=2, threads=threads).launch(cpu_harness.pack(lowered, [x, n, y], (3, 4), 0, 0))
+    sums = [x[i, : n[i]].sum() for i in range(3)]
+    np.testing.assert_array_equal(y, np.outer(sums, np.arange(1, 5)))
+    with pytest.raises(KernelError, match=r"(?s)numbers that differ between them.*the last of dk.tid"):
+        lower_tiles_for_blocks(forward(of_columns, threads))
+
+
+def test_a_launch_whose_blocks_lie_in_several_rows_is_refused() -> None:
+    check_whole_blocks((6, 4), 2, 4, rows=True)
+    check_whole_blocks((6, 4), 2, 8)
+    with pytest.raises(ValueError, match=r"blocks of several rows: launch it with launch_tiled, or pass a block_dim"):
+        check_whole_blocks((6, 4), 2, 8, rows=True)
+
+
+def test_a_program_says_that_it_needs_rows() -> None:
+    require("cuda.bindings", "nvidia")
+    assert dk.compile(of_rows, target="sm_90", block_dim=32).manifest.rows
+    assert not dk.compile(softmax, target="sm_90", block_dim=64).manifest.rows
 
 
 def test_source_shows_the_threads_of_a_block() -> None:

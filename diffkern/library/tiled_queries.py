@@ -1,0 +1,179 @@
+"""Queries of trees that the threads of a block make together: each of them gets a result at a time.
+
+All threads walk down the tree together, to nodes below which there are no more boxes than threads. These are looked at
+at once, a box by each thread. What the threads go through is the same for all, so that they do their work on tiles
+together as ever; a box is the result of one thread.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from diffkern.lang.func import func
+from diffkern.lang.library import built_in
+from diffkern.lang.queries import BvhQueryTiled, MeshQueryAABBTiled
+from diffkern.library.bvhs import BOX, RAY, begun, inverse_of, meets
+from diffkern.library.language import (
+    float32,
+    peek_int32,
+    peek_uint64,
+    tile,
+    tile_arange,
+    uint64,
+    untile,
+    vec3,
+)
+from diffkern.library.meshes import BVH_ID, FACE_COUNT, descriptor
+
+__all__: list[str] = []
+
+_FAR: Final = float("inf")
+
+
+@func
+def is_stretch(query, node, skip, threads):  # type: ignore[no-untyped-def]
+    """Whether the threads of a block look at all that is below a node at once."""
+    boxes = skip - node
+    if query.item_boxes != uint64(0):
+        boxes = peek_int32(query.links, 4 * node + 2) - peek_int32(query.links, 4 * node + 1)
+    return skip == node + 1 or boxes <= threads
+
+
+@func
+def next_stretch(query, threads):  # type: ignore[no-untyped-def]
+    """The query with the next boxes that threads look at: items of it, or nodes where leaves have an item each."""
+    while query.place >= query.last and query.node < query.end:
+        node = query.node
+        skip = peek_int32(query.links, 4 * node)
+        query.node = skip
+        if meets(query, query.boxes, node, float32(_FAR)):
+            if not is_stretch(query, node, skip, threads):
+                query.node = node + 1
+            elif query.item_boxes != uint64(0):
+                query.place = peek_int32(query.links, 4 * node + 1)
+                query.last = peek_int32(query.links, 4 * node + 2)
+            else:
+                query.place, query.last = node, skip
+    return query
+
+
+@func
+def looked_at(query, k):  # type: ignore[no-untyped-def]
+    """The index of the box at a place of the stretch; -1 if it is not one that is asked for."""
+    found = -1
+    if k < query.last:
+        if query.item_boxes != uint64(0):
+            if meets(query, query.item_boxes, k, float32(_FAR)):
+                found = peek_int32(query.items, k)
+        elif peek_int32(query.links, 4 * k) == k + 1 and meets(query, query.boxes, k, float32(_FAR)):
+            found = peek_int32(query.items, peek_int32(query.links, 4 * k + 1))
+    return found
+
+
+@func
+def following(query):  # type: ignore[no-untyped-def]
+    """The query at its next stretch of boxes, and a tile of an index for each thread."""
+    threads = tile(0).shape[0]
+    thread = untile(tile_arange(threads, dtype=int))
+    query = next_stretch(query, threads)
+    found = looked_at(query, query.place + thread)
+    query.place += threads
+    return query, tile(found)
+
+
+@built_in()
+def tile_bvh_query_aabb(id: uint64, low: vec3, high: vec3) -> BvhQueryTiled:
+    """A query of a Bvh, which all threads of a block share, for the boxes that meet a box. All pass the same arguments.
+
+    ``while tile_query_valid(query): i = untile(tile_bvh_query_next(query))`` gives each thread an index at a time, in
+    no set order, or -1; each box is the result of one thread, once.
+
+    Derivative: none, the results are integers.
+
+    Example: s = dk.tile_bvh_query_aabb(tree, u, v)
+    while dk.tile_query_valid(s):
+        j = dk.untile(dk.tile_bvh_query_next(s))
+        if j >= 0:
+            q[j] = 1
+    """
+    return begun(BvhQueryTiled(), id, -1, BOX, low, high, 0.0)  # type: ignore[no-any-return]
+
+
+@built_in()
+def tile_bvh_query_ray(id: uint64, start: vec3, dir: vec3) -> BvhQueryTiled:
+    """A query of a Bvh, which all threads of a block share, for the boxes that a ray meets, however far it goes.
+
+    Derivative: none, the results are integers.
+
+    Example: s = dk.tile_bvh_query_ray(tree, u, v)
+    while dk.tile_query_valid(s):
+        j = dk.untile(dk.tile_bvh_query_next(s))
+        if j >= 0:
+            q[j] = 1
+    """
+    return begun(BvhQueryTiled(), id, -1, RAY, start, inverse_of(dir), 0.0)  # type: ignore[no-any-return]
+
+
+@built_in(sets="query")
+def tile_bvh_query_next(query: BvhQueryTiled) -> tuple[BvhQueryTiled, Any]:
+    """A tile of as many integers as a block has threads: for each an index of a box that the query asks for, or -1.
+
+    Derivative: none, they are integers.
+
+    Example: s = dk.tile_bvh_query_aabb(tree, u, v)
+    while dk.tile_query_valid(s):
+        t = dk.tile_bvh_query_next(s)
+        q[0] = dk.untile(t)
+    """
+    return following(query)  # type: ignore[no-any-return]
+
+
+@built_in()
+def tile_query_valid(query: BvhQueryTiled) -> bool:
+    """Whether there may be further results: then all threads of the block go on.
+
+    Derivative: none.
+
+    Example: s = dk.tile_bvh_query_aabb(tree, u, v)
+    while dk.tile_query_valid(s):
+        t = dk.tile_bvh_query_next(s)
+        q[0] = dk.untile(t)
+    """
+    return query.place < query.last or query.node < query.end
+
+
+@built_in("tile_query_valid")
+def _of_a_mesh(query: MeshQueryAABBTiled) -> bool:
+    return query.place < query.last or query.node < query.end
+
+
+@built_in()
+def tile_mesh_query_aabb(id: uint64, low: vec3, high: vec3) -> MeshQueryAABBTiled:
+    """A query of a Mesh, which all threads of a block share, for the faces whose boxes meet a box.
+
+    Derivative: none, the results are integers.
+
+    Example: s = dk.tile_mesh_query_aabb(mesh, u, v)
+    while dk.tile_query_valid(s):
+        j = dk.untile(dk.tile_mesh_query_aabb_next(s))
+        if j >= 0:
+            q[j] = 1
+    """
+    query, place = MeshQueryAABBTiled(), descriptor(id)
+    if place != uint64(0) and peek_uint64(place, FACE_COUNT) != uint64(0):
+        query = begun(query, peek_uint64(place, BVH_ID), -1, BOX, low, high, 0.0)
+    return query
+
+
+@built_in(sets="query")
+def tile_mesh_query_aabb_next(query: MeshQueryAABBTiled) -> tuple[MeshQueryAABBTiled, Any]:
+    """A tile of as many integers as a block has threads: for each a face that the query asks for, or -1.
+
+    Derivative: none, they are integers.
+
+    Example: s = dk.tile_mesh_query_aabb(mesh, u, v)
+    while dk.tile_query_valid(s):
+        t = dk.tile_mesh_query_aabb_next(s)
+        q[0] = dk.untile(t)
+    """
+    return following(query)  # type: ignore[no-any-return]
