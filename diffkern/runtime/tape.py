@@ -284,7 +284,7 @@ class Tape(TapeRecording, Scope, Uncopied):
         given = self._follow(True) if self._followed else ()
         for held in itertools.chain(self._without.values(), given):
             memory, grad = held._memory, self._gradient(held)
-            if grad is None:
+            if grad is None or memory not in self._versions:  # it may be an argument of a launch that was refused
                 continue
             if memory in self._owners:
                 self._check_owner(held, grad)

@@ -1,4 +1,4 @@
-"""Gradients of tensors that launches take under a tape: by whichever tensor they are named, whatever ``grad`` is then."""
+"""Gradients of tensors that launches take under a tape: by whichever tensor they are named, whatever `grad` is then."""
 
 from __future__ import annotations
 
@@ -212,6 +212,17 @@ def test_a_tensor_that_became_another_has_no_gradient_of_what_it_was():
     t.data = torch.ones(2)
     with pytest.raises(dk.LaunchError, match="has become one of shape"):
         tape.backward(loss)
+
+
+def test_a_tensor_of_a_launch_that_was_refused():
+    t, other, loss = leaf(), leaf(), dk.zeros(1, requires_grad=True)
+    with dk.Tape() as tape:
+        with pytest.raises(dk.LaunchError):
+            dk.launch(total, dim=4, inputs=[other], outputs=[torch.zeros(1, dtype=torch.int32)])
+        dk.launch(total, dim=4, inputs=[t], outputs=[loss])
+    t.grad = other.grad = None
+    tape.backward(loss)
+    assert t.grad.tolist() == [0.0, 2.0, 4.0, 6.0]
 
 
 def test_tensors_in_steps_of_a_checkpoint():

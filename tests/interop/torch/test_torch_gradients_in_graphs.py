@@ -256,6 +256,21 @@ def test_what_has_no_gradient():
         switched_off.value_and_grad(torch.ones(2), argnames="x")
 
 
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda p: turned.value_and_grad(p, AXIS, 2.0, argnames="p"), "does not return one tensor .*pass cotangents="),
+        (lambda p: turned.value_and_grad(p, AXIS, 2.0, argnames="q"), "no argument .*it has p, axis, s"),
+        (lambda p: turned(p, AXIS), "takes 3 arguments .*, not 2"),
+    ],
+)
+def test_a_graph_says_what_is_wrong_with_a_call(call, match):
+    with pytest.raises(dk.LaunchError):
+        call(P)
+    with pytest.raises(Exception, match=match):
+        torch.compile(call, backend="eager", fullgraph=True)(P)
+
+
 def test_transformations_that_a_graph_would_lose_name_the_method():
     def loss(x):
         return grad(lambda x: to_the_fourth(x).sum())(x)
