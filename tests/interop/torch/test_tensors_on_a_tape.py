@@ -214,6 +214,22 @@ def test_a_tensor_that_became_another_has_no_gradient_of_what_it_was():
         tape.backward(loss)
 
 
+def test_a_sparse_gradient_is_refused():
+    t, loss = leaf(), dk.zeros(1, requires_grad=True)
+    tape = recorded(t, loss, total)
+    t.grad = torch.ones(4).to_sparse()
+    with pytest.raises(TypeError, match="kernels work on dense memory"):
+        tape.backward(loss)
+
+
+def test_the_second_sweep_from_a_tensor_is_compiled():
+    t, loss = leaf(), torch.zeros(1, requires_grad=True)
+    tape = recorded(t, loss, total)
+    for _ in range(2):
+        tape.backward(loss)
+    assert tape._again is not None
+
+
 def test_a_tensor_of_a_launch_that_was_refused():
     t, other, loss = leaf(), leaf(), dk.zeros(1, requires_grad=True)
     with dk.Tape() as tape:
