@@ -112,7 +112,7 @@ class KernelError(RuntimeError):
     """
 
     def __init__(self, message: str, *, loc: Loc | None = None, remedy: str | None = None) -> None:
-        super().__init__(message)
+        self.args = (message,)  # which torch.compile follows, and not the constructors of built-in classes
         self.message = message
         self.loc = loc
         self.remedy = remedy

@@ -36,7 +36,7 @@ def seeds_of(loss: Any, grads: Mapping[Any, Any] | None, known: Container[Memory
         return None
     seeds: Seeds = []
     if loss is not None:
-        loss = place_of(loss)
+        loss = loss if isinstance(loss, array) else place_of(loss)
         if not isinstance(loss, array) or loss._data.size != 1 or isinstance(loss._element, Struct):
             raise LaunchError(
                 f"the loss must be an array of one number, not {described(loss)}",
@@ -49,7 +49,7 @@ def seeds_of(loss: Any, grads: Mapping[Any, Any] | None, known: Container[Memory
             remedy="write grads={array: gradient}",
         )
     for goal, value in (grads or {}).items():
-        goal = place_of(goal)
+        goal = goal if isinstance(goal, array) else place_of(goal)
         values = _values(goal, _ours(value))
         shape = values._data.shape if isinstance(values, array) else values.shape
         if not isinstance(goal, array) or shape != goal._data.shape:

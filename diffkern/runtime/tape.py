@@ -117,7 +117,8 @@ class Tape(TapeRecording, Scope, Uncopied):
         outer, current.tape = current.tape, None
         is_recorded = current.recorder is not None
         try:
-            self._follow(False)
+            if self._followed:
+                self._follow(False)
             for owner in self._owners.values():
                 grad = owner.grad
                 # What is known now need not hold when what is being recorded or captured runs.
@@ -284,7 +285,7 @@ class Tape(TapeRecording, Scope, Uncopied):
         given = self._follow(True) if self._followed else ()
         for held in itertools.chain(self._without.values(), given):
             memory, grad = held._memory, self._gradient(held)
-            if grad is None:
+            if grad is None or memory not in self._versions:  # it may be an argument of a launch that was refused
                 continue
             if memory in self._owners:
                 self._check_owner(held, grad)
@@ -356,7 +357,16 @@ class Tape(TapeRecording, Scope, Uncopied):
         }
         return Repeat(collector.operations, steps, [goal for goal, _ in seeds], needed, grads)
 
+    def _check_gradients(self) -> None:
+        """Refuse a view that was given a gradient of its own after it was recorded with that of its array."""
+        owners = self._owners
+        for held in self._arrays.values():
+            grad = held._grad
+            if grad is not None and owners.get(held._memory, held) is not held:
+                self._check_owner(held, grad)
+
     def _backward(self, seeds: Seeds | None) -> None:
+        self._check_gradients()
         self._lose_changed()
         sweep = Cotangents(self._owners, self._gradient)
         if seeds is None:

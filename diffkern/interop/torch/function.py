@@ -28,6 +28,7 @@ from diffkern.interop.torch.observers import (
     is_dispatched,
     is_traced,
     is_transformed_in_graphs,
+    refusal,
     unseen,
 )
 from diffkern.interop.torch.place import default_device
@@ -187,10 +188,10 @@ class TorchFunction:
         """Return the position of an argument whose gradient is asked for."""
         place = self._names.get(name)
         if place is None:
-            raise LaunchError(f"{self!r} has no argument {name!r}", remedy=f"it has {', '.join(self._names)}")
+            raise refusal(f"{self!r} has no argument {name!r}", remedy=f"it has {', '.join(self._names)}")
         a = args[place]
         if not isinstance(a, torch.Tensor) or not (a.is_floating_point() or a.is_complex()):
-            raise LaunchError(
+            raise refusal(
                 f"{self!r}: the gradient for {name!r} is asked for, which is no tensor of floating-point numbers",
                 remedy="pass torch.tensor(number), or leave out its name",
             )
@@ -216,21 +217,21 @@ class TorchFunction:
         """Return the gradient of each result, None for those without."""
         if given is None:
             if len(results) != 1 or self._complex or not results[0].is_floating_point():
-                raise LaunchError(
+                raise refusal(
                     f"{self!r} does not return one tensor of real numbers, so its sum is not what is differentiated",
                     remedy="pass cotangents=, a gradient or None for each result",
                 )
             return [torch.ones_like(results[0])]
         several = [given] if isinstance(given, torch.Tensor) else list(given)
         if len(several) != len(results):
-            raise LaunchError(
+            raise refusal(
                 f"{self!r} has {len(results)} results, and {len(several)} cotangents were passed",
                 remedy="pass a gradient or None for each result",
             )
         grads = self._in_pairs(several, self.spec.results)
         for r, g in zip(results, grads, strict=True):
             if g is not None and (g.shape != r.shape or g.dtype != r.dtype or not r.is_floating_point()):
-                raise LaunchError(
+                raise refusal(
                     f"{self!r}: a cotangent of {g.dtype} with shape {tuple(g.shape)} was passed for a result of "
                     f"{r.dtype} with shape {tuple(r.shape)}",
                     remedy="pass one like the result; None for integers",

@@ -14,6 +14,8 @@ import torch
 from torch._functorch import eager_transforms
 from torch.autograd import forward_ad
 
+from diffkern.errors import LaunchError
+
 __all__ = [
     "IN_GRAPHS",
     "check_tangents",
@@ -21,6 +23,7 @@ __all__ = [
     "is_dispatched",
     "is_traced",
     "is_transformed_in_graphs",
+    "refusal",
     "unseen",
 ]
 
@@ -37,6 +40,13 @@ IN_GRAPHS = (
     "fullgraph=True, or trace or compile the function without torch.func and transform outside of that"
 )
 """What is said where a graph would lose a derivative."""
+
+
+def refusal(what: str, remedy: str) -> RuntimeError:
+    """Return the error of a wrong call, in a form that ``torch.compile`` can raise while it traces."""
+    if torch.compiler.is_compiling():
+        return RuntimeError(f"{what}\nhelp: {remedy}")
+    return LaunchError(what, remedy=remedy)
 
 
 def is_traced() -> bool:

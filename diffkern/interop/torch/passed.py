@@ -124,7 +124,7 @@ class _Followed:
 
     def _take(self, grad: torch.Tensor | None) -> bool:
         """Give the arrays a gradient; return whether it is another one."""
-        place = 0 if grad is None else grad.data_ptr()
+        place = grad.data_ptr() if grad is not None and grad.layout is torch.strided else 0
         if grad is self._grad and place == self._is_at:
             return False
         for known in self._arrays:
@@ -152,20 +152,25 @@ def as_argument(t: torch.Tensor, element: Stored | None) -> array:
         return _in_order(follower.followed(t, _Followed).over(element))
     if tape is not None or current.recorder is not None:
         return _in_order(as_array(t, element))
-    entry = _passed.get(id(t))
-    if entry is not None and entry.serves(t, element):
-        return _in_order(entry.made)
-    made = as_array(t, element)
-    if made._data.size:
-        place = id(t)
-        _passed[place] = _Passed(t, element, made, lambda _: _passed.pop(place, None))
-    return _in_order(made)
+    return _in_order(_known(t, element))
 
 
 def as_place(t: torch.Tensor) -> array:
     """Return an array over the memory of a tensor that says where something is, whoever computed it."""
     check_observers(t)
-    return _in_order(as_array(t))
+    return _in_order(_known(t, None))
+
+
+def _known(t: torch.Tensor, element: Stored | None) -> array:
+    """Return the array over a tensor, without a gradient, that was made for it before; a new one the first time."""
+    entry = _passed.get(id(t))
+    if entry is not None and entry.serves(t, element):
+        return entry.made
+    made = as_array(t, element)
+    if made._data.size:
+        place = id(t)
+        _passed[place] = _Passed(t, element, made, lambda _: _passed.pop(place, None))
+    return made
 
 
 def _in_order(made: array) -> array:

@@ -1,4 +1,4 @@
-"""Gradients of tensors that launches take under a tape: by whichever tensor they are named, whatever ``grad`` is then."""
+"""Gradients of tensors that launches take under a tape: by whichever tensor they are named, whatever `grad` is then."""
 
 from __future__ import annotations
 
@@ -212,6 +212,33 @@ def test_a_tensor_that_became_another_has_no_gradient_of_what_it_was():
     t.data = torch.ones(2)
     with pytest.raises(dk.LaunchError, match="has become one of shape"):
         tape.backward(loss)
+
+
+def test_a_sparse_gradient_is_refused():
+    t, loss = leaf(), dk.zeros(1, requires_grad=True)
+    tape = recorded(t, loss, total)
+    t.grad = torch.ones(4).to_sparse()
+    with pytest.raises(TypeError, match="kernels work on dense memory"):
+        tape.backward(loss)
+
+
+def test_the_second_sweep_from_a_tensor_is_compiled():
+    t, loss = leaf(), torch.zeros(1, requires_grad=True)
+    tape = recorded(t, loss, total)
+    for _ in range(2):
+        tape.backward(loss)
+    assert tape._again is not None
+
+
+def test_a_tensor_of_a_launch_that_was_refused():
+    t, other, loss = leaf(), leaf(), dk.zeros(1, requires_grad=True)
+    with dk.Tape() as tape:
+        with pytest.raises(dk.LaunchError):
+            dk.launch(total, dim=4, inputs=[other], outputs=[torch.zeros(1, dtype=torch.int32)])
+        dk.launch(total, dim=4, inputs=[t], outputs=[loss])
+    t.grad = other.grad = None
+    tape.backward(loss)
+    assert t.grad.tolist() == [0.0, 2.0, 4.0, 6.0]
 
 
 def test_tensors_in_steps_of_a_checkpoint():

@@ -256,6 +256,24 @@ def test_what_has_no_gradient():
         switched_off.value_and_grad(torch.ones(2), argnames="x")
 
 
+@pytest.mark.parametrize(
+    ("method", "args", "kwargs", "match"),
+    [
+        ("value_and_grad", (AXIS, 2.0), {"argnames": "p"}, "does not return one tensor .*pass cotangents="),
+        ("value_and_grad", (AXIS, 2.0), {"argnames": "q"}, "no argument .*it has p, axis, s"),
+        ("__call__", (AXIS,), {}, "takes 3 arguments .*, not 2"),
+    ],
+)
+def test_a_graph_says_what_is_wrong_with_a_call(method, args, kwargs, match):
+    call = getattr(turned, method)
+    with pytest.raises(dk.LaunchError):
+        call(P, *args, **kwargs)
+    # PyTorch's message also has the line of the call, in which no word of the pattern stands.
+    compiled = torch.compile(lambda p: call(p, *args, **kwargs), backend="eager", fullgraph=True)
+    with pytest.raises(Exception, match=match):
+        compiled(P)
+
+
 def test_transformations_that_a_graph_would_lose_name_the_method():
     def loss(x):
         return grad(lambda x: to_the_fourth(x).sum())(x)

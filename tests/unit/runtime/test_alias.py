@@ -112,6 +112,29 @@ def test_two_aliases_of_one_element_are_refused():
     assert not x.grad.numpy().any()
 
 
+@pytest.mark.parametrize("is_result", [False, True])
+def test_a_view_that_got_a_gradient_of_its_own_after_it_was_recorded(is_result):
+    y, z = dk.ones(4, requires_grad=True), dk.zeros(4)
+    view = y[0:4]
+    x, tape = recorded(view) if is_result else recorded(y)
+    with tape:
+        dk.launch(square, dim=4, inputs=[y if is_result else view], outputs=[z])
+    view.grad = dk.ones(4)
+    with pytest.raises(dk.LaunchError, match="or with two gradients"):
+        tape.backward(grads={z: np.ones(4)})
+    assert not x.grad.numpy().any()
+
+
+def test_an_alias_of_a_result_that_got_its_gradient_afterwards():
+    y, z = dk.zeros(4), dk.zeros(4)
+    x, tape = recorded(y)
+    with tape:
+        dk.launch(square, dim=4, inputs=[dk.array(y.numpy(), copy=False)], outputs=[z])
+    y.requires_grad = True
+    tape.backward(grads={z: np.ones(4)})
+    assert x.grad.numpy().tolist() == [4.0, 32.0, 108.0, 256.0]
+
+
 def test_vectors_by_their_components():
     y = dk.zeros(2, dtype=dk.vec2, requires_grad=True)
     sweep = Cotangents({y._memory: y}, lambda held: held.grad)
