@@ -18,7 +18,7 @@ def _of_torch() -> list[Fault]:
     observers, passed = (importlib.import_module(f"diffkern.interop.torch.{name}") for name in ("observers", "passed"))
     return [
         Fault("a seed is set once for an element at several indices",
-              edit(seeds, "seeds_of", "if not is_injective(goal):", "if False:"),
+              edit(seeds, "seeds_of", "and not is_injective(goal):", "and False:"),
               (f"{_TENSORS}::test_a_tensor_with_an_element_at_several_indices_is_no_seed",)),
         Fault("a dropped gradient of a tensor is not made again",
               edit(passed, "_Followed._present", "create and", "False and"),
