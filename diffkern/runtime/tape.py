@@ -359,14 +359,6 @@ class Tape(TapeRecording, Scope, Uncopied):
         }
         return Repeat(collector.operations, steps, [goal for goal, _ in seeds], needed, grads)
 
-    def _check_gradients(self) -> None:
-        """Refuse a view that was given a gradient of its own after it was recorded with that of its array."""
-        owners = self._owners
-        for held in self._arrays.values():
-            grad = held._grad
-            if grad is not None and owners.get(held._memory, held) is not held:
-                self._check_owner(held, grad)
-
     def _backward(self, seeds: Seeds | None) -> None:
         self._check_gradients()
         self._lose_changed()
