@@ -64,7 +64,7 @@ def seeds_of(loss: Any, grads: Mapping[Any, Any] | None, known: Container[Memory
                 f"{described(goal)} has no gradient: its elements are not floating-point numbers",
                 remedy="pass an array of floats",
             )
-        if not is_injective(goal):
+        if goal._type.layout != "C" and not is_injective(goal):
             raise LaunchError(
                 f"{described(goal)} has one element at several indices, which has no gradient for each of them",
                 remedy="pass the array without the repetition, with the sum of the gradients",

@@ -8,7 +8,6 @@ records is that of :class:`~diffkern.runtime.tape_recording.TapeRecording`.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -283,9 +282,12 @@ class Tape(TapeRecording, Scope, Uncopied):
     def _take_new_gradients(self) -> None:
         """Take the gradients that arrays were given after they were recorded: of results, which carry gradients on."""
         given = self._follow(True) if self._followed else ()
-        for held in itertools.chain(self._without.values(), given):
-            memory, grad = held._memory, self._gradient(held)
-            if grad is None or memory not in self._versions:  # it may be an argument of a launch that was refused
+        for held in (*self._without.values(), *given) if given else self._without.values():
+            grad = self._gradient(held)
+            if grad is None:
+                continue
+            memory = held._memory
+            if memory not in self._versions:  # an argument of a launch that was refused
                 continue
             if memory in self._owners:
                 self._check_owner(held, grad)
@@ -356,14 +358,6 @@ class Tape(TapeRecording, Scope, Uncopied):
             m: m.now for step in self._steps if isinstance(step, (LaunchStep, AdjointStep)) for m in step.reads_still()
         }
         return Repeat(collector.operations, steps, [goal for goal, _ in seeds], needed, grads)
-
-    def _check_gradients(self) -> None:
-        """Refuse a view that was given a gradient of its own after it was recorded with that of its array."""
-        owners = self._owners
-        for held in self._arrays.values():
-            grad = held._grad
-            if grad is not None and owners.get(held._memory, held) is not held:
-                self._check_owner(held, grad)
 
     def _backward(self, seeds: Seeds | None) -> None:
         self._check_gradients()

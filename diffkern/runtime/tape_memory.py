@@ -149,6 +149,14 @@ class TapeMemory:
         if own is not None and own._memory is not grad._memory:
             raise _two_views(held)
 
+    def _check_gradients(self) -> None:
+        """Refuse a view that was given a gradient of its own after it was recorded with that of its array."""
+        owners = self._owners
+        for held in self._arrays.values():
+            grad = held._grad
+            if grad is not None and owners.get(held._memory, held) is not held:
+                self._check_owner(held, grad)
+
     def _gradient(self, held: array) -> array | None:
         """Return where the gradient of an array goes, None if it has none."""
         grad: array | None = held._grad

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 
-from diffkern.runtime import alias, cotangents, seeds, tape
+from diffkern.runtime import alias, cotangents, seeds, tape, tape_memory
 
 from .edits import Fault, edit
 
@@ -18,7 +18,7 @@ def _of_torch() -> list[Fault]:
     observers, passed = (importlib.import_module(f"diffkern.interop.torch.{name}") for name in ("observers", "passed"))
     return [
         Fault("a seed is set once for an element at several indices",
-              edit(seeds, "seeds_of", "if not is_injective(goal):", "if False:"),
+              edit(seeds, "seeds_of", "and not is_injective(goal):", "and False:"),
               (f"{_TENSORS}::test_a_tensor_with_an_element_at_several_indices_is_no_seed",)),
         Fault("a dropped gradient of a tensor is not made again",
               edit(passed, "_Followed._present", "create and", "False and"),
@@ -49,7 +49,7 @@ SEEDS = [
           edit(cotangents, "Cotangents.begun", "grad is not None and", "False and"),
           (f"{_ALIAS}::test_arrays_made_of_the_view_of_another_as_seeds",)),
     Fault("a view has its cotangent in a gradient that is not its array's",
-          edit(tape, "Tape._check_gradients", "grad is not None and", "False and"),
+          edit(tape_memory, "TapeMemory._check_gradients", "grad is not None and", "False and"),
           (f"{_ALIAS}::test_a_view_that_got_a_gradient_of_its_own_after_it_was_recorded",)),
     Fault("an alias may reach beyond the array",
           edit(alias, "_strides", "return tuple(strides) if fits else None", "return tuple(strides)"), (_VIEWS,)),

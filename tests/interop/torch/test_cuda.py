@@ -246,12 +246,12 @@ def test_remembered_arguments_follow_their_tensor():
 
 
 def test_remembered_arguments_do_not_accumulate():
-    from diffkern.interop.torch import arrays
+    from diffkern.interop.torch import passed
 
     y = torch.zeros(4)
     gc.collect()
-    before = len(arrays._passed)
+    before = len(passed._passed)
     for _ in range(100):
         dk.launch(square, 4, inputs=[torch.ones(4), y])
     gc.collect()
-    assert len(arrays._passed) <= before + 1
+    assert len(passed._passed) <= before + 1
