@@ -496,6 +496,20 @@ def test_parameters_of_kernels() -> None:
     assert not wp.kernel(count).is_generic
 
 
+def test_static_expressions_of_kernels_are_resolved() -> None:
+    weights = (2.0, 3.0)
+
+    @wp.kernel
+    def weighted(x: wp.array[float]):
+        for k in range(2):
+            x[k] = x[k] * wp.static(weights[k])
+
+    assert not weighted.adj.has_unresolved_static_expressions
+    x = wp.ones(2, dtype=float, device="cpu")
+    wp.launch(weighted, dim=1, inputs=[x], device="cpu")
+    assert x.numpy().tolist() == [2.0, 3.0]
+
+
 # -- kernels -----------------------------------------------------------------------------------------------------------
 
 
