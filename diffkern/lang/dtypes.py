@@ -44,7 +44,7 @@ class DType(Alternative):
     def __init__(self, ir: T.Scalar, numpy: np.dtype[Any]) -> None:
         self.ir: Final = ir
         self.numpy: Final = numpy
-        self._host: Final = _host_class(np.dtype(np.float32) if ir == T.BFLOAT16 else numpy)
+        self._host: Final = _host_class(np.dtype(np.float32) if ir == T.BFLOAT16 else numpy, self)
 
     @property
     def name(self) -> str:
@@ -95,7 +95,7 @@ class DType(Alternative):
         return hash(self.ir)
 
     def __eq__(self, other: object) -> builtins.bool:
-        return isinstance(other, DType) and other.ir == self.ir
+        return isinstance(other, DType) and other.ir == self.ir or other is self._host
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _scalar, (self.name,)
@@ -118,12 +118,26 @@ def rounded_to_bfloat16(values: Any) -> Any:
     return np.where(np.isnan(values), np.float32(np.nan), rounded.astype(np.uint32).view(np.float32))[()]
 
 
-def _host_class(numpy: np.dtype[Any]) -> Any:
+class _HostType(type):
+    """The type of the classes of scalars on the host, which are equal to their dtypes as types of values."""
+
+    of: DType
+
+    def __eq__(self, other: object) -> builtins.bool:
+        return other is self or (isinstance(other, DType) and other == self.of)
+
+    def __hash__(self) -> int:
+        return hash(self.of)
+
+
+def _host_class(numpy: np.dtype[Any], of: DType) -> Any:
     """The class of scalars on the host: NumPy's, with the attribute ``value``, Python's number."""
     base = numpy.type
     if base is np.bool_:  # which has no subclasses
         return base
-    return type(base.__name__, (base,), {"__slots__": (), "value": property(base.item), "__repr__": _shown})
+    of_type = {"of": of, "_length_": 1, "_type_": _ctype(of.numpy)}  # programs ask them of the type of a value too
+    body = {"__slots__": (), "value": property(base.item), "__repr__": _shown, **of_type}
+    return _HostType(base.__name__, (base,), body)
 
 
 def _shown(self: Any) -> str:

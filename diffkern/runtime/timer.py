@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, MutableMapping
 from typing import TYPE_CHECKING, Any
 
+from diffkern.runtime.device import is_cuda_available
 from diffkern.runtime.stream import synchronize
 
 if TYPE_CHECKING:
@@ -54,7 +55,8 @@ class ScopedTimer:
     synchronize : bool, optional
         Whether to wait for all devices before the clock starts and before it stops.
     cuda_filter : int, optional
-        Single activities of a GPU are not timed: anything but 0 is refused.
+        Single activities of a GPU are not timed: anything but 0 is refused where there is a GPU and the timer active.
+        Without a GPU there are none.
     report_func : callable, optional
         Called with the timer's list of activities, which is empty, and the indentation, instead of printing.
     skip_tape : bool, optional
@@ -68,7 +70,7 @@ class ScopedTimer:
     Raises
     ------
     ValueError
-        For a `cuda_filter`.
+        For a `cuda_filter` where there is a GPU, when the block is entered.
     ImportError
         For `use_nvtx` without the package, when the block is entered.
     """
@@ -87,14 +89,11 @@ class ScopedTimer:
         report_func: Callable[[list[Any], str], object] | None = None,
         skip_tape: bool = False,
     ) -> None:
-        if cuda_filter:
-            raise ValueError(
-                "cuda_filter: single activities of a GPU are not timed; time blocks with synchronize=True or events"
-            )
         self.name, self.active, self.elapsed = name, active, 0.0
         self._prints, self._detailed, self._times = print, detailed, dict
         self._nvtx, self._color = use_nvtx, color
         self._synchronizes, self._report = synchronize, report_func
+        self._filter = cuda_filter
         self._range: Any = None
         self._profile: cProfile.Profile | None = None
         self._begin = 0
@@ -102,6 +101,10 @@ class ScopedTimer:
     def __enter__(self) -> ScopedTimer:
         if not self.active:
             return self
+        if self._filter and is_cuda_available():
+            raise ValueError(
+                "cuda_filter: single activities of a GPU are not timed; time blocks with synchronize=True or events"
+            )
         if self._synchronizes:
             synchronize()
         if self._nvtx:

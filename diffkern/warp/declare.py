@@ -51,9 +51,19 @@ class Argument:
 
 @dataclass(frozen=True)
 class Declaration:
-    """What programs for Warp ask of a kernel's code: its parameters, in order."""
+    """What programs for Warp ask of a kernel's code.
+
+    Attributes
+    ----------
+    args
+        Its parameters, in order.
+    has_unresolved_static_expressions
+        Whether a ``static()`` was left for later when the kernel was declared, which makes Warp's names of compiled
+        modules depend on the order of launches. Never here, where the cache's keys are made of what they give.
+    """
 
     args: tuple[Argument, ...]
+    has_unresolved_static_expressions: bool = False
 
 
 class Kernel(NativeKernel):
@@ -112,7 +122,7 @@ class Kernel(NativeKernel):
 
     @property
     def adj(self) -> Declaration:
-        """Its parameters, as ``kernel.adj.args``."""
+        """What programs ask of its code, as ``kernel.adj.args``."""
         types = ((p.name, p.annotation) for p in self.parameters)
         return Declaration(tuple(Argument(name, _public(annotation)) for name, annotation in types))
 

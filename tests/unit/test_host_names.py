@@ -115,9 +115,21 @@ class TestScopedTimer:
             pass
         assert capsys.readouterr().out.startswith("c ")
 
+    def test_activities_of_a_gpu_concern_active_timers_with_a_gpu(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("diffkern.runtime.timer.is_cuda_available", lambda: True)
+        with dk.ScopedTimer("a", active=False, cuda_filter=1) as inactive:
+            pass
+        assert inactive.elapsed == 0
+        monkeypatch.setattr("diffkern.runtime.timer.is_cuda_available", lambda: False)
+        reports: list[list[object]] = []
+        with dk.ScopedTimer("a", cuda_filter=1, report_func=lambda found, _: reports.append(found)):
+            pass
+        assert reports == [[]]
+
     def test_what_there_is_not(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        with pytest.raises(ValueError, match="activities of a GPU are not timed"):
-            dk.ScopedTimer("a", cuda_filter=1)
+        monkeypatch.setattr("diffkern.runtime.timer.is_cuda_available", lambda: True)
+        with pytest.raises(ValueError, match="activities of a GPU are not timed"), dk.ScopedTimer("a", cuda_filter=1):
+            pass
         monkeypatch.setitem(sys.modules, "nvtx", None)
         with pytest.raises(ImportError, match="pip install nvtx"), dk.ScopedTimer("a", use_nvtx=True):
             pass

@@ -496,6 +496,31 @@ def test_parameters_of_kernels() -> None:
     assert not wp.kernel(count).is_generic
 
 
+@pytest.mark.parametrize("name", ["float16", "float32", "float64", "int8", "int32", "uint64"])
+def test_the_type_of_a_scalar_is_equal_to_its_dtype(name: str) -> None:
+    dtype = getattr(wp, name)
+    found = type(dtype(1))
+    assert found == dtype
+    assert dtype == found
+    assert {dtype: 1}[found] == 1
+    assert found != wp.int16
+    assert (found._length_, found._type_) == (1, dtype._type_)
+
+
+def test_static_expressions_of_kernels_are_resolved() -> None:
+    weights = (2.0, 3.0)
+
+    @wp.kernel
+    def weighted(x: wp.array[float]):
+        for k in range(2):
+            x[k] = x[k] * wp.static(weights[k])
+
+    assert not weighted.adj.has_unresolved_static_expressions
+    x = wp.ones(2, dtype=float, device="cpu")
+    wp.launch(weighted, dim=1, inputs=[x], device="cpu")
+    assert x.numpy().tolist() == [2.0, 3.0]
+
+
 # -- kernels -----------------------------------------------------------------------------------------------------------
 
 
