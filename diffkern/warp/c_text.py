@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from diffkern.warp.c_calls import CALLS, OF_ONE_TYPE, OF_QUERIES, OVERLOADED
 from diffkern.warp.c_statements import Statements
 from diffkern.warp.c_types import (
     SCALARS,
@@ -67,40 +68,10 @@ _PACKED: Final = re.compile(
     r"\*\s*reinterpret_cast<\s*const\s+(float|int)([234])\s*\*\s*>\s*\(\s*&\s*([\w.]+)\[([^][]*)\]\s*\)"
 )
 """How C reads several elements behind one another at once."""
-_F, _D, _I, _U, _L, _UL = "float32", "float64", "int32", "uint32", "int64", "uint64"
-_LOWEST_BIT: Final = "wp.bit_count(({0}) ^ (({0}) - wp.uint64(1)))"
-_FIRST_BIT: Final = f"wp.where(({{0}}) == wp.uint64(0), wp.int32(0), wp.int32({_LOWEST_BIT}))"
-_CALLS: Final[Mapping[str, tuple[str, str, tuple[str, ...]]]] = {
-    **{f"{name}f": (f"wp.{name}({{0}})", _F, (_F,)) for name in ("sqrt", "exp", "log", "sin", "cos", "floor")},
-    **{f"f{name}f": (f"wp.{name}({{0}}, {{1}})", _F, (_F, _F)) for name in ("max", "min")},
-    "fabsf": ("wp.abs({0})", _F, (_F,)),
-    **dict.fromkeys(("__frsqrt_rn", "rsqrtf"), ("(wp.float32(1.0) / wp.sqrt({0}))", _F, (_F,))),
-    **dict.fromkeys(("__popc", "__builtin_popcount"), ("wp.int32(wp.bit_count({0}))", _I, (_U,))),
-    **dict.fromkeys(("__popcll", "__builtin_popcountll"), ("wp.int32(wp.bit_count({0}))", _I, (_UL,))),
-    **dict.fromkeys(("__ffsll", "__builtin_ffsll"), (_FIRST_BIT, _I, (_UL,))),
-    "__builtin_ctzll": (f"(wp.int32({_LOWEST_BIT}) - 1)", _I, (_UL,)),
-    **dict.fromkeys(("nextafterf", "__builtin_nextafterf"), ("c_functions.next_after({0}, {1})", _F, (_F, _F))),
-    "__float_as_int": ("wp.cast({0}, wp.int32)", _I, (_F,)), "__int_as_float": ("wp.cast({0}, wp.float32)", _F, (_I,)),
-    "__float_as_uint": ("wp.cast({0}, wp.uint32)", _U, (_F,)),
-    "__uint_as_float": ("wp.cast({0}, wp.float32)", _F, (_U,)),
-    "__double_as_longlong": ("wp.cast({0}, wp.int64)", _L, (_D,)),
-    "__longlong_as_double": ("wp.cast({0}, wp.float64)", _D, (_L,)),
-}  # fmt: skip
-"""Functions of C in Python, with the types of their results and parameters."""
-_OVERLOADED: Final[Mapping[str, str]] = {"sqrt": "wp.sqrt({0})", "fabs": "wp.abs({0})"}
-"""Functions that C++ has for float as well as for double, which integers are converted to."""
-_OF_ONE_TYPE: Final = frozenset(
-    ("min", "max", "abs", "sin", "cos", "tan", "sqrt", "exp", "log", "floor", "ceil", "clamp")
-)
-"""Functions of Warp for numbers of one type, which is that of the result."""
 _NAMES: Final[Mapping[str, Typed]] = {
     "true": Typed("True", "bool"), "false": Typed("False", "bool"), "nullptr": Typed("None", "nullptr"),
-    "INFINITY": Typed("wp.float32(wp.inf)", _F), "NAN": Typed("wp.float32(wp.nan)", _F),
+    "INFINITY": Typed("wp.float32(wp.inf)", "float32"), "NAN": Typed("wp.float32(wp.nan)", "float32"),
 }  # fmt: skip
-_OF_QUERIES: Final[Mapping[str, str]] = {
-    "result": "bool", "sign": _F, "face": _I, "t": _F, "u": _F, "v": _F, "normal": "vec3<float32>",
-}  # fmt: skip
-"""The fields of what wp::mesh_query_point and wp::mesh_query_ray return."""
 _OF_WARP: Final = re.compile(r"wp::(\w+)")
 _BARRIERS: Final = frozenset({"WP_TILE_SYNC()", "__syncthreads()"})
 _PRECEDENCE: Final[Mapping[str, int]] = {
@@ -326,7 +297,7 @@ class Expression:
         if token["float"]:
             number = token["float"]
             single = number[-1] in "fF"
-            kind = _F if single else _D
+            kind = "float32" if single else "float64"
             return Typed(f"wp.{kind}({number[:-1] if single else number})", kind)
         if token["int"]:
             return literal(token["int"], token["suffix"].lower())
@@ -349,14 +320,14 @@ class Expression:
         if name in _TYPES and len(arguments) == 1:
             return Typed(_set(arguments[0], _TYPES[name]), _TYPES[name])
         if name == "__address_of":
-            return Typed(f"{codes[0]}.ptr", _UL)
+            return Typed(f"{codes[0]}.ptr", "uint64")
         if name.startswith("__bits_as_"):
             return _read_as(arguments[0], name.removeprefix("__bits_as_"))
-        if name in _OVERLOADED and len(arguments) == 1:
-            kind = arguments[0].kind if arguments[0].kind == _F else _D
-            return Typed(_OVERLOADED[name].format(as_kind(arguments[0], kind)), kind)
-        if name in _CALLS and len(arguments) == len(_CALLS[name][2]):
-            pattern, kind, wanted = _CALLS[name]
+        if name in OVERLOADED and len(arguments) == 1:
+            kind = arguments[0].kind if arguments[0].kind == "float32" else "float64"
+            return Typed(OVERLOADED[name].format(as_kind(arguments[0], kind)), kind)
+        if name in CALLS and len(arguments) == len(CALLS[name][2]):
+            pattern, kind, wanted = CALLS[name]
             return Typed(pattern.format(*(_set(a, k) for a, k in zip(arguments, wanted, strict=True))), kind)
         if (of_warp := _OF_WARP.fullmatch(name)) is not None:
             return _call_of_warp(of_warp[1], arguments)
@@ -374,7 +345,7 @@ class Expression:
             if field not in ("data", "shape"):
                 name = f"{name}.{field}"
                 inner = component(found.kind) if field in "xyzw" else ""
-                inner = _OF_QUERIES.get(field, "") if found.kind == "query" else inner
+                inner = OF_QUERIES.get(field, "") if found.kind == "query" else inner
                 known = self._known.get(name)
                 found = Typed(f"{found.code}.{field}", known.kind if known else inner)
                 continue
@@ -386,8 +357,12 @@ class Expression:
             self._take("]")
             if index.kind not in SCALARS or index.kind.startswith("float"):
                 raise OtherTextError(f"the index {index.code} is no integer")
-            place = as_kind(index, common(index.kind, _I))
-            return Typed(f"{found.code}.shape[{place}]", _I) if field == "shape" else self._element(name, found, place)
+            place = as_kind(index, common(index.kind, "int32"))
+            return (
+                Typed(f"{found.code}.shape[{place}]", "int32")
+                if field == "shape"
+                else self._element(name, found, place)
+            )
         return found
 
     def _element(self, name: str, array: Typed, index: str) -> Typed:
@@ -439,7 +414,7 @@ def _call_of_warp(name: str, arguments: list[Typed]) -> Typed:
     arguments = [argument for argument in arguments if argument.kind != "nullptr"]
     kinds = {argument.kind for argument in arguments}
     kind = _type_of_warp(name) if called.startswith("wp.") else ""
-    if name in _OF_ONE_TYPE:
+    if name in OF_ONE_TYPE:
         if len(kinds) > 1:
             raise OtherTextError(f"the arguments of wp::{name} have several types; cast them to one")
         kind = next(iter(kinds), "")
