@@ -15,7 +15,10 @@ from typing import Final, Protocol
 
 from diffkern.warp.c_types import SCALARS, OtherTextError, Typed, arithmetic, as_kind
 
-__all__ = ["Statements"]
+__all__ = ["OLD", "Statements"]
+
+OLD: Final = "\0"
+"""Stands for what a variable was before a statement counted it, until that has a name."""
 
 _DECLARED: Final = re.compile(r"(?:const\s+)?([A-Za-z_][\w: ]*?)\s+([A-Za-z_]\w*)\s*=(?!=)\s*(.*)", re.DOTALL)
 _ASSIGNED: Final = re.compile(r"([A-Za-z_]\w*)\s*(<<|>>|[-+*/%&|^])?=(?!=)\s*(.*)", re.DOTALL)
@@ -306,7 +309,7 @@ class Statements:
             variable = self.known[name]
             if not before:
                 kept = self._name(f"{variable.code}_before")
-                value = replace(value, code=re.sub(rf"\b{variable.code}_before\b", kept, value.code))
+                value = replace(value, code=value.code.replace(OLD, kept))
                 found.append(f"{kept} = wp.{variable.kind}({variable.code})")
             found += self._assigned(name, sign, "1")
         return found, value

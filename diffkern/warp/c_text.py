@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Final
 
 from diffkern.warp.c_calls import CALLS, OF_ONE_TYPE, OF_QUERIES, OVERLOADED
-from diffkern.warp.c_statements import Statements
+from diffkern.warp.c_statements import OLD, Statements
 from diffkern.warp.c_types import (
     SCALARS,
     OtherTextError,
@@ -276,7 +276,7 @@ class Expression:
         if name is None or value.kind not in SCALARS - {"bool"}:
             raise OtherTextError(f"{sign}{sign} is translated for variables that are numbers")
         self.steps.append((name, sign, before))
-        return value if before else Typed(f"{value.code}_before", value.kind)
+        return value if before else Typed(OLD, value.kind)
 
     def _cast(self) -> str | None:
         """The type in parentheses that begins here, which is passed."""

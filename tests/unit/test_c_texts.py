@@ -177,3 +177,8 @@ def count_twice(a: wp.array(dtype=int)):
 def test_a_refusal_says_the_line_and_the_reason() -> None:
     with pytest.raises(dk.KernelError, match=r"(?s)line 2 of it: \+\+ of k within an expression"):
         wp.launch(count_twice, 1, inputs=[wp.zeros(1, dtype=int)])
+
+
+def test_what_a_variable_was_has_a_name_of_its_own() -> None:
+    lines = translated("int x_before = 5; return x++ + x_before;", {"x": "int32"}, False, result="int32")
+    assert lines[-1] == "return (x_before_2 + x_before)"
