@@ -6,12 +6,19 @@ Python. Out: lines of Python with their indentation; :class:`OtherTextError` for
 
 from __future__ import annotations
 
+import keyword
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol
 
-__all__ = ["OtherTextError", "Statements"]
+from diffkern.warp.c_types import SCALARS, OtherTextError, Typed, arithmetic, as_kind
+
+__all__ = ["OLD", "Statements"]
+
+OLD: Final = "\0"
+"""Stands for what a variable was before a statement counted it, until that has a name."""
 
 _DECLARED: Final = re.compile(r"(?:const\s+)?([A-Za-z_][\w: ]*?)\s+([A-Za-z_]\w*)\s*=(?!=)\s*(.*)", re.DOTALL)
 _ASSIGNED: Final = re.compile(r"([A-Za-z_]\w*)\s*(<<|>>|[-+*/%&|^])?=(?!=)\s*(.*)", re.DOTALL)
@@ -22,10 +29,16 @@ _POINTER: Final = re.compile(
 )
 _LARGER: Final = re.compile(r"if\s*\(\s*(\w+)\s*([<>])\s*\*(\w+)\s*\)\s*\*(\w+)\s*=\s*(\w+)\s*;")
 _STEP: Final = re.compile(r"(?:(\+\+|--)\s*([A-Za-z_]\w*)|([A-Za-z_]\w*)\s*(\+\+|--))")
+_WORDS: Final = frozenset({*keyword.kwlist, *keyword.softkwlist, "wp", "c_functions"})
+"""Names that variables of Python cannot have here."""
 
 
-class OtherTextError(Exception):
-    """A text that is none of those that are written in Python."""
+class _Read(Protocol):
+    """An expression that was read: see :class:`diffkern.warp.c_text.Expression`."""
+
+    steps: list[tuple[str, str, bool]]
+
+    def whole(self) -> Typed: ...
 
 
 @dataclass
@@ -41,28 +54,41 @@ class Statements:
     simple : callable
         Writes a statement of another kind, a call, in lines of Python.
     expression : callable
-        Writes an expression, with the names that are known.
+        Reads an expression, with the names that are known.
     known : dict
-        The variables and the types that they were declared with; None for parameters.
+        The variables, what they are called in Python, and the types that they were declared with.
     elements : set of str
         The elements of arrays that were read so far, as they are written in Python.
+    result : str or None
+        The type of what is returned; None if nothing is.
     """
 
     text: str
     types: Mapping[str, str]
     simple: Callable[[str], list[str]]
-    expression: Callable[[str, set[str]], str]
-    known: dict[str, str | None]
+    expression: Callable[[str, Mapping[str, Typed]], _Read]
+    known: dict[str, Typed]
     elements: set[str] = field(default_factory=set)
+    result: str | None = ""
     _at: int = 0
-    _pointers: dict[str, str] = field(default_factory=dict)
+    _begin: int = 0
+    _pointers: dict[str, tuple[str, str]] = field(default_factory=dict)
+    _used: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._declared_here: set[str] = set(self.known)
+        self._used.update(self.known)
 
     def lines(self) -> list[str]:
         """Return the whole text in Python."""
         found = list(self._until_end())
         if self._rest().strip():
-            raise OtherTextError
+            raise OtherTextError("a } has no {")
         return found
+
+    def line(self) -> int:
+        """Return the number of the line of what was read last, from one."""
+        return self.text.count("\n", 0, self._begin) + 1
 
     # -- statements ----------------------------------------------------------------------------------------------------
 
@@ -71,12 +97,12 @@ class Statements:
             yield from self._statement()
 
     def _statement(self) -> list[str]:
+        self._begin = len(self.text) - len(self._rest().lstrip())
         if self._take("{"):
-            before = dict(self.known)
-            found = list(self._until_end())
+            with self._scope():
+                found = list(self._until_end())
             if not self._take("}"):
-                raise OtherTextError
-            self.known = before | {name: t for name, t in self.known.items() if name in before}
+                raise OtherTextError("a } is missing")
             return found
         if (larger := _LARGER.match(self._rest().lstrip())) is not None:
             return self._extreme(larger)
@@ -86,27 +112,39 @@ class Statements:
                 return read()
         return self._ended(self._up_to(";").strip())
 
+    @contextmanager
+    def _scope(self) -> Iterator[None]:
+        """What is declared in it has names of its own."""
+        before = dict(self.known), dict(self._pointers), self._declared_here
+        self._declared_here = set()
+        yield
+        self.known, self._pointers, self._declared_here = before
+
+    def _inner(self) -> list[str]:
+        """A statement that is a scope, with braces or without."""
+        with self._scope():
+            return self._statement()
+
     def _if(self) -> list[str]:
-        condition = self._condition()
-        found = [f"if {condition}:", *_inside(self._statement())]
+        first, condition = self._condition()
+        found = [*first, f"if {condition}:", *_inside(self._inner())]
         if re.match(r"else\b", self._rest().lstrip()):
             self._take("else")
-            found += ["else:", *_inside(self._statement())]
+            found += ["else:", *_inside(self._inner())]
         return found
 
     def _while(self) -> list[str]:
-        return [f"while {self._condition()}:", *_inside(self._statement())]
+        return [f"while {self._tested(self._parenthesis())}:", *_inside(self._inner())]
 
     def _for(self) -> list[str]:
         """A loop with a counter, as ``while``: its step may be of any kind."""
         begin, condition, step = self._parts()
-        before = dict(self.known)
-        first = self._ended(begin)
-        test, steps = self._written(condition), self._ended(step)
-        body = self._statement()
+        with self._scope():
+            first = self._ended(begin)
+            test, steps = self._tested(condition) if condition else "True", self._ended(step)
+            body = self._inner()
         if any(line.strip() == "continue" for line in body):
-            raise OtherTextError  # which takes the step first
-        self.known = before
+            raise OtherTextError("continue in a loop with for, which takes the step first")
         return [*first, f"while {test}:", *_inside([*body, *steps])]
 
     def _ended(self, text: str) -> list[str]:
@@ -116,60 +154,106 @@ class Statements:
         if text in ("break", "continue", "return"):
             return [text]
         if re.match(r"return\b", text):
-            return [f"return {self._written(text[6:])}"]
+            return self._returned(text[6:])
         if (pointer := _POINTER.fullmatch(text)) is not None and pointer[3] in self.known:
-            self._pointers[pointer[2]] = f"{pointer[3]}, {self._written(pointer[4])}"
-            return []
+            return self._pointed(pointer[2], self.known[pointer[3]], pointer[4])
         if (step := _STEP.fullmatch(text)) is not None:
             name, sign = step[2] or step[3], (step[1] or step[4])[0]
-            return [self._assigned(name, f"({self._written(name)} {sign} 1)")]
+            return self._assigned(name, sign, "1")
         declared = _DECLARED.fullmatch(text)
         if declared is not None and " ".join(declared[1].split()) in self.types:
-            kind = self.types[" ".join(declared[1].split())]
-            value = self._written(declared[3])
-            self.known[declared[2]] = kind
-            return [self._assigned(declared[2], value)]
+            return self._new(self.types[" ".join(declared[1].split())], declared[2], declared[3])
         unset = _UNSET.fullmatch(text)
         if unset is not None and self.types.get(" ".join(unset[1].split())):
             return self._unset(self.types[" ".join(unset[1].split())], unset[2])
         if (element := _ELEMENT.fullmatch(text)) is not None:
             return self._stored(element[1], element[2] or "", element[3])
         if (assigned := _ASSIGNED.fullmatch(text)) is not None and assigned[1] in self.known:
-            value = self._written(assigned[3])
-            if assigned[2]:
-                value = f"({assigned[1]} {assigned[2]} {value})"
-            return [self._assigned(assigned[1], value)]
+            return self._assigned(assigned[1], assigned[2] or "", assigned[3])
         return self.simple(text)
+
+    def _returned(self, text: str) -> list[str]:
+        first, value = self._read(text)
+        if self.result is None:
+            raise OtherTextError("a value is returned, and no type of it is declared")
+        return [*first, f"return {as_kind(value, self.result)}"]
+
+    def _pointed(self, name: str, array: Typed, index: str) -> list[str]:
+        """The address of an element, whose index is what it is now."""
+        value = self._written(index)
+        kept = self._name(f"{name}_index")
+        self._pointers[name] = (f"{array.code}, {kept}", array.kind)
+        return [f"{kept} = wp.int32({as_kind(value, 'int32')})"]
+
+    def _new(self, kind: str, name: str, text: str) -> list[str]:
+        """A variable that is declared with a value."""
+        if re.search(rf"\b{name}\b", text):
+            raise OtherTextError(f"{name} is read before it has a value")
+        first, value = self._read(text)
+        kind = kind or value.kind
+        code = as_kind(value, kind)
+        return [*first, f"{self._declare(name, kind).code} = {f'wp.{kind}({code})' if kind in SCALARS else code}"]
+
+    def _declare(self, name: str, kind: str) -> Typed:
+        """Give a variable a name that no other one has, also outside of this scope."""
+        if name in self._declared_here:
+            raise OtherTextError(f"{name} is declared twice")
+        self._declared_here.add(name)
+        self._pointers.pop(name, None)
+        self.known = {n: v for n, v in self.known.items() if not n.startswith(f"{name}.")}
+        self.known[name] = Typed(self._name(name), kind)
+        return self.known[name]
+
+    def _name(self, name: str) -> str:
+        found, number = name, 2
+        while found in self._used or found in _WORDS or (found != name and re.search(rf"\b{found}\b", self.text)):
+            found, number = f"{name}_{number}", number + 1
+        self._used.add(found)
+        return found
 
     def _stored(self, target: str, operator: str, text: str) -> list[str]:
         """A store to an element, or a sum in it, which other threads may add to as well here."""
-        value = self._written(text)
+        first, value = self._read(text)
         before = set(self.elements)
         place = self._written(target)
-        if place in before or operator not in ("", "+", "-"):
-            raise OtherTextError
+        if place.code in before:
+            raise OtherTextError("an element is read and written after that, where other threads may write it as well")
+        if operator not in ("", "+", "-"):
+            raise OtherTextError(f"{operator}= of an element: write its place, + and the value")
         self.elements.intersection_update(before)  # the place itself is not read
-        return [f"{place} {operator}= {value}"]
+        if operator and value.kind in SCALARS and arithmetic(operator, place, value).kind != place.kind:
+            raise OtherTextError(f"{operator}= of an element of {place.kind} and a {value.kind}: cast the value")
+        return [*first, f"{place.code} {operator}= {as_kind(value, place.kind)}"]
 
     def _unset(self, kind: str, names: str) -> list[str]:
         """Variables that are declared without a value, which a text has to give them before it reads them."""
-        found = [name.strip() for name in names.split(",")]
-        self.known.update(dict.fromkeys(found, kind))
-        return [f"{name} = wp.{kind}()" for name in found]
+        found = [self._declare(name.strip(), kind).code for name in names.split(",")]
+        called = f"wp.{kind}" if kind in SCALARS else f"wp.{kind.partition('<')[0]}"
+        return [f"{name} = {called}()" for name in found]
 
     def _extreme(self, found: re.Match[str]) -> list[str]:
         """``if (v > *p) *p = v;``: of the thread alone in C for a processor, where here others run beside it."""
-        value, sign, read, written, stored = found.groups()
-        if read != written or value != stored or read not in self._pointers:
-            raise OtherTextError
+        text, sign, read, written, stored = found.groups()
+        if read != written or text != stored or read not in self._pointers:
+            raise OtherTextError("of pointers there is: if (v > *p) *p = v, for p = wp::address(a, i)")
         self._take(found[0])
-        return [f"wp.atomic_{'max' if sign == '>' else 'min'}({self._pointers[read]}, {self._written(value)})"]
+        value, (place, kind) = self._written(text), self._pointers[read]
+        if value.kind != kind:
+            raise OtherTextError(f"{text} and the element have different types")
+        return [f"wp.atomic_{'max' if sign == '>' else 'min'}({place}, {value.code})"]
 
-    def _assigned(self, name: str, value: str) -> str:
-        kind = self.known[name]
-        if kind == "":  # what it is set to has its type
-            return f"{name} = {value}"
-        return f"{name} = {'type(' + name + ')' if kind is None else 'wp.' + kind}({value})"
+    def _assigned(self, name: str, operator: str, text: str) -> list[str]:
+        """A variable that is set, by an operator with what it is."""
+        target = self.known.get(name)
+        if target is None:
+            raise OtherTextError(f"{name} is not known here")
+        first, value = self._read(text)
+        if first and re.search(rf"\b{name}\b", text):
+            raise OtherTextError(f"{name} is counted and set by one statement")
+        if operator:
+            value = arithmetic(operator, target, value)
+        code = as_kind(value, target.kind)
+        return [*first, f"{target.code} = {f'wp.{target.kind}({code})' if target.kind in SCALARS else code}"]
 
     # -- the text ------------------------------------------------------------------------------------------------------
 
@@ -195,21 +279,47 @@ class Statements:
             depth += (character == "(") - (character == ")")
             if depth < 0 or character in "{}":
                 break
-        raise OtherTextError
+        raise OtherTextError(f"a {end} is missing")
 
-    def _condition(self) -> str:
+    def _parenthesis(self) -> str:
         if not self._take("("):
-            raise OtherTextError
-        return self._written(self._up_to(")"))
+            raise OtherTextError("a ( is missing")
+        return self._up_to(")")
+
+    def _condition(self) -> tuple[list[str], str]:
+        first, value = self._read(self._parenthesis())
+        return first, as_kind(value, "bool")
+
+    def _tested(self, text: str) -> str:
+        """The condition of a loop."""
+        return as_kind(self._written(text), "bool")
 
     def _parts(self) -> tuple[str, str, str]:
         """What stands in the parentheses of ``for``."""
         if not self._take("("):
-            raise OtherTextError
+            raise OtherTextError("a ( is missing")
         return self._up_to(";").strip(), self._up_to(";").strip(), self._up_to(")").strip()
 
-    def _written(self, text: str) -> str:
-        return self.expression(text, set(self.known))
+    def _read(self, text: str) -> tuple[list[str], Typed]:
+        """What is done before an expression, and the expression."""
+        read = self.expression(text, self.known)
+        value = read.whole()
+        found = []
+        for name, sign, before in read.steps:
+            variable = self.known[name]
+            if not before:
+                kept = self._name(f"{variable.code}_before")
+                value = replace(value, code=value.code.replace(OLD, kept))
+                found.append(f"{kept} = wp.{variable.kind}({variable.code})")
+            found += self._assigned(name, sign, "1")
+        return found, value
+
+    def _written(self, text: str) -> Typed:
+        """An expression that changes nothing."""
+        first, value = self._read(text)
+        if first:
+            raise OtherTextError("++ and -- are not translated here: give them a statement of their own")
+        return value
 
 
 def _inside(lines: list[str]) -> list[str]:

@@ -16,8 +16,10 @@ from diffkern.errors import MisuseError
 from diffkern.lang import definition_of
 from diffkern.lang.annotations import TileAnnotation
 from diffkern.lang.dialects import WARP
+from diffkern.lang.dtypes import DType
 from diffkern.lang.func import Func
-from diffkern.warp.c_text import body_of
+from diffkern.warp.c_text import translated
+from diffkern.warp.c_types import OtherTextError
 
 __all__ = ["NativeFunction", "TranslatedFunction", "func_native"]
 
@@ -33,19 +35,18 @@ class NativeFunction:
         What is wrong with a call in a kernel, and what to write instead.
     """
 
-    refused_in_kernels = (
-        "has a body in C++, which is not compiled here",
-        "write it in Python, as a function decorated with @wp.func",
-    )
-
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], reason: str) -> None:
+        self.refused_in_kernels = (
+            f"has a body in C++, which is not compiled here ({reason})",
+            "write it in Python, as a function decorated with @wp.func",
+        )
         self.__name__ = function.__name__
         self.__doc__ = function.__doc__
 
     def __call__(self, *args: Any) -> NoReturn:
         raise MisuseError(
-            f"the body of {self.__name__} is text in C++, which is not compiled here",
-            remedy="write it in Python, as a function decorated with @wp.func",
+            f"{self.__name__} {self.refused_in_kernels[0]}",
+            remedy=self.refused_in_kernels[1],
         )
 
 
@@ -99,6 +100,29 @@ def _count_of(annotation: Any) -> int:
     return len(shape) if shape is not None else getattr(annotation, "ndim", 1)
 
 
+def _kinds_of(function: Callable[..., Any]) -> tuple[dict[str, str], str | None]:
+    """The types of parameters, of their fields, and of the result; those of elements for arrays."""
+    annotations = inspect.get_annotations(function, eval_str=True)
+    found = dict.fromkeys(inspect.signature(function).parameters, "")
+    for name in found.copy():
+        annotation = annotations.get(name)
+        found[name] = _kind_of(annotation)
+        definition = definition_of(annotation) if isinstance(annotation, type) else None
+        for field, kind in getattr(definition.type, "fields", ()) if definition is not None else ():
+            found[f"{name}.{field}"] = _kind_of(kind)
+    result = annotations.get("return")
+    return found, None if result is None else _kind_of(result)
+
+
+def _kind_of(annotation: Any) -> str:
+    """The type of a number, a vector or an element; "" for others."""
+    if annotation in (int, float, bool):
+        return {int: "int32", float: "float32", bool: "bool"}[annotation]
+    if not isinstance(annotation, DType | type) and hasattr(annotation, "dtype") and not hasattr(annotation, "length"):
+        return _kind_of(annotation.dtype)
+    return str(getattr(annotation, "ir", "" if isinstance(annotation, type) else annotation or ""))
+
+
 def func_native(
     snippet: str, adj_snippet: str | None = None, replay_snippet: str | None = None
 ) -> Callable[[Callable[..., Any]], Any]:
@@ -121,14 +145,25 @@ def func_native(
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
-        names, axes = tuple(inspect.signature(function).parameters), _axes_of(function)
-        on_cpu = None if adj_snippet or replay_snippet else body_of(snippet, names, False, axes)
-        if on_cpu is None:
-            return NativeFunction(function)
+        kinds, axes = _kinds_of(function), _axes_of(function)
+
+        def body(gpu: bool) -> list[str]:
+            if adj_snippet or replay_snippet:
+                raise OtherTextError("it has an adjoint in C++", 1)
+            return translated(snippet, kinds[0], gpu, axes, kinds[1])
+
+        try:
+            on_cpu = body(gpu=False)
+        except OtherTextError as reason:
+            return NativeFunction(function, f"line {reason.args[1]} of it: {reason.args[0]}")
         made = _written(function, on_cpu, TranslatedFunction)
         assert isinstance(made, TranslatedFunction)
-        on_gpu = body_of(snippet, names, True, axes)
-        made.on_gpu = made if on_gpu == on_cpu else None if on_gpu is None else _written(function, on_gpu, Func)
+        try:
+            on_gpu = body(gpu=True)
+        except OtherTextError:
+            made.on_gpu = None
+        else:
+            made.on_gpu = made if on_gpu == on_cpu else _written(function, on_gpu, Func)
         return made
 
     return decorate

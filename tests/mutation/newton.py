@@ -60,9 +60,9 @@ NEWTON = [
           edit(merge, "_with_own_extents", "length=n.of(view)", "length=n"),
           (f"{_ADDRESSES}::test_a_branch_chooses_an_element_with_its_arrays",)),
     Fault("an element that a text in C reads and then writes is compiled",
-          edit(c_statements, "Statements._stored", "place in before or operator", "operator"),
+          edit(c_statements, "Statements._stored", "if place.code in before:", "if not place:"),
           (f"{_SNIPPETS}::test_texts",)),
     Fault("an element at a place in memory is one of the first row",
-          edit(c_text, "_Expression._element", "extents += f", "extents = f"),
+          edit(c_text, "Expression._element", "extents += f", "extents = f"),
           (f"{_SNIPPETS}::test_elements_of_arrays_of_several_axes",)),
 ]  # fmt: skip

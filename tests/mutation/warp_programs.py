@@ -82,7 +82,7 @@ WARP_PROGRAMS = [
           edit(c_text, "preprocessed", "gpu is not (directive", "True is not (directive"),
           ("tests/unit/test_warp_snippets.py::test_branches_of_the_preprocessor",)),
     Fault("differences are taken from the right",
-          edit(c_text, "_Expression._binary", "> lowest:", ">= lowest and level:"),
+          edit(c_text, "Expression._binary", "> lowest:", ">= lowest and level:"),
           ("tests/unit/test_warp_snippets.py::test_texts",)),
     Fault("a GPU runs the processor's text",
           edit(snippets, "TranslatedFunction.on", "self.on_gpu if simt else self", "self"),
