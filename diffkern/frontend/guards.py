@@ -261,7 +261,8 @@ def _note_path(scope: Scope, path: Path, note: Callable[[object, str, Capture], 
         elif inspect.ismodule(obj):
             library = obj.__name__.partition(".")[0] in _LIBRARIES
             variables, obj = vars(obj), scope.attribute(obj, name)
-            if library and (inspect.ismodule(obj) or lowering_key(obj) is not None or _is_type(obj)):
+            fixed = inspect.ismodule(obj) or inspect.isclass(obj) or lowering_key(obj) is not None or _is_type(obj)
+            if library and fixed:
                 continue
             note(variables, name, (variables.get, name, obj))
         elif inspect.isclass(obj):

@@ -512,12 +512,17 @@ def test_elements_that_share_memory_stay_refused() -> None:
         i = dk.tid()
         y[to[i], 0] = x[i] * y[of[i], 0]
 
+    @dk.kernel
+    def first(y: dk.array(dtype=F, ndim=2), z: X1):
+        z[dk.tid()] = y[dk.tid(), 0]
+
     x, y = dk.array(X, dtype=F, requires_grad=True), dk.array(rows, dtype=F, copy=False)
-    y.requires_grad = True
+    y.requires_grad, z = True, dk.zeros(SIZE, dtype=F, requires_grad=True)
     with dk.Tape() as tape:
         dk.launch(beside, 2, inputs=[integers([0, 1]), integers([4, 5]), x, y])
+        dk.launch(first, SIZE, inputs=[y, z])
     with pytest.raises(AutodiffError, match="reads an element of y here that thread 0 writes"):
-        tape.backward(grads={y: dk.ones(y.shape, dtype=F)})
+        tape.backward(grads={z: dk.ones(SIZE, dtype=F)})
 
 
 @dk.kernel
