@@ -18,7 +18,7 @@ from diffkern.frontend.survey import Path, chain_of
 from diffkern.lang.patterns import tuple_items
 from diffkern.lang.references import Reference
 
-__all__ = ["Reading", "evaluate_annotation", "read_annotation", "texts_in"]
+__all__ = ["AnnotationText", "evaluate_annotation", "read_annotation", "texts_in"]
 
 # Of these, and of calls and subscripts of what a library has, names alone say what the result is.
 _SYNTAX: Final = (
@@ -28,7 +28,7 @@ _SYNTAX: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class AnnotationText:
     """A text as Python reads it.
 
     Attributes
@@ -50,7 +50,7 @@ class Reading:
 
 
 @functools.lru_cache(maxsize=2048)
-def read_annotation(text: str) -> Reading:
+def read_annotation(text: str) -> AnnotationText:
     """Return a text as Python reads it.
 
     Raises
@@ -77,10 +77,12 @@ def read_annotation(text: str) -> Reading:
             is_plain &= inner is None or inner.is_plain
         is_plain &= isinstance(node, _SYNTAX)
     longest = [p for p in paths if not any(p != other and p == other[: len(p)] for other in paths)]
-    return Reading(compile(tree, "<annotation>", "eval", dont_inherit=True), tuple(longest), tuple(called), is_plain)
+    return AnnotationText(
+        compile(tree, "<annotation>", "eval", dont_inherit=True), tuple(longest), tuple(called), is_plain
+    )
 
 
-def _inner(text: str) -> Reading | None:
+def _inner(text: str) -> AnnotationText | None:
     """A text in a text; None if it is no expression, as a text that stands for itself."""
     try:
         return read_annotation(text)

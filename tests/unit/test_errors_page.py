@@ -22,6 +22,8 @@ INTERNAL = {
     "NoDirectoryError": "caught by the cache, which warns",
     "ObjectLoadError": "caught where programs are loaded",
     "OneThreadError": "a LaunchError, which gets its line where it is caught",
+    "AxesError": "a LaunchError, which launches in Warp's dialect catch",
+    "SeveralDevicesError": "caught where arguments are packed, which says for which parameter",
     "ComponentsError": "a TypeError and a ValueError",
     "KeyOfComponentsError": "a KeyError and an IndexError",
     "OtherTextError": "caught where texts in C++ are translated",
