@@ -133,7 +133,7 @@ class _Classes:
             if self.alone or self.proved(load, write):
                 pass
             elif not is_atomic and self.implied(load, write):
-                if self.checks.by_index:
+                if self.checks.by_index and not self.keeps_the_rest(load, write):
                     trusted.append(Unproved(self.position[Access(load).array], load.loc, write.loc))
             elif self.stamped and (not is_atomic or write.attrs["kind"] in ("add", "sub")):
                 is_atomic = False  # where one thread alone adds, it does so in the order of its program
@@ -165,12 +165,21 @@ class _Classes:
         """Whether no other thread writes the element if one thread stores to each, which is a precondition of stores.
 
         So it is where a thread that comes to the load comes to the store as well, with the very same index. A launch
-        that is stamped need not rest on it.
+        that is stamped need not rest on it, but for components, which have no stamps of their own.
         """
-        if Access(load).index != Access(write).index or self.repeated or (self.stamped and self.checks.by_index):
+        is_seen = self.stamped and self.checks.by_index and not self.keeps_the_rest(load, write)
+        if Access(load).index != Access(write).index or self.repeated or is_seen:
             return False
         loops, order = self.loops, self.order
         return bool(load.attrs.get("carried")) or (order.implies(load, write) and begins(loops[write], loops[load]))
+
+    def keeps_the_rest(self, load: Op, write: Op) -> bool:
+        """Whether a store sets components of what was loaded, so that threads may share an element and no component."""
+        value, made = Access(write).value, self.forms.producer
+        is_changed = False
+        while (op := made.get(value)) is not None and op.name in ("insert", "insert_dyn"):
+            value, is_changed = op.operands[0], True
+        return is_changed and value is load.result
 
 
 def begins(outer: tuple[Op, ...], inner: tuple[Op, ...]) -> bool:

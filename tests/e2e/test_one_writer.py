@@ -124,6 +124,26 @@ def test_vectors_at_two_places_of_each_thread(looks):
         tape.backward(grads={x: dk.array(np.ones((6, 2)), dtype=dk.vec2d)})
 
 
+@dk.kernel
+def components(v: dk.array2d(dtype=dk.vec3d), x: dk.array2d(dtype=dk.float64), at: dk.array(dtype=int)):
+    i, c = dk.tid()
+    v[at[i], 0][c] = 2.0 * x[i, c]
+
+
+def test_threads_may_share_an_element_if_each_has_components_of_its_own(looks):
+    rng = np.random.default_rng(1)
+    start, added, weights = rng.normal(size=(2, 1, 3)), rng.normal(size=(2, 3)), rng.normal(size=(2, 1, 3))
+    v = dk.array(start, dtype=dk.vec3d, requires_grad=True)
+    x = dk.array(added, requires_grad=True)
+    with dk.Tape() as tape:
+        dk.launch(components, (2, 3), [v, x, places(1, 0)])
+    np.testing.assert_allclose(v.numpy(), 2.0 * added[::-1, None])
+    tape.backward(grads={v: dk.array(weights, dtype=dk.vec3d)})
+    np.testing.assert_allclose(x.grad.numpy(), 2.0 * weights[::-1, 0])
+    np.testing.assert_allclose(v.grad.numpy(), 0.0, atol=1e-15)
+    assert not looks
+
+
 def test_whoever_promises_it_is_taken_at_his_word(looks):
     np.testing.assert_allclose(gradient(promised, places(2, 0, 1)), np.cos(X) * [1.0, 2.0, 3.0])
     gradient(promised, places(1, 1, 1))

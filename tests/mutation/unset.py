@@ -69,7 +69,8 @@ UNSET = [
           edit(exclusive, "Exclusive.__call__", "for other, true in facts.items() if true", "for other in facts"),
           (f"{_REFUSED}[one_beside_another]",)),
     Fault("a view is a copy though the next trip reads the whole",
-          edit(tile_terms, "_is_read_no_more", "read in repeated or", ""), (f"{_VIEWS}[read_by_the_next_trip]",)),
+          edit(tile_terms, "_is_read_no_more", "if not sharing.isdisjoint(repeated)", "if False"),
+          (f"{_VIEWS}[read_by_the_next_trip]",)),
     Fault("a view is a copy though another view is read",
           edit(tile_terms, "_is_read_no_more", "(wholes | shown)", "wholes"), (f"{_VIEWS}[another_view_is_read]",)),
 ]  # fmt: skip
