@@ -1,7 +1,7 @@
 """By which ids a kernel looks at objects of the host.
 
-In: a function. Out: its parameters and constants that are such ids; or None where an id may come from somewhere else,
-an element of an array, a component of a vector, or arithmetic, so that a launch does not tell which objects it is.
+:func:`ids_of` finds the parameters and constants of a function that are such ids. Where an id may come from somewhere
+else, an element of an array, a component of a vector, or arithmetic, a launch does not tell which objects it looks at.
 """
 
 from __future__ import annotations

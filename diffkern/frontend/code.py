@@ -1,7 +1,7 @@
 """Whether a syntax tree is that of a code object: does the text say what Python runs?
 
-In: a function's tree, with the positions of its file, and its code object. Out: a :class:`Likeness`, or None. The tree
-is compiled again, in the surroundings that give its names the same scopes and spellings, and the two are compared.
+The tree of a function, with the positions of its file, is compiled again in surroundings that give its names the same
+scopes and spellings; :func:`likeness` compares the result with the code that Python runs.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Likeness:
 
 
 def likeness(definition: ast.FunctionDef, pyfunc: Callable[..., Any], lines: Sequence[str]) -> Likeness | None:
-    """Return how a definition is like the code of a function, decorators, annotations and defaults apart.
+    """Compare a definition with the code of a function, decorators, annotations and defaults apart.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Arrays with several axes over a part of an array with one: ``wp.array(ptr=a.ptr + offset, shape=(m, n), dtype=...)``.
 
-In: the part, and the extents. Out: the element of given indices, fewer axes after the first indices, and the tile of
-the places of a tile's elements. All accesses are of the array itself, so races and derivatives are its own.
+Indices give an element, or rows with fewer axes; tiles are loaded from the places of their elements. All accesses are
+of the array itself, so races and derivatives are its own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a fingerprint rests on: names and annotations of a function, and what they meant.
 
-In: the scope of a function, and chains of names or texts of annotations in it. Out: guards, which tell whether these
-still mean the same, and look-ups that tell it in a tenth of a microsecond, before every launch.
+Guards tell whether chains of names, and annotations that are text, still mean the same in the scope of a function;
+look-ups tell it in a tenth of a microsecond, before every launch.
 """
 
 from __future__ import annotations

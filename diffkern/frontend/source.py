@@ -358,7 +358,7 @@ def get_source(pyfunc: Callable[..., Any]) -> Source:
         raise KernelSyntaxError(
             f"{pyfunc.__name__} may be from several texts: the code that Python runs is the same for {several.said}",
             loc=Source(shown_path(code.co_filename), *several.read).loc(several.node),
-            remedy="if its file was changed, start Python anew; else write the functions on lines of their own, and a "
+            remedy="if its file was changed, restart Python; else write the functions on lines of their own, and a "
             "conversion as in float(...) instead of an annotation, which Python does not keep",
         ) from None
     except _Changed as changed:

@@ -1,7 +1,7 @@
 """Annotations that are text: what they mean, and which names that depends on.
 
-In: a text, and the scope of the function that it annotates something in. Out: the object that the text says, as Python
-evaluates it there; the names and chains of attributes that it reads.
+A text is evaluated in the scope of the function that it annotates something in, as Python would do it there; the names
+and chains of attributes that it reads are found without that.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Gradients of elements that are reached by way of another array than the one that has the gradient.
 
-In: an array with a gradient, and an array over the same memory that knows nothing of it: made of the address, of a
-NumPy view, of another tensor. Out: the part of the gradient for the same elements, whatever the strides of the three.
+An array that was made of the address, of a NumPy view or of another tensor knows nothing of the gradient of the array
+that owns its memory. :func:`gradient_of_alias` finds the part for the same elements, whatever the strides of the three.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from diffkern.errors import AutodiffError, KernelError, Loc
+from diffkern.errors import AutodiffError, Loc
 from diffkern.ir.stamp_layout import BLOCK, EARLY, LEAST, READ, SITES, STORED, UPDATED, VALUE
 from diffkern.ir.types import Scalar, parse_type
 from diffkern.manifest import Stamped
@@ -98,7 +98,7 @@ def with_one_writer(launch: PackedLaunch, active: frozenset[int], program: Execu
         return launch
     try:
         launch.stamper(arrays)
-    except KernelError:  # stamps would not tell what the launch does
+    except AutodiffError:  # stamps would not tell what the launch does
         return launch
     if not _look(launch, program, arrays):
         return launch

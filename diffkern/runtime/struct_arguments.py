@@ -1,7 +1,7 @@
 """Structs as arguments of a launch: the bytes of their fields, the arrays among them, and the key of their type.
 
-In: an instance. Out: for each leaf its bytes and the array it is. How a struct is taken apart is found out once; the
-key depends on the arrays alone, and is remembered by theirs.
+The fields of a struct are leaves: numbers, vectors, matrices and arrays. What they are is found out once for each
+struct; the key depends on the arrays alone, and is remembered by their keys.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How numbers, vectors and matrices stand in the argument block.
 
-In: an element type and a value. Out: its bytes; or the error that says why it is no value of that type.
+A value that is not of the element type is an error that says why.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Types of expressions in C: literals, promotions, common types of operands, and conversions.
 
-In: expressions in Python, each with the type that C gives it. Out: the same ones, converted as C does. A type is the
-name of a scalar of ``wp``, the text of a vector's type (``vec3<float32>``), or "" where it is not known.
+Expressions in Python, each with the type that C gives it, are converted as C does. A type is the name of a scalar of
+``wp``, the text of a vector's type (``vec3<float32>``), or "" where it is not known.
 """
 
 from __future__ import annotations

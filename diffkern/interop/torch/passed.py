@@ -1,7 +1,7 @@
 """Tensors that are passed to launches: the arrays over them, and under a tape their gradients.
 
-In: a tensor. Out: an array over its memory, the same one as long as the tensor is what it was. What a tape took follows
-the tensor: whenever the tape uses gradients, those of the arrays are what the tensor has as ``grad`` then.
+The array over a tensor is the same one as long as the tensor keeps its memory, shape and type. An array on a tape
+follows its tensor: whenever the tape uses gradients, that of the array is what the tensor has as ``grad`` then.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def as_argument(t: torch.Tensor, element: Stored | None) -> array:
 
 
 def as_place(t: torch.Tensor) -> array:
-    """Return an array over the memory of a tensor that says where something is, whoever computed it."""
+    """Return an array over the memory of a tensor that names elements on a tape, whoever computed it."""
     check_observers(t)
     return _in_order(_known(t, None))
 

@@ -1,8 +1,8 @@
 """Which tiles need memory, and until when.
 
-In: a function with tile operations. Out: :class:`Uses`: for each op whether it is *lazy*, and up to which position of
-each region a tile is read. The elements of a lazy op are computed where they are read: where its row says so, and of
-maps with a single reader. What a lazy op reads is read where its result is.
+:class:`Uses` tells for each op whether it is *lazy*, and up to which position of each region a tile is read. The
+elements of a lazy op are computed where they are read: where its row says so, and of maps with a single reader. What a
+lazy op reads is read where its result is.
 
 Position ``k`` of a region is its k-th op; position ``len(ops)`` is its yield.
 """

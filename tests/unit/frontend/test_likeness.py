@@ -226,7 +226,7 @@ def test_several_texts_that_fit_are_refused(module: Any) -> None:
     with pytest.raises(KernelSyntaxError, match=r"is the same for 'a: dk\.float.. = .*' and 'a: dk\.float..") as caught:
         run(found.make())
     assert caught.value.loc.line == 7
-    assert "start Python anew" in str(caught.value)
+    assert "restart Python" in str(caught.value)
     reloaded = importlib.reload(found)
     with pytest.raises(KernelSyntaxError, match="is the same for"):
         run(reloaded.make())
