@@ -1,7 +1,7 @@
-"""The arrays whose addresses are known outside: which one lies around some bytes.
+"""Registry of arrays by address, which finds the array that contains a range of bytes.
 
-In: arrays, as they give their address away, and ranges of addresses. Out: the array that contains such a range, as long
-as it is alive. Arrays whose address nobody asked for are not listed.
+An array is listed once its address has been given away (by ``ptr``, an interface of another library, …) and for as
+long as it is alive. Arrays whose address nobody asked for are not listed.
 """
 
 from __future__ import annotations
@@ -26,10 +26,12 @@ _longest, _limit = 0, 64
 
 
 def note(held: array) -> None:
-    """Take note that the address of an array is given away, and so that of each array that it is a view of."""
+    """Register an array whose address is given away, and each array that it is a view of."""
+    # A view's address lies within its parents, and a caller may compute addresses beyond the view from it.
     if held._parent is not None:
         note(held._parent)
     known = _noted.get(id(held))
+    # An id may be reused after an array died, hence the comparison of the referent.
     if known is not None and known[0]() is held:
         _noted[id(held)] = known[0], next(_numbers)
         return
@@ -38,6 +40,7 @@ def note(held: array) -> None:
         return
     global _longest
     _longest = max(_longest, high - low)
+    # Dead entries are purged only when the list has doubled, so that registering costs amortized constant time.
     if len(_places) >= _limit:
         _forget_dead()
     number, reference = next(_numbers), weakref.ref(held)
@@ -55,10 +58,13 @@ def _forget_dead() -> None:
 
 
 def around(low: int, high: int) -> array | None:
-    """Return the array that contains a range of addresses: of several the one that was last asked for its address."""
+    """Return the registered array that contains a range of addresses; of several the one that was noted last."""
     found, last = None, -1
+    # Arrays may overlap, so that the nearest start below need not be the one that contains the range. Walk downwards
+    # from the last array that begins at or before `low`.
     for at in range(bisect.bisect(_places, (low + 1,)) - 1, -1, -1):
         start, _, end, reference = _places[at]
+        # Every array further down begins even lower, so that not even the longest one reaches `high`.
         if start + _longest < high:
             break
         if end >= high and (held := reference()) is not None:
@@ -69,7 +75,7 @@ def around(low: int, high: int) -> array | None:
 
 
 def beside(low: int, high: int) -> array | None:
-    """Return an array in memory of diffkern's own of which a range of addresses contains some bytes."""
+    """Return a registered array in memory that diffkern owns and that overlaps a range of addresses, or None."""
     for at in range(bisect.bisect(_places, (high,)) - 1, -1, -1):
         start, _, end, reference = _places[at]
         if start + _longest <= low:

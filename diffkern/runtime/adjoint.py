@@ -1,7 +1,9 @@
-"""Launch the adjoint of a launch: match gradients to arguments, keep accumulating threads from racing, run.
+"""The launch of the adjoint of a launch.
 
-In: a forward launch, the cotangent array of each active parameter, copies of what the forward overwrote. Out: the
-cotangents of what was written are consumed, the others added to; or a :class:`LaunchError` before anything ran.
+It matches gradients to arguments, chooses a way to accumulate in which threads do not race, and runs. It takes a
+forward launch, the cotangent array of each active parameter and copies of what the forward overwrote. Afterwards the
+cotangents of arrays that the forward wrote are consumed and the others are added to. Arguments that do not fit raise
+:class:`LaunchError` before anything has run.
 """
 
 from __future__ import annotations
@@ -83,6 +85,7 @@ class AdjointLaunch(Operation):
         may_gather: bool = True,
     ) -> None:
         kernel = launch.kernel
+        # Only a tape pairs arrays that a kernel finds by their ids with cotangents; here their gradients would be lost.
         if launch.executable.by_id and not self.in_elements:
             check_not_given(launch, (), "outside of a tape")
         if launch.merged:
@@ -91,6 +94,7 @@ class AdjointLaunch(Operation):
         self.cotangents = cotangents
         self.saved = saved or {}
         self.contents = contents or {}
+        # The program is specialized on the set of active leaves: an inactive leaf costs neither code nor an argument.
         program = launch.adjoint(frozenset(cotangents)) if executable is None else executable
         self.executable = program
         derivative = program.derivative
@@ -100,6 +104,8 @@ class AdjointLaunch(Operation):
             _check_log(launch, derivative.log)
         if launch.executable.manifest.pointing:
             _check_elements(launch, cotangents)
+        # Stamps proved only that the threads of this very launch do not race. A recorded adjoint would be replayed for
+        # other data, about which nothing was proved.
         if launch.stamped and not kernel.race_free and (current.recorder is not None or launch.device.is_capturing):
             raise _only_now(launch)
         if program.races is not None:
@@ -107,11 +113,15 @@ class AdjointLaunch(Operation):
         shared = self._are_shared = check_aliases(kernel, launch, cotangents)
         self._strided = []
         for index, ct in cotangents.items():
+            # Cotangents that share memory, or whose elements coincide (stride 0), break the assumption of the plain
+            # program that distinct elements have distinct addresses.
             if ct._type.layout == "A":
                 self._strided.append(index)
                 shared = shared or _is_repeated(ct)
         self.gathering = program.gathering
         self.cleared: tuple[array, ...] = ()
+        # Gathering overwrites each element of a cotangent from one thread, which is only right if no other array of the
+        # launch can contribute to the same bytes.
         self.gathers = may_gather and not shared and self._may_gather(launch.parts.__getitem__)
         try:
             sweep = self.sweep = self._chosen(shared)
@@ -119,6 +129,8 @@ class AdjointLaunch(Operation):
             raise
         except ValueError as error:
             raise LaunchError(f"the adjoint of kernel {kernel.name!r}: {error}", remedy=DIMS) from None
+        # The sweep replaced the program only because threads collide in it. Sorting by destination may then beat
+        # atomics.
         is_racing = sweep.executable is not program and not (self.gathers or shared or self.in_elements)
         self.sorting = sorting_of(launch, program, cotangents, self.contents) if is_racing else None
         self.executable, self.grid = sweep.executable, sweep.grid
@@ -128,7 +140,7 @@ class AdjointLaunch(Operation):
 
     @property
     def label(self) -> str:
-        """What it is, for a person."""
+        """The name of the launch for messages."""
         return f"adjoint of {self.launch.kernel.name}"
 
     kind = "adjoint"
@@ -138,7 +150,7 @@ class AdjointLaunch(Operation):
         return {"dim": self.launch.dims, "device": str(self.device), "title": self.executable.manifest.title}
 
     def touch(self) -> None:
-        """Raise the versions of the memory that it changes; refused where tangents are carried along."""
+        """Raise the versions of the memory that it changes. Raises where the current tape carries tangents along."""
         tape = current.tape
         if tape is not None:
             tape.check_adjoint(self)
@@ -149,12 +161,15 @@ class AdjointLaunch(Operation):
         whole = self.launch.executable.whole
         if not whole:
             return
+        # Only a launch that runs at once tells what memory holds now; a recorded or queued one runs later, or
+        # repeatedly.
         if not attention.word[0] or (current.recorder is None and current.stream is None and not current.streams):
             self._note_zero(whole)
 
     def _note_zero(self, whole: Sequence[tuple[int, int]]) -> None:
-        """Note which cotangents are zero afterwards: those of arrays that the launch overwrites as a whole."""
+        """Mark the cotangents that are zero afterwards: those of arrays that the launch overwrites as a whole."""
         launch, cotangents = self.launch, self.cotangents
+        # A cotangent that several leaves share is added to after it has been consumed for one of them.
         if self.in_elements or launch.merged or self._are_shared:
             return
         dims = launch.dims
@@ -162,12 +177,13 @@ class AdjointLaunch(Operation):
             ct = cotangents.get(k)
             if ct is not None and axes == len(dims) and ct.shape == dims:
                 memory = ct._memory
+                # The mark is about the whole memory, so that a view of a part does not set it.
                 if ct._data.nbytes == memory.nbytes:
                     memory.zero_version = memory.now
 
     @property
     def device(self) -> Device:
-        """Where it runs."""
+        """The device that it runs on."""
         return self.launch.executable.device
 
     def block(self) -> bytearray:
@@ -177,26 +193,30 @@ class AdjointLaunch(Operation):
         return self.executable.block(self.grid, self._pack(self.cotangents))
 
     def _copies(self) -> bool:
-        """Whether a cotangent has to be contiguous and is not."""
+        """Return whether a cotangent that has to be contiguous is not."""
         return bool(self._strided) and not self.executable.contiguous_cotangents.isdisjoint(self._strided)
 
     def reads(self) -> list[array]:
-        """Return the arrays that are read."""
+        """Return the arrays that the adjoint reads."""
         held = [self.contents.get(i, self.launch.arrays[i]) for i in self.executable.derivative.after]
         kept = (*self.saved.values(), *(self.launch.log or ()))
         return [a for a in (*held, *kept, *self.cotangents.values()) if a is not None]
 
     def writes(self) -> list[array]:
-        """Return the cotangents."""
+        """Return the cotangents, each of which is read, added to or consumed."""
         return list(self.cotangents.values())
 
     def steps(self) -> Steps | None:
-        """Return the adjoint in native code, or None where it needs copies of cotangents that this does not make.
+        """Return the adjoint as steps of native code, or None if it cannot be expressed so.
 
-        None, too, where destinations may be sorted: what they are is looked at by each launch.
+        It cannot if cotangents have to be copied to contiguous buffers, which the steps do not do, or if
+        contributions may be
+        sorted by destination: each launch inspects the destinations anew.
         """
         if self.sorting is not None:
             return None
+        # The gathering program reads the cotangents that it consumes from several threads, and so cannot zero them
+        # itself.
         found, behind = self._swept(), [Assign(ct, 0).steps() for ct in self.cleared]
         if not found or not behind:
             return found
@@ -206,6 +226,7 @@ class AdjointLaunch(Operation):
         plan = self.sweep.plan
         if self._copies():
             return None
+        # Private accumulation needs one copy of the cotangents for each worker, which the native steps make and reduce.
         copied = copied_of(self.executable, plan, self.cotangents) if plan.private else None
         if copied is not None:
             return self.executable.copied_steps(self.grid, self._pack(self.cotangents), plan.colours, copied)
@@ -224,15 +245,17 @@ class AdjointLaunch(Operation):
                 Assign(ct, 0).execute()
         except BaseException:
             for ct in self.cotangents.values():
+                # A failed run may have written anything, so that the memory is no longer known to be zero.
                 ct._memory.zero_version = -1
             raise
+        # Strided cotangents were replaced by contiguous copies for the run; copy what was accumulated back.
         if given is not self.cotangents:
             for index, ct in self.cotangents.items():
                 if given[index] is not ct:
                     Copy(ct, given[index]).execute()
 
     def _may_gather(self, part: Callable[[int], bytes]) -> bool:
-        """Whether the program whose threads gather is right for arguments with these bytes."""
+        """Return whether the gathering program is right for arguments with these bytes."""
         gathering, launch = self.gathering, self.launch
         if gathering is None or launch.merged or not gathering.holds(launch.dims, part):
             return False
@@ -240,20 +263,21 @@ class AdjointLaunch(Operation):
         return all(ct.shape == launch.dims and ct._data.flags.c_contiguous for ct in cleared)
 
     def gathers_with(self, leaf: int, packed: bytes) -> bool:
-        """Return whether the program whose threads gather is right if a value is changed."""
+        """Return whether the gathering program is still right if one by-value leaf has these bytes."""
         return self._may_gather(lambda k: packed if k == leaf else self.launch.parts[k])
 
     @property
     def form(self) -> AdjointForm:
-        """Which of the programs it runs, unless it adds atomically."""
+        """The form of the program that it runs, unless it adds atomically."""
         return GATHERING if self.gathers else PLAIN
 
     def _chosen(self, shared: bool) -> Sweep:
-        """Decide how to run."""
+        """Choose the program and the sweep, the gathering one if it may run."""
         if self.gathers:
             program = self._gathering_program()
             if program is not None:
                 found = self._choose(program, shared)
+                # The choice may fall back to atomics after all, in which case gathering has no advantage left.
                 if found.executable is program:
                     assert self.gathering is not None
                     self.cleared = tuple(self.cotangents[k] for k in self.gathering.cleared)
@@ -262,16 +286,17 @@ class AdjointLaunch(Operation):
         return self._choose(self.executable, shared)
 
     def _gathering_program(self) -> Executable | None:
-        """The program whose threads gather; None where it has not been shipped and there is no compiler."""
+        """Return the gathering program, or None if it has not been shipped and there is no compiler."""
         program = self.launch.optional_adjoint(frozenset(self.cotangents), GATHERING)
         if program is None:
             self.executable.gathering = self.gathering = None
         return program
 
     def _choose(self, program: Executable, shared: bool) -> Sweep:
-        """Decide how a program runs, or the one with atomic additions in its place."""
+        """Return how a program runs, or how the one with atomic additions runs in its place."""
         launch = self.launch
         shapes = tuple([ct.shape for ct in self.cotangents.values()])
+        # The choice depends on nothing but extents and sharing, and is cached because training repeats one launch.
         found = program.sweeps.get((launch.dims, shared, shapes))
         return found or choose(program, self._atomic, launch.dims, shapes, self._sizes, shared, launch.blocks)
 
@@ -284,7 +309,10 @@ class AdjointLaunch(Operation):
         return {index: ct._data.size for index, ct in self.cotangents.items()}
 
     def _passed(self) -> bytes | None:
-        """Return the packed arguments, which the first run takes as well; None where cotangents have to be copied."""
+        """Return the packed arguments for the check, or None where cotangents have to be copied first.
+
+        The first run takes the same bytes.
+        """
         if self._copies():
             return None
         packed = self._pack(self.cotangents)
@@ -292,10 +320,14 @@ class AdjointLaunch(Operation):
         return packed
 
     def _pack(self, cotangents: Mapping[int, array], own: Mapping[int, bytes] = NOTHING) -> bytes:
-        """Return the argument block behind the header; `own` stands for some of the cotangents."""
+        """Return the argument block without its header; `own` gives the bytes to pass in place of some cotangents."""
         behind = self.executable.layout.cotangents
+        # In the usual layout the forward's arguments are followed by nothing but cotangents, and the parts are joined
+        # as they are.
         if behind is not None and not own and not self.contents:
             checked, self._checked = self._checked, None
+            # A record may have exchanged parts since the check. The checked bytes are reused only if they are
+            # unchanged, and once.
             if checked is not None and cotangents is self.cotangents and checked[0] == self.launch.parts:
                 return checked[1]
             return b"".join(self.launch.parts + [cotangents[k]._packed for k in behind])
@@ -315,12 +347,12 @@ class AdjointLaunch(Operation):
 
 
 def _is_repeated(ct: array) -> bool:
-    """Whether elements of a cotangent are one and the same."""
+    """Return whether several elements of a cotangent have the same address."""
     return 0 in ct.strides and ct.size > 1
 
 
 def _merged(launch: PackedLaunch, cotangents: Mapping[int, array]) -> Mapping[int, array]:
-    """Return the cotangents where parameters that are given one array have one between them."""
+    """Return the cotangents with one for all parameters that are given the same array."""
     merged = launch.merged
     found: dict[int, array] = {}
     for index, ct in cotangents.items():
@@ -335,7 +367,7 @@ def _merged(launch: PackedLaunch, cotangents: Mapping[int, array]) -> Mapping[in
 
 
 def _check_saved(kernel: Launchable, adjoint: Executable, saved: Mapping[int, array]) -> None:
-    """Refuse an adjoint that reads what the forward has overwritten, unless there is a copy of it."""
+    """Raise if the adjoint reads what the forward has overwritten and there is no copy of it."""
     missing = [i for i in adjoint.derivative.before if i not in saved]
     if missing:
         names = ", ".join(repr(adjoint.name_of(i)) for i in missing)
@@ -346,7 +378,7 @@ def _check_saved(kernel: Launchable, adjoint: Executable, saved: Mapping[int, ar
 
 
 def _only_now(launch: PackedLaunch) -> LaunchError:
-    """The error for an adjoint that would be repeated, of a launch that was looked at once."""
+    """Return the error for an adjoint that would be repeated although only one launch was checked for races."""
     return LaunchError(
         f"kernel {launch.kernel.name!r}: that no threads race was seen in this one launch, and a sequence would "
         "repeat its adjoint for others",
@@ -356,7 +388,7 @@ def _only_now(launch: PackedLaunch) -> LaunchError:
 
 
 def _check_log(launch: PackedLaunch, log: Log) -> None:
-    """Refuse an adjoint that reads what the forward logs, unless that was kept."""
+    """Raise if the adjoint reads values that the forward logs and the launch has not kept them."""
     if launch.logged != log:
         raise LaunchError(
             f"kernel {launch.kernel.name!r}: the adjoint needs {log.what} in each thread of the forward launch, "
@@ -367,7 +399,7 @@ def _check_log(launch: PackedLaunch, log: Log) -> None:
 
 
 def _check_elements(launch: PackedLaunch, cotangents: Mapping[int, array]) -> None:
-    """Refuse an adjoint that would leave out gradients of arrays in elements."""
+    """Raise if the adjoint would leave out gradients of arrays that are reached through elements of arrays."""
     executable = launch.executable
     lost = [k for k in executable.manifest.pointing if k in executable.uses and k not in cotangents]
     for held in held_in(executable, launch.arrays, lost):
@@ -383,12 +415,13 @@ def _check_elements(launch: PackedLaunch, cotangents: Mapping[int, array]) -> No
 def match_cotangents(
     launch: PackedLaunch, n_inputs: int, n_outputs: int, adj_inputs: Sequence[Any], adj_outputs: Sequence[Any]
 ) -> list[array | None]:
-    """Return for each leaf the gradient given by hand, checked, or None where none is given."""
+    """Return the checked gradient given by hand for each leaf, or None where none is given."""
     kernel = launch.kernel
     given = (
         *_padded(kernel, "adj_inputs", adj_inputs, "inputs", n_inputs),
         *_padded(kernel, "adj_outputs", adj_outputs, "outputs", n_outputs),
     )
+    # The common case, one leaf per argument and gradients of exactly the expected type, takes no look-up of types.
     if len(launch.arrays) == len(given) == len(launch.keys):  # no structs
         for held, value in zip(launch.arrays, given, strict=True):
             if value is not None and not (type(value) is array and _is_usual(launch, held, value)):
@@ -399,7 +432,7 @@ def match_cotangents(
 
 
 def _is_usual(launch: PackedLaunch, held: array | None, given: array) -> bool:
-    """Whether a gradient is one about which nothing could be said."""
+    """Return whether a gradient fits its argument beyond doubt, so that no further check is needed."""
     return (
         held is not None
         and held._smooth
@@ -434,17 +467,7 @@ def with_own(launch: PackedLaunch, given: Sequence[array | None]) -> dict[int, a
 
 
 def check_not_lost(launch: PackedLaunch, before: Iterable[int], cotangents: Collection[int]) -> None:
-    """Refuse arguments without a gradient in the place of those that had one: what it adds to would be lost.
-
-    Parameters
-    ----------
-    launch : PackedLaunch
-        The launch with the arguments.
-    before : iterable of int
-        The leaves that had one.
-    cotangents : collection of int
-        Those that have one.
-    """
+    """Raise if a leaf that had a gradient has none now, as what the record adds to it would be lost."""
     for leaf in before:
         if leaf not in cotangents:
             raise LaunchError(
@@ -463,6 +486,8 @@ def check_aliases(kernel: Launchable, launch: PackedLaunch, cotangents: Mapping[
     LaunchError
         If a written array or a cotangent shares memory with another argument, so that the adjoint would be wrong.
     """
+    # Without structs the ranges of bytes decide the usual case, that all are disjoint, in one sorted pass. Only if two
+    # ranges meet are the strides looked at, which tell interleaved views from views that overlap.
     if len(launch.arrays) == len(launch.keys):
         ranges = [held._range for held in launch.arrays if held is not None]
         ranges += [ct._range for ct in cotangents.values()]
@@ -479,7 +504,10 @@ def check_aliases(kernel: Launchable, launch: PackedLaunch, cotangents: Mapping[
 
 
 def _whole_ranges(launch: PackedLaunch, cotangents: Mapping[int, array]) -> list[tuple[int, int]]:
-    """Return where arguments and cotangents lie: of an array of structs the whole, as its fields lie in each other."""
+    """Return the byte ranges of arguments and cotangents, with one range for a whole array of structs.
+
+    The fields of an array of structs are interleaved, so that their ranges always overlap.
+    """
     found: dict[tuple[int, bool, int], tuple[int, int]] = {}
     for index, leaf in enumerate(launch.leaves):
         for a, is_cotangent in ((launch.arrays[index], False), (cotangents.get(index), True)):
@@ -496,6 +524,8 @@ def _explain_overlaps(kernel: Launchable, launch: PackedLaunch, cotangents: Mapp
     held = [(i, False, a) for i, a in enumerate(launch.arrays) if a is not None and i in used]
     every = held + [(i, True, ct) for i, ct in cotangents.items() if i in used]
     shared, merged = False, launch.merged
+    # Two cotangents may share memory if neither array is written: both are only added to, and the sum of contributions
+    # is the gradient of what they share.
     for (i, i_is_ct, a), (j, j_is_ct, b) in near_pairs(every):
         if not (i_is_ct or j_is_ct) and merged.get(i, i) == merged.get(j, j):
             continue  # one array, which the adjoint takes as such
@@ -518,7 +548,9 @@ def _explain_overlaps(kernel: Launchable, launch: PackedLaunch, cotangents: Mapp
 
 
 def near_pairs(every: list[_Held]) -> Iterator[tuple[_Held, _Held]]:
-    """Pairs of arrays whose ranges of addresses overlap, each pair in the order of the parameters."""
+    """Yield the pairs of arrays whose ranges of addresses overlap, each pair in the order of the parameters."""
+    # A sweep over the ranges by their lower end. `still` holds those that have not ended, so that only candidates are
+    # compared instead of all pairs.
     ordered = sorted(enumerate(every), key=lambda entry: entry[1][2]._range)
     still: list[tuple[int, _Held]] = []
     for position, held in ordered:
@@ -539,7 +571,7 @@ def _padded(kernel: Launchable, label: str, values: Sequence[Any], of: str, coun
 
 
 def spread(launch: PackedLaunch, given: Sequence[Any]) -> list[Any]:
-    """Return for each leaf of a launch the gradient that is given for it, from those for each argument.
+    """Return the gradient of each leaf of a launch, from those given for each argument.
 
     For an array of structs that is an array of the same structs; for a struct by value an array of one struct, or a
     mapping from names of fields (with dots for those of nested structs) to arrays.
@@ -589,7 +621,7 @@ def _of_field(launch: PackedLaunch, leaf: Leaf, value: Any) -> array | None:
 
 
 def cotangent(launch: PackedLaunch, index: int, given: Any) -> array:
-    """Check one gradient against the argument it belongs to."""
+    """Return a gradient as an array, checked against the argument it belongs to."""
     held = launch.arrays[index]
     if isinstance(given, array) and _is_usual(launch, held, given):
         return given
@@ -614,6 +646,7 @@ def cotangent(launch: PackedLaunch, index: int, given: Any) -> array:
             f"{where}: its gradient must be an array, not {described(given)}",
             remedy="pass an array of one element for a value, or None",
         )
+    # A value by value has a gradient of one element, to which all threads add.
     shape = (1,) if held is None else held.shape
     if value.shape != shape or value._element != element:
         raise LaunchError(

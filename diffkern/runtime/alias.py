@@ -1,4 +1,4 @@
-"""Gradients of elements that are reached by way of another array than the one that has the gradient.
+"""Gradients of arrays that alias the memory of an array with a gradient.
 
 An array that was made of the address, of a NumPy view or of another tensor knows nothing of the gradient of the array
 that owns its memory. :func:`gradient_of_alias` finds the part for the same elements, whatever the strides of the three.
@@ -19,16 +19,16 @@ __all__ = ["gradient_of_alias"]
 
 
 class _Axis(NamedTuple):
-    """An axis of the owner, in the direction in which addresses grow, or several that are one.
+    """An axis of the owner in the direction of growing addresses, or several axes joined into one.
 
     Attributes
     ----------
     stride, in_gradient
         Bytes from one element to the next, in the owner and in its gradient.
     extent
-        How many there are.
+        Number of elements.
     number
-        Which it is; the last of several.
+        Index of the axis; of joined axes, that of the last.
     is_reversed
         Whether its indices fall while addresses grow.
     """
@@ -60,6 +60,7 @@ def gradient_of_alias(held: array, owner: array, grad: array) -> array:
     index, strides = found
     shape = held._data.shape
 
+    # The view is kept as a function of the data, so that deriving it again from another gradient gives the same part.
     def view(data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         return np.lib.stride_tricks.as_strided(data[index], shape, strides)
 
@@ -67,11 +68,13 @@ def gradient_of_alias(held: array, owner: array, grad: array) -> array:
 
 
 def _place(held: array, owner: array, grad: array) -> tuple[tuple[Any, ...], tuple[int, ...]] | None:
-    """Return the index of the element of a gradient where an array's first one has its own, and the strides there."""
+    """Return the index in the gradient of the element that matches an array's first one, and the strides from there."""
     own, data = owner._data, held._data
+    # A distance in bytes determines an index only if distinct indices of the owner have distinct addresses.
     if not is_injective(owner) or not data.size or not own.size:
         return None
     axes = _axes(own, grad._data)
+    # The owner's element of the lowest address, from which all distances are counted.
     index: list[Any] = [*[0] * own.ndim, ...]
     for axis in axes:
         if axis.is_reversed:
@@ -88,7 +91,7 @@ def _place(held: array, owner: array, grad: array) -> tuple[tuple[Any, ...], tup
 
 
 def _axes(own: np.ndarray[Any, Any], grad: np.ndarray[Any, Any]) -> list[_Axis]:
-    """Return the axes along which there are several elements, those of the longest strides first."""
+    """Return the axes with more than one element, in order of falling strides."""
     found = []
     for number, (extent, stride, other) in enumerate(zip(own.shape, own.strides, grad.strides, strict=True)):
         if extent > 1:
@@ -97,11 +100,12 @@ def _axes(own: np.ndarray[Any, Any], grad: np.ndarray[Any, Any]) -> list[_Axis]:
 
 
 def _joined(axes: Sequence[_Axis]) -> list[_Axis]:
-    """Return the axes with those as one whose elements follow each other in the owner and in its gradient."""
+    """Return the axes with neighbours merged that are contiguous with each other in the owner and in its gradient."""
     found: list[_Axis] = []
     for axis in axes:
         if found:
             before = found[-1]
+            # The inner axis spans exactly one step of the outer one in both memories, so that one stride walks both.
             ends = axis.stride * axis.extent, axis.in_gradient * axis.extent
             if ends == (before.stride, before.in_gradient):
                 found[-1] = axis._replace(extent=axis.extent * before.extent)
@@ -111,8 +115,9 @@ def _joined(axes: Sequence[_Axis]) -> list[_Axis]:
 
 
 def _steps(distance: int, axes: Sequence[_Axis]) -> list[int] | None:
-    """Return how many elements a distance in bytes is along each axis, None if it does not lead to an element."""
+    """Return a distance in bytes as a number of elements along each axis, or None if no element lies there."""
     found = []
+    # Greedy division is exact as the axes are sorted by falling stride, and an injective owner's do not overlap.
     for axis in axes:
         count, distance = divmod(distance, axis.stride)
         found.append(count)
@@ -120,9 +125,9 @@ def _steps(distance: int, axes: Sequence[_Axis]) -> list[int] | None:
 
 
 def _strides(distance: int, data: np.ndarray[Any, Any], axes: Sequence[_Axis]) -> tuple[int, ...] | None:
-    """Return the strides in the gradient of an array that begins so far behind the owner's lowest element.
+    """Return the strides, in the gradient, of an array that begins `distance` bytes behind the owner's lowest element.
 
-    None if some element of it is none of the owner's.
+    Returns None if some element of the array is not one of the owner's.
     """
     begin = _steps(distance, axes)
     if begin is None:
@@ -136,6 +141,7 @@ def _strides(distance: int, data: np.ndarray[Any, Any], axes: Sequence[_Axis]) -
         strides.append(sign * sum(n * axis.in_gradient for n, axis in zip(steps, axes, strict=True)))
         bounds = lowest if sign < 0 else highest
         for k, count in enumerate(steps):
+            # An array is a box of indices. It lies within the owner if its two extreme corners do.
             bounds[k] += sign * count * (extent - 1)
     fits = all(low >= 0 for low in lowest) and all(n < axis.extent for n, axis in zip(highest, axes, strict=True))
     return tuple(strides) if fits else None

@@ -1,7 +1,7 @@
-"""Which arrays are made, where, and which of them are still there: what a tracker of memory is told.
+"""Tracking of array allocations: number, size, scope and source line of those that are alive.
 
-In: the memory of each new array, as long as somebody tracks it. Out: counts, and a report by scope and by place in the
-program. Nothing is kept, and nothing costs time, as long as nobody does.
+While a tracker is on, it is told of the memory of each new array and reports by scope and by place in the program.
+While none is on, nothing is kept and allocating costs nothing extra.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Tracker:
 
     @property
     def live(self) -> int:
-        """How many of the noted allocations are there."""
+        """The number of noted allocations that are still alive."""
         return len(self._live)
 
     @property
@@ -72,15 +72,15 @@ class Tracker:
         return found
 
     def enter(self, name: str) -> None:
-        """Begin a scope of this thread, inside those that have begun."""
+        """Begin a scope of this thread within the scopes that it has begun."""
         self._stack.append(name)
 
     def leave(self) -> None:
-        """End the scope of this thread that began last."""
+        """End the innermost scope of this thread."""
         self._stack.pop()
 
     def note(self, memory: Memory, what: str) -> None:
-        """Note memory that was allocated now, until it is gone."""
+        """Note memory that was allocated now, until it is freed."""
         kind = f"{memory.device.alias} (pinned)" if memory.is_pinned else memory.device.alias
         made = _Made(memory.nbytes, kind, what, _place(), "/".join(self._stack))
         with self._lock:
@@ -88,6 +88,7 @@ class Tracker:
             self._live[key] = made
             self.count, self.nbytes, self.now = self.count + 1, self.nbytes + made.nbytes, self.now + made.nbytes
             self.peak = max(self.peak, self.now)
+        # `_live` is passed as it is now: after a clear() the finalizers of older arrays must not touch the new counts.
         weakref.finalize(memory, self._forget, self._live, key).atexit = False
 
     def _forget(self, live: dict[int, _Made], key: int) -> None:
@@ -96,14 +97,14 @@ class Tracker:
             self.now -= made.nbytes
 
     def report(self, sort: str = "size", max_items: int = 10) -> str:
-        """Return what is known as text.
+        """Return a report of the allocations as text.
 
         Parameters
         ----------
         sort : str, optional
-            Whether the greatest are shown first (``"size"``), or the oldest (``"chronological"``).
+            Whether the largest are shown first (``"size"``), or the oldest (``"chronological"``).
         max_items : int, optional
-            How many single allocations are shown.
+            Number of single allocations to show.
 
         Raises
         ------
@@ -132,10 +133,11 @@ class Tracker:
 
 
 def _place() -> str:
-    """Where in the program an array is made; of what an object of diffkern's own holds, the kind of the object."""
+    """Return the source line of the caller that makes an array, or the kind of the object of diffkern that holds it."""
     frame: Any = sys._getframe(2)
     while frame is not None:
         name = frame.f_code.co_filename
+        # The acceleration structures make several arrays that the user has never heard of; their sum is named instead.
         if name.startswith(_SPATIAL):
             return f"(native:{Path(name).stem.replace('_', '')})"
         if not name.startswith(_PACKAGE):

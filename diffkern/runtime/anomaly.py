@@ -10,12 +10,13 @@ __all__ = ["detect_anomaly"]
 
 
 class detect_anomaly:
-    """Let kernels and their adjoints look at every number for a block, and raise where one becomes infinite or NaN.
+    """Check every number that kernels and their adjoints compute within a block, and raise where one is not finite.
 
-    The :class:`NonFiniteError` names the kernel or its adjoint, the thread, the line and the variable. It is about the
-    operation whose operands are finite, not about what came of it. A tape's adjoints look if what it recorded did: put
-    the recording into the block as well. Kernels with a ``mode`` of their own keep it. Programs of this kind are
-    several times slower, and are compiled when they are first needed.
+    The :class:`NonFiniteError` names the kernel or its adjoint, the thread, the line and the variable. It reports the
+    operation whose operands are finite, not those that its result has spoilt. The adjoints that a tape runs are
+    checked if
+    their forward launches were: put the recording into the block as well. Kernels with a ``mode`` of their own keep it.
+    Checking programs are several times slower, and are compiled when they are first needed.
     """
 
     def __enter__(self) -> detect_anomaly:

@@ -1,7 +1,8 @@
-"""Parameters of a kernel and what may be passed for them.
+"""Parameters of a kernel and the conversion of arguments to what the kernel takes.
 
-In: a parameter's annotation and an argument. Out: the argument's type as a short key, its bytes in the argument block,
-and the array it is, if it is one; or a :class:`LaunchError` that names kernel and parameter. Nothing has run then.
+From a parameter's annotation and an argument come the argument's type as a short key, its bytes in the argument block,
+and the array it is, if it is one. What a parameter cannot take raises a :class:`LaunchError` that names kernel and
+parameter, before anything has run.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ class Parameter:
         return LaunchError(f"kernel {self.kernel!r}, parameter {self.name!r}: {message}", remedy=remedy)
 
     def convert_leaves(self, value: Any) -> tuple[str, list[bytes], list[array | None]]:
-        """Return an argument's type key, and the bytes and arrays of its leaves."""
+        """Return the type key of an argument, and the bytes and arrays of its leaves."""
         if isinstance(value, ArrayC):
             value = value.array
         if type(value) is Untyped and isinstance(self.annotation, ArrayAnnotation):
@@ -143,6 +144,7 @@ class Parameter:
                 raise self.error(str(error), "pass a copy of it, as contiguous() makes one") from None
             self.check_type(type_of_key(key))
             return key, [held._packed for held in arrays], list(arrays)
+        # What is no struct has one leaf, unless it stands for an array of structs, which has one for each field.
         key, packed, held = self.convert(value)
         if value is None:
             return _repeated(key)
@@ -152,7 +154,7 @@ class Parameter:
         return key, [packed], [held]
 
     def _check_placeholder(self, value: Placeholder) -> None:
-        """Raise unless the parameter takes arrays of this type, of which none is passed."""
+        """Raise unless the parameter takes arrays of the type that an array annotation passed as a value stands for."""
         wanted = self.annotation
         if not isinstance(wanted, ArrayAnnotation) or wanted.ndim != value.ndim:
             takes = "an array or a number" if wanted is None else _named(wanted)
@@ -169,7 +171,7 @@ class Parameter:
             ) from None
 
     def convert(self, value: Any) -> tuple[str, bytes, array | None]:
-        """Return the type key of an argument that is no struct, its bytes in the block, and the array it is."""
+        """Return the type key, bytes in the argument block and array (or None) of an argument that is no struct."""
         if isinstance(value, array):
             return self._convert_array(value)
         if self.is_array:
@@ -191,7 +193,7 @@ class Parameter:
             raise self.error(str(error), f"pass a value of type {_named(element)}") from None
 
     def _null(self) -> tuple[str, bytes, array | None]:
-        """None in the place of an array: an array of its type without memory."""
+        """Return what None stands for in place of an array: an array of the parameter's type without memory."""
         annotation = self.annotation
         assert isinstance(annotation, ArrayAnnotation)
         _, key, _ = array_type(FLOAT32 if annotation.element is None else annotation.element, annotation.ndim, NULL)
@@ -219,7 +221,7 @@ class Parameter:
         return value._key, value._packed, value
 
     def _wrapped(self, value: Any) -> array:
-        """Return an array over the memory of whatever NumPy can see without a copy."""
+        """Return an array over the memory of any object that can be shared without a copy."""
         annotation = self.annotation
         takes = annotation if annotation is not None else "an array or a number"
         if value is None:
@@ -247,7 +249,7 @@ class Parameter:
 
 
 def _repeated(key: str) -> tuple[str, list[bytes], list[array | None]]:
-    """What None stands for in the place of an array: of structs, for each field."""
+    """Return the leaves of None in place of an array: for an array of structs, one null for each field."""
     leaves = leaves_of(("",), (key,))
     return key, [*map(null_leaf, leaves)], [None] * len(leaves)
 
@@ -260,12 +262,14 @@ def device_of_keys(kernel: str, parameters: Sequence[Parameter], keys: Sequence[
     LaunchError
         If they are on several devices.
     """
+    # A kernel without parameters has no array to tell its device, which its one key then names (:func:`keys_on`).
     if not parameters and keys:
         return keys[0][1:]
     first: tuple[str, str] | None = None
     for parameter, key in zip(parameters, keys, strict=True):
         alias = key.partition("@")[2]
         t = type_of_key(key)
+        # A null array lies nowhere, and goes with any device.
         if is_null(t):
             continue
         if not alias and not (
@@ -290,7 +294,7 @@ def keys_on(alias: str) -> tuple[str, ...]:
 
 
 def wrong_count(kernel: str, parameters: Sequence[Parameter], given: int, remedy: str | None = None) -> LaunchError:
-    """Return the error for a number of arguments that is not that of the parameters which take them."""
+    """Return the error for a number of arguments that does not match the parameters."""
     names = ", ".join(p.name for p in parameters)
     return LaunchError(f"kernel {kernel!r} takes {len(parameters)} arguments ({names}), not {given}", remedy=remedy)
 
@@ -310,6 +314,8 @@ def bind(kernel: str, parameters: Sequence[Parameter], args: Sequence[Any]) -> B
     keys: list[str] = []
     parts: list[bytes] = []
     held: list[array | None] = []
+    # This loop is most of the Python cost of a launch: arrays, numbers and vectors of the very type are converted in
+    # line, in the order of how common they are. Everything else goes through `convert_leaves`.
     for parameter, value in zip(parameters, args):  # noqa: B905 - the lengths were compared above
         kind = type(value)
         if kind is array and (parameter.is_array or parameter.annotation is None):

@@ -1,8 +1,8 @@
 """Arrays that kernels read and write, with their gradients.
 
-In: data, or a shape, and an element type. Out: an :class:`array` over one block of memory, which ``numpy()`` shows as a
-NumPy array without a copy; composite elements are its last axes. Views share memory, its version and the gradient.
-Every change made here raises the version and is told to the current tape.
+An :class:`array` is made of data or a shape and an element type, over one block of memory, which ``numpy()`` shows as a
+NumPy array without a copy; components of composite elements are its last axes. Views share the memory, its version and
+the gradient. Every change made here raises the version and is recorded by the current tape.
 """
 
 from __future__ import annotations
@@ -184,6 +184,8 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
             made.requires_grad = True
         if retain_grad:
             made.retain_grad = True
+        # A copy of an array is differentiable like an assignment. The elements are copied a second time, as an
+        # operation that the tape records.
         if current.tape is not None and copy and isinstance(data, array) and made._is_like(data):
             copy_elements(made, data)
         return made
@@ -223,23 +225,25 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
     @property
     def ptr(self) -> int:
         """Address of the first element."""
+        # From here on code that diffkern does not see may read or write the memory, which optimizations have to
+        # respect.
         expose(self._memory)
         note(self)
         return self._address
 
     @property
     def _address(self) -> int:
-        """The same, for what diffkern itself keeps account of: nobody learns of it."""
+        """The address of the first element for diffkern's own bookkeeping: not given away, so not registered."""
         return self._range[0] if self._type.layout == "C" else int(self._data.ctypes.data)
 
     @property
     def is_contiguous(self) -> bool:
-        """Whether the elements lie one after the other in row-major order."""
+        """True if the elements lie one after the other in row-major order."""
         return self._type.layout == "C"
 
     @property
     def pinned(self) -> bool:
-        """Whether it lies in host memory that GPUs reach by themselves."""
+        """True if the array lies in host memory that GPUs access directly."""
         return self._memory.is_pinned
 
     def __len__(self) -> int:
@@ -255,7 +259,7 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
         return str(values_of(self._host(), self._element))
 
     def _host(self) -> np.ndarray[Any, Any]:
-        """Return the elements in host memory for the host to read: in place, or copied from a GPU."""
+        """Return the elements in host memory for the caller to read: in place, or copied from a GPU."""
         note_read(self)
         return self._elements()
 
@@ -269,6 +273,8 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
     @property
     def grad(self) -> array[_Element, _Axes] | Any:
         """The gradient, an array of the same type and shape, or None. That of a view is a view of the gradient."""
+        # The gradient of a view is derived on demand: a gradient that the parent is given later is seen by older views
+        # too.
         if self._grad is None and self._parent is not None:
             whole = self._parent.grad
             if whole is not None and self._smooth and keeps_numbers(self):  # a field may have none
@@ -294,7 +300,7 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
 
     @property
     def requires_grad(self) -> bool:
-        """Whether there is a gradient. Setting it to True allocates one of zeros, to False drops it."""
+        """True if there is a gradient. Setting it to True allocates one of zeros, to False drops it."""
         return self.grad is not None
 
     @requires_grad.setter
@@ -302,6 +308,7 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
         if not value:
             if self._parent is None:
                 self._memory.retains = False
+            # Without its parent, a view no longer derives the gradient of the array that it is a view of.
             self._grad = self._parent = None
         elif self.grad is None:
             if not carries_gradient(self._type):
@@ -314,7 +321,7 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
 
     @property
     def retain_grad(self) -> bool:
-        """Whether :meth:`Tape.backward` keeps the gradient with respect to what the array holds when the tape ends.
+        """True if :meth:`Tape.backward` keeps the gradient with respect to what the array holds when the tape ends.
 
         Without it the gradient of what launches on the tape wrote is that with respect to what was there before. It
         holds for an array and its views together, and needs a gradient.
@@ -329,11 +336,11 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
 
     @property
     def in_warps_dialect(self) -> bool:
-        """Whether it was made by names of :mod:`diffkern.warp`, whose rules its operators follow."""
+        """True if the array was made by names of :mod:`diffkern.warp`, whose rules its operators follow."""
         return self._memory.warp_dialect
 
     def _speak(self, warp: bool) -> None:
-        """Put an array and its gradient in Warp's dialect, or in the native one."""
+        """Make an array and its gradient follow Warp's dialect, or the native one."""
         for held in (self, self._grad):
             if held is not None:
                 held._memory.warp_dialect = warp
@@ -342,6 +349,8 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
         """Return values as they are stored in this array."""
         assert not isinstance(self._element, Struct)
         data = self._data
+        # Values that this array's own memory could hold are stored as they are; identity of the dtype is the quickest
+        # test.
         if type(values) is np.ndarray and values.dtype is data.dtype and values.shape == data.shape:
             return values
         given = as_numpy(values)
@@ -350,16 +359,16 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
         return convert(given, scalar_of(self._element))
 
     def mark_init(self) -> None:
-        """Do nothing: how arrays are used is known."""
+        """Do nothing; exists for Warp's API. Reads and writes are known from the kernels."""
 
     def mark_read(self) -> None:
-        """Do nothing: how arrays are used is known."""
+        """Do nothing; exists for Warp's API. Reads and writes are known from the kernels."""
 
     def mark_write(self, **kwargs: Any) -> None:
-        """Do nothing: how arrays are used is known."""
+        """Do nothing; exists for Warp's API. Reads and writes are known from the kernels."""
 
     def __ctype__(self) -> ArrayC:
-        """The array as C programs have it: data, grad, shape, strides, ndim, flags."""
+        """Return the array as the struct that C programs take: data, grad, shape, strides, ndim, flags."""
         grad = self.grad
         made = ArrayC(self.ptr, 0 if grad is None else grad.ptr, self.shape, self.strides, self.ndim, 0)
         made.array = self
@@ -376,7 +385,7 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
         return new(self.shape, self._element, False, place, pinned)
 
     def _is_like(self, other: array) -> bool:
-        """Whether another array has elements of the same type and as many along each axis."""
+        """Return whether another array has the same element type and shape."""
         own, given = self._element, other._element
         return (own is given or own == given) and self.shape == other.shape
 
@@ -386,12 +395,13 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
 
     @property
     def _whole(self) -> array:
-        """The array that was passed where this is the part of it that a kernel sees: for a field, all the structs."""
+        """The array that a user passed if this one is a leaf of it: for a field, the array of all structs."""
         parent = self._parent
+        # A slice has its parent's element type and a recast is a view of its own; what is left is a field of structs.
         return self if parent is None or parent._element == self._element or is_recast(self) else parent
 
     def _same_place(self, other: array) -> bool:
-        """Whether another array is a view of the very same elements."""
+        """Return whether another array is a view of the very same elements."""
         return self._packed == other._packed and self._memory is other._memory and self._element == other._element
 
     def _leaves(self) -> builtins.list[array]:
@@ -406,7 +416,7 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
     # -- changes -----------------------------------------------------------------------------------------------------
 
     def to(self, device: Any, requires_grad: bool | None = None) -> array:
-        """Return the array itself if it lies on a device, else a copy there, with a gradient if this has one."""
+        """Return the array itself if it lies on a device, else a copy there, with a gradient if this one has one."""
         return self if self.device == get_device(device) else clone(self, requires_grad, device)
 
     def assign(self, src: Any) -> None:
@@ -427,7 +437,7 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
         self._overwrite(values)
 
     def _wrapped(self, values: Any) -> Any:
-        """Values with integers wrapped around, if that is what this memory's dialect says."""
+        """Return values with integers wrapped around if the dialect of this memory says so."""
         element = self._element
         if not self._memory.warp_dialect or isinstance(element, Struct):
             return values
@@ -454,6 +464,8 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
             memory.version += 1
         else:
             self._overwrite(0)
+        # The mark lets later launches skip clearing this memory again. Under a recorder or on a stream the fill has not
+        # run yet, or runs again later, and says nothing about what the memory holds now.
         if data.nbytes == memory.nbytes and (
             alone or (current.recorder is None and current.stream is None and not current.streams)
         ):
@@ -461,6 +473,7 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
 
     def _overwrite(self, values: Any) -> None:
         self._check_writable()
+        # Nothing observes the change (no tape, recorder, stream or queue): write at once.
         if not attention.word[0] and self._memory.is_host:
             if isinstance(values, np.ndarray):
                 overwrite(self._data, values)
@@ -468,6 +481,7 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
                 self._data[...] = values
             self._memory.version += 1
             return
+        # A tape must save what is overwritten before it changes, and learn of the change afterwards.
         tape = current.tape
         if tape is not None:
             tape.record_overwrite(self, values)
@@ -498,14 +512,14 @@ def new(shape: tuple[int, ...], element: Stored, zero: bool, device: Device = CP
 
 
 def _given(value: Any, element: Stored | None) -> array:
-    """Return an array over the memory of another library's array, of the CPU or of a GPU."""
+    """Return an array over the memory of another library's array, on the CPU or on a GPU."""
     if not isinstance(value, np.ndarray) and hasattr(value, "__cuda_array_interface__"):
         return gpu().imported(value, element)
     return wrap(as_numpy(value), element)
 
 
 def _on_host(value: Any) -> Any:
-    """Return what another library has on a GPU as an array of ours, which NumPy takes with a copy."""
+    """Return an array over what another library has on a GPU copied to the host; other values unchanged."""
     if isinstance(value, np.ndarray) or not hasattr(value, "__cuda_array_interface__"):
         return value
     return _given(value, None)._host()
@@ -535,10 +549,13 @@ def _make(data: np.ndarray[Any, Any], element: Stored, memory: Memory, writable:
     made._grad = made._parent = made._view = made._alone = None
     made.shape = data.shape[:ndim]
     made._type, made._key, made._smooth = array_type(element, ndim, "C" if data.flags.c_contiguous else "A")
+    # Kernels index with 32 bits unless an extent needs more, which is part of the key. Broadcast axes have an extent of
+    # their own and no memory, so that the size alone does not tell.
     if (data.size >= _LONG or not data.size) and max(made.shape) >= _LONG:
         made._key = key_of_long(made._key)
     made._key = memory.device.keyed(made._key)
     address = data.ctypes.data
+    # The bytes that a kernel takes for the array never change, and are packed once instead of at each launch.
     made._packed = pack_array[ndim](address, *made.shape, *data.strides[:ndim])
     made._range = (address, address + data.nbytes) if made._type.layout == "C" else byte_range(data)
     return made

@@ -1,4 +1,4 @@
-"""Copies from one array to another, and into a new one. Tapes and sequences record them."""
+"""Copies from one array to another, and to new arrays. Tapes and sequences record them."""
 
 from __future__ import annotations
 
@@ -44,6 +44,7 @@ def copy(
     if dest.shape != src.shape:
         raise ValueError(f"cannot copy {described(src)} to {described(dest)}: the shapes differ")
     dest._check_writable()
+    # The order matters: the tape saves what the copy overwrites before it runs, and takes note of the change after it.
     tape = current.tape
     if tape is not None:
         tape.record_copy(dest, src)
@@ -53,7 +54,7 @@ def copy(
 
 
 def check_copied(src: array) -> None:
-    """Refuse to copy elements that point to arrays, which only they keep alive."""
+    """Raise if elements of an array point to arrays: only those elements keep these alive, and copies would not."""
     if isinstance(src._element, Struct) and holds_arrays(src._element):
         raise TypeError(
             f"{described(src)} is not copied: its elements point to arrays; "
@@ -62,7 +63,7 @@ def check_copied(src: array) -> None:
 
 
 def _in_a_row(a: array, first: int, count: int) -> array:
-    """A view of a number of elements, counted along the flattened array."""
+    """Return a view of a number of elements, counted along the flattened array."""
     if a.ndim > 1 and not a.is_contiguous:
         raise ValueError(
             f"elements of {described(a)}, which is not contiguous, have no place in a row; copy slices of its axes"

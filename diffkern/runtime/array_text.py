@@ -1,7 +1,6 @@
-"""How an array looks in an interactive session: its values, its shape, its type and where it lies.
+"""The text of an array in an interactive session: its values, shape, type and device.
 
-In: an array. Out: text. Of a large array only the values at the ends of each axis are looked at, so that of one on a
-GPU only these are copied.
+Of a large array only the values at the ends of each axis are read, so that only these are copied from a GPU.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ __all__ = ["to_repr", "values_of"]
 
 
 def values_of(data: np.ndarray[Any, Any], element: Stored) -> np.ndarray[Any, Any]:
-    """Return elements as a person reads them: complex numbers, and bfloat16 as the numbers they are."""
+    """Return elements as a person reads them: complex numbers, and bfloat16 as floats."""
     if not isinstance(element, Struct) and scalar_of(element) == BFLOAT16:
         return bfloat16_values(data)
     return shown(data, element)
 
 
 def to_repr(a: array) -> str:
-    """Return the text of an array with its values, or without them where they cannot be looked at."""
+    """Return the text of an array with its values, or without them where they cannot be read."""
     summary = a._summary()
     if not _has_values(a):
         return summary
@@ -60,19 +59,21 @@ def to_repr(a: array) -> str:
 
 
 def _has_values(a: array) -> bool:
-    """Whether values can be looked at: not addresses, and not while work on a GPU is only captured."""
+    """Return whether values can be read: they are not addresses, and no work on the GPU is being captured."""
     if isinstance(a._element, Struct) and holds_arrays(a._element):
         return False
     if a.device is CPU:
         return True
     recorder = current.recorder
+    # While a capture or a recorder that only records is active, the work that fills the array has not run.
     return not a.device.is_capturing and (recorder is None or recorder.runs)
 
 
 def _ends(a: array, ends: int) -> np.ndarray[Any, Any]:
-    """Return the first and last elements along each axis, between them one more for each axis that NumPy shortens."""
+    """Return the first and last elements along each axis, and one in between along each axis that NumPy shortens."""
     drain()
     data = a._data
+    # NumPy prints "..." only for an axis longer than twice `ends`: one extra element makes it believe so.
     chosen = [[*range(ends), 0, *range(n - ends, n)] if n > 2 * ends else list(range(n)) for n in a.shape]
     inner = data.shape[a.ndim :]
     if a._memory.is_host:

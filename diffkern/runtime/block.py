@@ -1,7 +1,7 @@
-"""The argument block of a program: what stands where in it, as :mod:`diffkern.abi` lays it out.
+"""The argument block of a program: the offset of each parameter, as :mod:`diffkern.abi` lays them out.
 
-In: a program's manifest, packed parameters. Out: the header that goes in front of them, where each of them stands, and
-what reads a packed block again.
+From a program's manifest follow the header in front of the packed parameters, the place of each parameter, and readers
+for the numbers in a packed block.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def address_of(packed: bytes) -> int:
 
 
 def tail_of(packed: bytes) -> bytes:
-    """Return the bytes of an array behind the address: its shape and strides."""
+    """Return the bytes of an array without its address: its shape and strides."""
     return packed[_address.size :]
 
 
@@ -51,41 +51,41 @@ def header(dims: Sequence[int], chunk: int = 0, status: int = 0) -> bytes:
     chunk : int, optional
         Threads of a chunk.
     status : int, optional
-        Address of the record of errors.
+        Address of the error record.
     """
     return _pack(status, *dims, chunk, 0)
 
 
 def with_status(block: bytes, status: int) -> bytes:
-    """Return a block, or its header, with another record of errors."""
+    """Return a block, or its header, with the address of another error record."""
     return _address.pack(status) + block[abi.DIMS :]
 
 
 def with_partials(head: bytes, partials: int) -> bytes:
-    """Return a header with a place for partial sums."""
+    """Return a header with the address of the buffer of partial sums."""
     return head[: abi.PARTIALS] + _address.pack(partials)
 
 
 def arguments_of(block: bytes | bytearray) -> bytes:
-    """Return what stands behind the header."""
+    """Return a block without its header."""
     return bytes(block[abi.HEADER_SIZE :])
 
 
 class Layout:
-    """Where the parameters of a program stand in its block.
+    """The places of a program's parameters in its argument block.
 
     Attributes
     ----------
     entries : tuple of (str, int)
         Role of each parameter, and the parameter of the kernel that it belongs to.
     fields : list of Field
-        Where each of them stands.
+        The place of each of them.
     offsets : dict
-        Where the parameters stand that are the kernel's own.
+        The offsets of those that are the kernel's own parameters.
     size : int
         Bytes of the whole block.
     cotangents : tuple of int or None
-        The kernel's parameters whose cotangents stand behind all its parameters; None if something stands in between.
+        The kernel's parameters whose cotangents follow all its parameters; None if something else stands in between.
     """
 
     __slots__ = ("cotangents", "entries", "fields", "offsets", "size")
@@ -101,16 +101,18 @@ class Layout:
         self.offsets = {of: field.offset for (role, of), field in own if role == "param"}
 
     def shapes(self, arrays: Iterable[tuple[int, int]]) -> Reader:
-        """Return what reads the extents of arrays, given in order, each with its number of axes."""
+        """Return a reader of the extents of arrays, given in order, each with its number of axes."""
+        # The extents follow the address, which takes eight bytes.
         return _reader([(self.fields[index].offset + 8, ndim) for index, ndim in arrays])
 
     def descriptions(self, arrays: Iterable[tuple[int, int]]) -> Reader:
-        """Return what reads addresses, extents and strides of arrays, given in order, each with its number of axes."""
+        """Return a reader of addresses, extents and strides of arrays, given in order, each with its number of axes."""
         return _reader([(self.fields[index].offset, 1 + 2 * ndim) for index, ndim in arrays])
 
 
 def _reader(places: Iterable[tuple[int, int]]) -> Reader:
-    """Return what reads int64 from arguments: for each place in the block so many."""
+    """Return a reader of int64 numbers from the arguments, given their offsets in the block and their counts."""
+    # One format with padding for the gaps reads all numbers in one call, without slices.
     form, end = "=", abi.HEADER_SIZE
     for start, count in places:
         form += f"{start - end}x{count}q"

@@ -1,7 +1,7 @@
-"""Launches that are put together by hand: parameters and dimensions one by one, checked when they are launched.
+"""Launches that are put together parameter by parameter, and checked when they are launched.
 
-In: a kernel, and what is set of it: numbers begin as zero, vectors and structs as such of zeros, arrays as None. Out:
-what a launch takes, when all is there. Nothing is packed before, so that sizes may change one after the other.
+Each parameter of the kernel starts as zero (numbers, vectors, structs) or None (arrays), and is set by its index.
+Nothing is packed before the launch, so that sizes may change one after the other.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ __all__ = ["ByHand", "is_open"]
 
 
 class ByHand:
-    """The parts of a launch.
+    """A kernel, its arguments and gradients and the grid of a launch, all of which can still be set.
 
     Parameters
     ----------
     kernel : Kernel
-        What is launched.
+        The kernel to launch.
     place : Device or None
-        Where, if it was said.
+        The device, if one was named.
     blocks : Blocks
         The blocks of a GPU.
     adjoint : bool
@@ -47,7 +47,7 @@ class ByHand:
     values : sequence, optional
         Arguments.
     stream : Stream, optional
-        Where to run by default.
+        Default stream of the launches.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class ByHand:
 
     @brief
     def set(self, index: int, value: Any, adjoint: bool = False) -> None:
-        """Set a parameter, or its gradient; those of an adjoint stand behind the parameters as well."""
+        """Set a parameter or its gradient; for an adjoint, indices beyond the parameters denote the gradients too."""
         count = len(self.values)
         position = whole_number(index)
         if position is None:
@@ -90,17 +90,18 @@ class ByHand:
             self.gradients[position] = value
         else:
             parameter = self.kernel.parameters[position]
+            # A value that does not fit is reported where it is set, although it is only packed at the launch.
             if not (value is None and parameter.is_array):
                 parameter.convert_leaves(value)  # says what is wrong
             self.values[position] = value
 
     def packed(self) -> PackedLaunch:
-        """Return what runs, checked."""
+        """Return the checked launch of what is set now."""
         return PackedLaunch(self.kernel, self.dim, self.values, self.place, self.blocks)
 
     @brief
     def run(self, stream: Stream | None = None) -> None:
-        """Launch."""
+        """Launch the kernel or its adjoint."""
         packed = self.packed()
         if not self.adjoint:
             dispatch(packed, stream=stream or self.stream)
@@ -110,6 +111,8 @@ class ByHand:
             for leaf, value in enumerate(spread(packed, self.gradients))
         ]
         cotangents = with_own(packed, given)
+        # An array may have been replaced since the last launch. Without a gradient, contributions would silently
+        # vanish.
         check_not_lost(packed, self._differentiated, cotangents)
         perform(AdjointLaunch(packed, cotangents), stream or self.stream)
         self._differentiated = frozenset(cotangents)
@@ -121,7 +124,7 @@ def is_open(kernel: Launchable, args: Sequence[Any], block_dim: int | None) -> b
     Raises
     ------
     LaunchError, KernelError
-        If another argument does not fit, or the kernel cannot be compiled for arrays either.
+        If another argument does not fit, or the kernel cannot be compiled with arrays in place of None either.
     """
     missing = [p for p, value in zip(kernel.parameters, args, strict=False) if value is None]
     if len(args) != len(kernel.parameters) or not missing:
@@ -133,6 +136,8 @@ def is_open(kernel: Launchable, args: Sequence[Any], block_dim: int | None) -> b
         return True
     keys, _, _ = bind(kernel.name, kernel.parameters, args)
     meant = kernel.current()
+    # A kernel may test for None, and then compiles with it. If it does not, it is tried with arrays: an error that
+    # persists has nothing to do with None and is the user's.
     try:
         kernel.forward(keys, block_dim, meant)
     except KernelError:
@@ -142,12 +147,12 @@ def is_open(kernel: Launchable, args: Sequence[Any], block_dim: int | None) -> b
 
 
 def _is_any_array(annotation: Any) -> bool:
-    """Whether a parameter takes arrays of several types."""
+    """Return whether a parameter takes arrays of several types."""
     return annotation is None or (isinstance(annotation, ArrayAnnotation) and annotation.element is None)
 
 
 def _with_arrays(keys: Sequence[str]) -> tuple[str, ...]:
-    """Return the types of arguments with arrays in the place of None, which are on the device of the others."""
+    """Return the types of arguments with arrays in place of None, on the device of the others."""
     alias = next((key.partition("@")[2] for key in keys if "@" in key), "")
     found: list[str] = []
     for key in keys:

@@ -1,9 +1,9 @@
 """The log of a launch: what its adjoint needs of its atomic updates or its loads.
 
-In: a launch whose adjoint reads a log. Out: the arrays of the log, which the forward program writes; where loops decide
-how many slots a thread takes, these have been counted by a program of their own. In a sequence that is recorded the
-count is a step in front of the launch; the log then has room for what was counted when it was recorded, and each replay
-looks whether that is enough.
+For a launch whose adjoint reads a log, this allocates the arrays of the log, which the forward program writes. Where
+loops decide how many slots a thread takes, a program of its own counts them first. In a sequence that is recorded the
+count is a step in front of the launch; the log then has room for the slots counted at recording, and each replay
+checks that this suffices.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ __all__ = ["new_log"]
 
 
 def new_log(launch: PackedLaunch, logged: PackedLaunch, log: Log) -> tuple[array, ...]:
-    """Return the arrays of a launch's log, and run the count of its slots where there has to be one.
+    """Return the arrays of a launch's log, and run the count of its slots if one is needed.
 
     Parameters
     ----------
     launch, logged : PackedLaunch
         The launch without the log, and the one that is to have it.
     log : Log
-        What it is like.
+        The description of the log.
 
     Raises
     ------
@@ -48,6 +48,8 @@ def new_log(launch: PackedLaunch, logged: PackedLaunch, log: Log) -> tuple[array
     element = parse_type(log.type)
     assert isinstance(element, Scalar)
     threads = math.prod(launch.dims[:axes])
+    # Slots are numbered by the thread index that the kernel asks for. Axes behind it repeat the index, so that several
+    # threads would write to one slot.
     if any(extent > 1 for extent in launch.dims[axes:]):
         raise LaunchError(
             f"kernel {launch.kernel.name!r}: its gradient needs {log.what} in each thread, and several threads of a "
@@ -55,6 +57,7 @@ def new_log(launch: PackedLaunch, logged: PackedLaunch, log: Log) -> tuple[array
             loc=log.loc,
             remedy=f"ask for all {len(launch.dims)} axes with dk.tid()",
         )
+    # The number of slots per thread is a constant: thread t begins at t * calls, and no table of offsets is needed.
     if log.calls is not None:
         return (new((threads * log.calls,), element, True, device),)
     if launch.device.is_capturing:
@@ -64,6 +67,7 @@ def new_log(launch: PackedLaunch, logged: PackedLaunch, log: Log) -> tuple[array
             loc=log.loc,
             remedy="let the loop around it make a constant number of trips, with an if in it, or record a sequence",
         )
+    # Layout: thread t owns the slots from begins[t] on, as in the row pointers of a CSR matrix.
     begins = new((threads,), INT64, True, device)
     if current.recorder is not None:
         room = _capacity(launch, log)
@@ -73,14 +77,15 @@ def new_log(launch: PackedLaunch, logged: PackedLaunch, log: Log) -> tuple[array
 
 
 def _count(launch: PackedLaunch, log: Log, begins: array, act: Callable[[Operation], object]) -> int:
-    """Note where the slots of each thread begin, and return how many there are in all."""
+    """Store the first slot of each thread in `begins`, and return the total number of slots."""
+    # An exclusive prefix sum of the counts per thread.
     ends = np.cumsum(launch.count(log, act)._elements(), dtype=np.int64)
     act(Assign(begins, np.concatenate([[0], ends[:-1]]).astype(np.int64)[: len(ends)]))
     return int(ends[-1]) if len(ends) else 0
 
 
 def _capacity(launch: PackedLaunch, log: Log) -> int:
-    """Return how many slots a recorded launch has: twice as many as now, where numbers in arrays decide about that."""
+    """Return the number of slots of a recorded launch: twice as many as now if contents of arrays decide it."""
     reads = bool(launch.counting(log)[0].executable.reads)
     recorder = current.recorder
     if reads and recorder is not None and not recorder.runs:
@@ -90,26 +95,29 @@ def _capacity(launch: PackedLaunch, log: Log) -> int:
             loc=log.loc,
             remedy="record forward and backward as they run: with dk.record() as sequence: with dk.Tape() as tape: ...",
         )
+    # The count runs now, on its own buffer, and must not become a step of the sequence.
     begins = new((math.prod(launch.dims),), INT64, True, launch.device)
     current.recorder = None
     try:
         found = _count(launch, log, begins, perform)
     finally:
         current.recorder = recorder
+    # Later replays may need more slots as the arrays change. Doubling leaves room, and `Count` raises if it is
+    # exceeded.
     return 2 * found if reads else found
 
 
 class Count(Operation):
-    """The count of the slots of a launch in a sequence, in front of the launch.
+    """The step of a sequence that counts the slots of a launch before it runs.
 
     Parameters
     ----------
     launch : PackedLaunch
-        With the log, and the parameters of now.
+        The launch with its log and its current parameters.
     log : Log
-        What it is like.
+        The description of the log.
     begins : array
-        Where the slots of each thread begin.
+        The first slot of each thread.
     """
 
     __slots__ = ("begins", "launch", "log")
@@ -119,16 +127,16 @@ class Count(Operation):
 
     @property
     def label(self) -> str:
-        """What it is, for a person."""
+        """The name of the step for messages."""
         return f"count for {self.launch.kernel.name}"
 
     @property
     def device(self) -> Device:
-        """Where it runs."""
+        """The device that it runs on."""
         return self.launch.device
 
     def execute(self) -> None:
-        """Count, and raise if the log has not room for so many."""
+        """Count, and raise if the log has not enough room."""
         total = _count(self.launch, self.log, self.begins, lambda operation: operation.execute())
         room = self.launch.log[0].size if self.launch.log else total
         if total > room:
@@ -140,12 +148,12 @@ class Count(Operation):
             )
 
     def reads(self) -> list[array]:
-        """Return the arrays that are read."""
+        """Return the arrays that the launch reads, on which the counts may depend."""
         return self.launch.reads()
 
     def writes(self) -> list[array]:
-        """Return the array of the counts."""
+        """Return the array of the first slots."""
         return [self.begins]
 
     def steps(self) -> None:
-        """Return None: it looks at what was counted."""
+        """Return None: the total is checked on the host, which native code cannot do."""

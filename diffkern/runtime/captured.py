@@ -1,9 +1,9 @@
-"""Steps as a graph of the CUDA driver: how it is made, brought up to date and launched.
+"""Steps as a graph of the CUDA driver: building, updating and launching it.
 
-In: the steps of a sequence that run on one GPU. Out: a :class:`Captured`, whose plan launches the graph in one native
-call, however many steps there are: what has to be asked of each step was asked when the graph was made. A stamp that
-every change of a parameter renews says whether that still holds, and one counter stands for the changes of all the
-memory that the graph writes.
+From the steps of a sequence that run on one GPU, a :class:`Captured` makes a plan that launches the graph in one native
+call, however many steps there are: what has to be asked of each step was asked when the graph was built. A stamp that
+every change of a parameter renews says whether the graph is still current, and one counter stands for the changes of
+all the memory that the graph writes.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Captured:
     Attributes
     ----------
     nodes : int
-        How many nodes it has.
+        Number of nodes.
     plan : Plan
-        Its launch; the same object for as long as it lives.
+        The plan of its launch; the same object for as long as the graph lives.
     """
 
     def __init__(self, sequence: Recorded, device: CudaDevice) -> None:
@@ -72,8 +72,9 @@ class Captured:
     # -- launching ---------------------------------------------------------------------------------------------------
 
     def run(self, stream: Stream | None = None) -> None:
-        """Launch it by way of Python."""
+        """Launch the graph from Python."""
         device = self._device
+        # A tape or recorder has to see each step, and a graph has none that could be told apart.
         if current.tape is not None or current.recorder is not None:
             self._sequence.replay(stream)
             return
@@ -85,11 +86,13 @@ class Captured:
         if not self._is_current():
             with device.active:
                 self._build()
+        # The graph may read what queued launches on the CPU still write.
         drain_queues()
         chosen: Any = device.stream if stream is None else stream
         self._launches.value += 1
         for memory in self._counted:
             memory.version += 1
+        # The memory must not be reused before this stream is done with it. Noting a stream once per build is enough.
         if not chosen.is_default and chosen not in self._streams:
             self._streams.append(chosen)
             for memory in self._memories():
@@ -99,11 +102,12 @@ class Captured:
                 self._launch_on(chosen)
         else:
             self._launch_on(chosen)
+        # Pinned host memory may only be touched by the host after the graph's copies have ended, which the event tells.
         if self._pinned:
             on_its_way(chosen.record_event())
 
     def _launch_on(self, stream: Any) -> None:
-        """Give it to the driver."""
+        """Submit the graph to the driver."""
         device = self._device
         if device.port is not None:
             self.plan.run_on(stream.cuda_stream)
@@ -113,13 +117,14 @@ class Captured:
                 device.driver.graph_launch(self._executable, stream.cuda_stream)
 
     def _is_current(self) -> bool:
-        """Whether no parameter was set since the graph was built."""
+        """Return whether no parameter has been set since the graph was built."""
         if not self._executable:
             return False
         if all(stamp.value == known for stamp, known in self._stamps):
             return True
         # Read before the parameters: a change that comes meanwhile makes another stamp.
         stamps = [(stamp, stamp.value) for stamp, _ in self._stamps]
+        # A stamp is also renewed by setting a parameter to the value it had: comparing the values avoids a new capture.
         if not all(_state_of(item) == state for item, state in self._state):
             return False
         self._stamps = stamps
@@ -127,12 +132,14 @@ class Captured:
         return True
 
     def _plan_anew(self) -> None:
-        """Let the plan launch the graph of now, as long as the stamps are those of now."""
+        """Make the plan launch the current graph for as long as the current stamps are valid."""
         port, stamps = self._device.port, self._stamps
         steps = [] if port is None else [graph_step(port, self._executable, self._label)]
         # Only one stamp is compared in native code; of steps without parameters nothing changes.
         native = port is not None and not (self._pinned or self._counted) and len(stamps) <= 1
         made = Plan(steps, [self._launches], 0 if native else PYTHON, *stamps[:1])
+        # Another thread may be in the native call: mark the plan stale so that none enters, and wait for those inside
+        # before its contents change.
         self.plan.flag(STALE)
         self.plan.wait_idle()
         self.plan.become(made)
@@ -140,9 +147,11 @@ class Captured:
     # -- making ------------------------------------------------------------------------------------------------------
 
     def _build(self) -> None:
-        """Capture the steps, and make the graph of them or give it their parameters."""
+        """Capture the steps, and instantiate a graph of them or update the existing one with their parameters."""
         device, driver = self._device, self._device.driver
+        # Read before the capture: a parameter that is set meanwhile renews a stamp, and the next launch captures again.
         stamps = self._watch()
+        # The graph holds raw addresses, so that the operations and their arrays have to live as long as it does.
         kept: list[Any] = [item.operation for item in self._items]
         stream = device.new_stream()
         device.capture_started(kept)
@@ -157,9 +166,12 @@ class Captured:
         finally:
             device.capture_ended()
         try:
+            # No launch may be under way while the executable graph is updated or destroyed.
             self.plan.flag(STALE)
             self.plan.wait_idle()
             self._let_go()
+            # An update keeps the instantiated graph where only parameters differ, and is much cheaper than
+            # instantiation.
             if not self._executable or not driver.graph_update(self._executable, graph):
                 self._destroy()
                 self._executable = driver.graph_instantiate(graph)
@@ -176,25 +188,28 @@ class Captured:
         self._plan_anew()
 
     def _watch(self) -> list[tuple[Stamp, int]]:
-        """Return the stamps that changes of parameters renew, each once, with what they are now."""
+        """Return the stamps that changes of parameters renew, each once, with their current values."""
         own = Stamp()
         found = dict.fromkeys(item.prepared.watched(own) for item in self._items if item.prepared is not None)
         return [(stamp, stamp.value) for stamp in found]
 
     def _count_for(self, written: list[Memory]) -> None:
-        """Let the launches count as changes of some memory, and no longer of what they counted for."""
+        """Make the launch counter count as changes of some memory, and of no other memory any more."""
         before, self._written = self._written, written
+        # A memory's version is its own count plus the shared counters. Ending the sharing adds what has been counted so
+        # far.
         for memory in before:
             memory.count_alone(self._launches)
         for memory in written:
             memory.count_with(self._launches)
 
     def _execute(self, driver: Driver, stream: int) -> None:
-        """Give the steps to a stream that captures, each behind those that it has to wait for and no others."""
+        """Execute the steps on a capturing stream, each with edges from exactly the steps that it has to wait for."""
         operations = [item.operation for item in self._items]
         ends: list[tuple[int, ...]] = []
         for operation, needed in zip(operations, waits([(o.reads(), o.writes()) for o in operations]), strict=True):
             try:
+                # Without this, capture would chain the steps in stream order, and independent ones could not overlap.
                 driver.capture_behind(stream, sorted({node for step in needed for node in ends[step]}))
                 operation.execute()
                 ends.append(driver.capture_tail(stream))  # which fails where the step has ended the capture
@@ -202,7 +217,7 @@ class Captured:
                 raise error.under(f"step {len(ends)} of a graph ({operation.label})") from None
 
     def _memories(self) -> list[Memory]:
-        """Return the memory on the device that it works with, that of its own included."""
+        """Return the device memory that the graph works with, buffers of its own included."""
         held = [part for thing in self._kept for part in (thing if isinstance(thing, tuple) else (thing,))]
         every = [a for thing in held for a in ([thing] if isinstance(thing, array) else _arrays(thing))]
         return [memory for memory in memories(every) if not memory.is_host]
@@ -210,7 +225,7 @@ class Captured:
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def _let_go(self) -> None:
-        """Wait for launches on their way that still copy from memory of the host which only this graph holds."""
+        """Wait for pending launches that still copy from host memory which only this graph keeps alive."""
         device, launches = self._device, self._launches.value
         if launches != self._ended and any(isinstance(thing, tuple) for thing in self._kept):
             if device.is_capturing:
@@ -224,6 +239,7 @@ class Captured:
             self._device.destroy("graph_exec_destroy", self._executable)
             self._executable = 0
 
+    # The interpreter may finalize an object whose construction failed, which has no plan.
     def __del__(self) -> None:
         if hasattr(self, "plan"):
             self._count_for([])
@@ -234,7 +250,7 @@ class Captured:
 
 
 def _abandon(device: CudaDevice, stream: CudaStream) -> None:
-    """End a capture that failed; what it has is of no use."""
+    """End a capture that failed and discard what it has recorded."""
     # The driver may have ended it by itself; the error that did so is on its way.
     with contextlib.suppress(CudaError):
         device.driver.graph_destroy(device.driver.capture_end(stream.cuda_stream))
@@ -251,5 +267,5 @@ def _copied(state: Any) -> Any:
 
 
 def _arrays(thing: Any) -> list[array]:
-    """Return the arrays that an operation works with; of anything else none."""
+    """Return the arrays that an operation works with; none for any other object."""
     return [*thing.reads(), *thing.writes()] if hasattr(thing, "reads") else []

@@ -1,7 +1,7 @@
-"""What debug programs find: the exception for the first error of a launch, from the record that its threads left.
+"""Errors found by debug programs: the exception for the first error of a launch, from the record its threads left.
 
-In: the manifest of a debug program, and the record. Out: a :class:`KernelRuntimeError` with the place in the source,
-the thread, and the access.
+From the manifest of a debug program and the error record comes a :class:`KernelRuntimeError` with the place in the
+source, the thread, and the access.
 """
 
 from __future__ import annotations
@@ -23,15 +23,18 @@ _TWICE = "two threads of a launch must not store to one element; use dk.atomic_a
 
 
 def stamp_counts(manifest: Manifest, arguments: bytes, dims: Sequence[int]) -> list[int]:
-    """Return how many stamps each array with plain stores needs in a launch; 0 where nothing is to be checked."""
+    """Return how many stamps each array with plain stores needs in a launch; 0 where nothing has to be checked."""
     if manifest.checks is None:
         return []
+    # The compiler proves that threads of different index store to different elements. Threads that share an index, as
+    # axes behind those of tid() make them, are not covered by the proof.
     repeated = any(extent > 1 for extent in dims[manifest.tid_arity :])
     counts = []
     for stamp in manifest.checks.stamps:
         if stamp.proved and not repeated:
             counts.append(0)
             continue
+        # The extents are read from the packed arguments: after an exchange of parameters only these are current.
         shape = struct.unpack_from(f"{_ndim(manifest, stamp.array)}q", arguments, stamp.offset + 8)
         counts.append(max(1, int(np.prod(shape))))
     return counts
@@ -50,6 +53,7 @@ def error_of(manifest: Manifest, record: Sequence[int], dims: Sequence[int]) -> 
     checks = _checks(manifest)
     site = checks.sites[record[abi.RECORD_SITE]]
     thread = record[abi.RECORD_THREAD]
+    # Codes and sites are numbers in the record; the texts are in the manifest, so that device code carries none.
     text, remedy = _describe(manifest, record, site, dims)
     name = f"kernel {checks.kernel!r}"
     kernel = f"adjoint of {name}" if manifest.is_adjoint else name
@@ -64,7 +68,7 @@ def error_of(manifest: Manifest, record: Sequence[int], dims: Sequence[int]) -> 
 
 
 def _describe(manifest: Manifest, record: Sequence[int], site: Site, dims: Sequence[int]) -> tuple[str, str]:
-    """What happened, and what to do instead."""
+    """Return the description of an error, and the remedy."""
     code = record[abi.RECORD_CODE]
     if code == abi.ZERO_DIVISION:
         return "an integer is divided by zero", "test the divisor first; a release program takes 0 as the result"
@@ -87,6 +91,7 @@ def _describe(manifest: Manifest, record: Sequence[int], site: Site, dims: Seque
     if code == abi.TWO_WRITERS:
         other = _shown(_components(record[abi.RECORD_OTHER], dims))
         return f"thread {other} has stored to the same element, index {_shown(index)} of {described}", _TWICE
+    # Negative indices count from the end, as in Python, as far as -n.
     outside = [k for k, (i, n) in enumerate(zip(index, shape, strict=True)) if not -n <= i < n]
     # An unsigned number of 2**63 or more is no negative index, though it looks like one here.
     axis = outside[0] if outside else next(k for k, i in enumerate(index) if i < 0)
@@ -101,6 +106,7 @@ def _describe(manifest: Manifest, record: Sequence[int], site: Site, dims: Seque
 
 def _ndim(manifest: Manifest, parameter: int) -> int:
     t = parse_array_type(manifest.params[parameter].type)
+    # Of arrays in elements of an array, the parameter has the outer axes.
     return t.outer or t.ndim
 
 
@@ -111,7 +117,7 @@ def _name(manifest: Manifest, parameter: int) -> str:
 
 
 def _components(thread: int, dims: Sequence[int]) -> list[int]:
-    """The components of a thread index; those of trailing axes of one thread are left out."""
+    """Return the components of a thread index without trailing axes of extent 1."""
     components = []
     for extent in reversed(dims):
         thread, k = divmod(thread, extent)

@@ -1,7 +1,7 @@
-"""``dk.checkpoint``: a roll-out of many steps on a tape that keeps few states, and computes the others again.
+"""``dk.checkpoint``: a roll-out of many steps on a tape that keeps few states and recomputes the others.
 
-In: a function that does step k with launches, copies and fills, and how many states may be kept. Out: all steps have
-run, and the tape, if there is one, can go back through them; :mod:`diffkern.runtime.rollout` says how.
+It takes a function that does step k with launches, copies and fills, and the number of states to keep. Afterwards all
+steps have run, and the tape, if there is one, can go back through them as :mod:`diffkern.runtime.rollout` describes.
 """
 
 from __future__ import annotations
@@ -33,24 +33,26 @@ def checkpoint(
     directory: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
 ) -> None:
-    """Run ``step(0)``, …, ``step(steps - 1)``; a tape around it keeps few states and computes the others again.
+    """Run ``step(0)``, …, ``step(steps - 1)``; a tape around it keeps few states and recomputes the others.
 
-    What a step hands on stands in arrays that it overwrites; which these are is found out. A step that runs again must
-    do the same again: what it does depends on its number, on arrays, and on numbers drawn in kernels or from Python's
-    or NumPy's global generators, whose states are kept too. Without a tape the steps run, and that is all.
+    The state that a step passes on consists of the arrays that it overwrites; these are detected. A step that runs
+    again
+    must do the same again: what it does depends on its number, on arrays, and on numbers drawn in kernels or from
+    Python's
+    or NumPy's global generators, whose states are kept too. Without a tape the steps just run.
 
     Parameters
     ----------
     step : callable
         Takes the number of the step, and launches, copies and fills; ``sequence.launch`` of a recorded sequence, too.
     steps : int
-        How many steps there are.
+        Number of steps.
     slots : int
-        How many states are kept in memory at most, the first among them.
+        Largest number of states kept in memory, the first among them.
     slots_on_disk : int, optional
-        How many more are kept in files.
+        Number of further states kept in files.
     directory : path, optional
-        Where the files are made, that for temporary files by default.
+        Where the files are made; by default the directory for temporary files.
     progress : bool, optional
         Whether to show a progress bar on standard error once that takes more than a second; by default where that is
         a terminal.
@@ -62,7 +64,7 @@ def checkpoint(
         made; in :meth:`Tape.backward`, if a step does something else when it runs again. After an error in a step the
         arrays hold what they held before that step, and the tape has the steps before it.
     MisuseError
-        If the numbers are negative, no state may be kept, or something that is no function is given.
+        If the numbers are negative, no state may be kept, or `step` is not callable.
 
     Examples
     --------
@@ -106,6 +108,8 @@ def _run(step: Step, rollout: Callable[[TapeRecording, Step], Rollout], steps: i
     """Run all steps, as a roll-out if a tape records them."""
     tape: object = current.tape
     along = tangents_on_a_tape(tape)
+    # Tangents of a tape around it are carried along with the primal steps, so that the tape below them is the one to
+    # ask.
     if along is not None and not along[1].keeps_inputs:
         tangents, tape = along
         step = StepsAlong(tangents, step)

@@ -1,8 +1,7 @@
 """The steps of a sequence, compiled into plans, and their replay.
 
-In: recorded steps. Out: at best one native call, which leaves out what a replay need not do. What has a native form
-runs without Python in between; the rest (copies of arrays that are not contiguous, adjoints that accumulate in private
-copies) splits the native call.
+At best a replay is one native call, which skips redundant work. Steps with a native form run without Python in between;
+the others (copies of arrays that are not contiguous, adjoints that accumulate in private copies) split the native call.
 """
 
 from __future__ import annotations
@@ -50,6 +49,8 @@ class CompiledSequence:
         places = [operation.device for operation in operations]
         written = memories(a for i in self.items for a in i.operation.writes())
         # As of a single launch, see Form.
+        # A library that counts changes has to be told of each of them, which takes Python; see Form for a single
+        # launch.
         counted = any(memory.is_counted and not memory.is_host for memory in written)
         counters = [memory.counter for memory in written]
 
@@ -57,6 +58,8 @@ class CompiledSequence:
             steps: Any = [step for k in indices for step in forms[k] or ()]
             return Plan(steps, counters, flags)
 
+        # Steps are only folded into each other where all run in order on the CPU: elsewhere another step may run in
+        # between.
         self._is_folded = False
         native = [form for form in forms if form is not None]
         if len(native) == len(forms) and {*places, CPU} == {CPU} and len({item.stream for item in self.items}) <= 1:
@@ -83,10 +86,12 @@ class CompiledSequence:
         return Plan((), counters, PYTHON)
 
     def _hasten(self, operations: Sequence[Operation], counters: Sequence[Any]) -> None:
-        """Have a quicker plan for replays that find zero what they would only set to zero."""
+        """Make a second plan without the fills of memory that is known to be zero already when a replay starts."""
         fills = needless_fills(operations, self.forms)
         if fills:
             steps: Any = [step for k, form in enumerate(self.forms) if k not in fills for step in form or ()]
+            # A strong reference would be a cycle through the plan, and keep the arrays alive until the garbage
+            # collector runs.
             itself = weakref.ref(self)
 
             def run() -> None:
@@ -99,19 +104,20 @@ class CompiledSequence:
 
     @property
     def leaves_out(self) -> bool:
-        """Whether a replay leaves something out, which launches of other arrays might see."""
+        """True if a replay skips work whose absence launches of other arrays might observe."""
         return self._is_folded or self.quick is not None
 
     def replayed(self) -> Callable[..., None]:
-        """Return what runs all, at best in one native call."""
+        """Return a callable that runs all steps, at best in one native call."""
         call = self.plan.call(self.run)
         return call if self.quick is None else self._quickest(call)
 
     def _quickest(self, call: Callable[..., None]) -> Callable[..., None]:
-        """Return what makes a call of the plan, or one of the quicker one where it does the same."""
+        """Return a callable that runs the plan, or the quicker one where it does the same."""
 
         def replay(*args: Any, **options: Any) -> None:
             quick = self.quick
+            # With arguments, or under a tape, recorder or stream, the memory may not be zero when the steps run.
             if quick is None or args or options or attention.word[0]:
                 call(*args, **options)
             else:
@@ -123,6 +129,8 @@ class CompiledSequence:
         """Compile again if an item has changed."""
         if self.plan.flags & STALE:
             whole = self.plan
+            # The plan that callers hold stays the same object; its contents are exchanged once no thread runs it any
+            # more.
             whole.wait_idle()
             if self.quick is not None:
                 self.quick.plan.wait_idle()
@@ -133,11 +141,13 @@ class CompiledSequence:
             self.plan = whole
 
     def run(self, stream: Stream | None = None, timed: bool = False) -> None:
-        """Run all, by way of Python."""
+        """Run all steps from Python."""
         if stream is not None and not isinstance(stream, Stream):
             raise MisuseError(
                 f"stream must be a dk.Stream, not {stream!r}", remedy="make one with dk.Stream(), or leave it out"
             )
+        # A tape or recorder takes the steps one by one, as launches of their own. Items that are one launch share one
+        # copy.
         if current.tape is not None or current.recorder is not None:
             copies: dict[PackedLaunch, PackedLaunch] = {}
             for item in self.items:
@@ -146,6 +156,7 @@ class CompiledSequence:
         self.refresh()
         timed = timed or self._is_watched()
         stream = stream or current.stream
+        # Versions of all memory are raised before any step runs, in the order in which the steps would raise them.
         for item in self.items:
             item.operation.touch()
             device = item.operation.device
@@ -161,7 +172,7 @@ class CompiledSequence:
         stream.enqueue(work)
 
     def _is_watched(self) -> bool:
-        """Whether observers are told of each step; those on a GPU are then waited for, which they have to want."""
+        """Return whether observers see each step; if one is on a GPU, only those that accept synchronization do."""
         observers = watched.observers
         if any(item.operation.device is not CPU for item in self.items):
             return any(observer.synchronizes for observer in observers)
@@ -184,6 +195,7 @@ class CompiledSequence:
         for plan, indices in self.segments:
             begin = time.perf_counter_ns()
             device = self.items[indices[0]].operation.device if indices else CPU
+            # Times of single steps on a GPU need a wait after each, and so cannot come from one native call.
             if plan is None or not plan.is_native or (timed and device is not CPU):
                 for index in indices:
                     operation = self.items[index].operation
@@ -198,6 +210,7 @@ class CompiledSequence:
             if not timed:
                 device.replay(plan, device.stream)
                 continue
+            # In a timed run native code leaves a time stamp in front of each step and one at the end.
             stamps = plan.run(timed)
             at = 0
             for index in indices:
@@ -210,7 +223,7 @@ class CompiledSequence:
 
 
 class _Replay:
-    """A replay on a stream."""
+    """The replay of a sequence as work queued on a stream."""
 
     def __init__(self, program: CompiledSequence, timed: bool) -> None:
         self.program = program

@@ -1,6 +1,6 @@
-"""Complex numbers in NumPy's types: the elements of arrays are stored as pairs, a real and an imaginary part.
+"""Conversion between NumPy's complex types and arrays, which store a real and an imaginary part as the last axis.
 
-In: NumPy's arrays of complex numbers, or of pairs as the last axis. Out: the other form, of the same memory.
+Both directions give a view of the same memory in the other form.
 """
 
 from __future__ import annotations
@@ -17,28 +17,29 @@ __all__ = ["as_parts", "numbers", "parts", "shown"]
 
 
 def parts(data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return complex numbers as pairs, which are the last axis of a view."""
+    """Return a view of complex numbers as pairs along a new last axis."""
+    # The view keeps arbitrary strides, which a plain view() as real numbers does not.
     return np.lib.stride_tricks.as_strided(data.real, (*data.shape, 2), (*data.strides, data.itemsize // 2))
 
 
 def numbers(pairs: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return pairs, the last axis, as a view of complex numbers."""
+    """Return a view of pairs along the last axis as complex numbers."""
     found: np.ndarray[Any, Any] = pairs.view(np.result_type(pairs.dtype, np.complex64))[..., 0]
     return found
 
 
 def shown(data: np.ndarray[Any, Any], element: Stored) -> np.ndarray[Any, Any]:
-    """Return elements as NumPy has them, as they are stored but for complex numbers."""
+    """Return elements in NumPy's form: as they are stored, except for complex numbers."""
     return numbers(data) if is_complex(element) else data
 
 
 def as_parts(values: np.ndarray[Any, Any], element: Stored | None) -> tuple[np.ndarray[Any, Any], Stored | None]:
-    """Return numbers for elements of a type as pairs where one of both is complex; anything else as it is.
+    """Return numbers for elements of a type as pairs if either side is complex, and anything else unchanged.
 
     Raises
     ------
     TypeError
-        If complex numbers are to be elements of another type, or elements would be no numbers.
+        If complex numbers are given for elements of another type, or complex elements are given no numbers.
     """
     if element is None and values.dtype.kind == "c":
         element = resolve_dtype(values.dtype)

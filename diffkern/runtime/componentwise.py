@@ -1,7 +1,7 @@
 """Operators of arrays: ``a + b``, ``2.0 * a``, ``-a``, ``a += b``, element by element.
 
-In: arrays, and numbers, vectors or matrices. Out: new arrays, or the same with other elements. Each is a kernel that is
-made for it (:mod:`diffkern.mapping`), which tapes and sequences record, so that gradients flow through it.
+They return new arrays, or change the left operand in place. Each is a kernel made by :mod:`diffkern.mapping`, which
+tapes and sequences record, so that gradients flow through it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ _mapper: Mapper | None = None
 
 
 def set_mapper(mapper: Mapper) -> None:
-    """Say what applies built-ins to arrays."""
+    """Set the function that applies built-ins to arrays."""
+    # Set from outside, as the mapper compiles kernels and this package must not import the compiler.
     global _mapper
     _mapper = mapper
 
@@ -40,14 +41,14 @@ _REFLECTED: Final[Mapping[Any, str]] = {
 
 
 class Componentwise:
-    """The operators."""
+    """The arithmetic operators of arrays."""
 
     __slots__ = ()
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        """Compute with NumPy's arrays; but a number of NumPy's on the left of an operator counts as one on the right.
+        """Compute with NumPy's arrays; but a NumPy number on the left of an operator is treated like one on the right.
 
-        Else ``np.float32(2.0) * a`` would be an array of NumPy's, through which no gradient flows.
+        Otherwise ``np.float32(2.0) * a`` would be a NumPy array, through which no gradient flows.
         """
         rule = _REFLECTED.get(ufunc)
         if rule is not None and method == "__call__" and not kwargs and isinstance(inputs[0], np.generic):

@@ -1,7 +1,7 @@
 """Settings of the process: ``dk.config``.
 
-In: attributes set by the user, or environment variables. Out: checked values. What a program sets counts more than what
-the environment says. :data:`SETTINGS` is what the documentation says of each.
+Attributes set by the user and environment variables are checked; what a program sets takes precedence over the
+environment. :data:`SETTINGS` is the documentation of each.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ class _HoldsPrograms(Protocol):
 
 
 class Setting(NamedTuple):
-    """What is known of a setting.
+    """The documentation of a setting.
 
     Attributes
     ----------
     type, default, doc
-        Its type, its value where nobody sets it, and what it means.
+        Its type, its default value, and its meaning.
     environment, values
-        The environment variable that sets it at the start, empty for none; what that may be.
+        The environment variable that sets it at the start, empty for none, and that variable's possible values.
     """
 
     type: str
@@ -180,7 +180,7 @@ class Config:
 
     @property
     def quiet(self) -> bool:
-        """Whether nothing is printed."""
+        """True if nothing is printed."""
         return not self.verbose
 
     @quiet.setter
@@ -190,7 +190,7 @@ class Config:
 
     @property
     def mode(self) -> Mode:
-        """Which programs kernels run: ``"release"``, or with checks ``"debug"`` and ``"finite"``."""
+        """The programs that kernels run: ``"release"``, or with checks ``"debug"`` and ``"finite"``."""
         return self._mode
 
     @mode.setter
@@ -201,7 +201,7 @@ class Config:
 
     @property
     def deterministic(self) -> bool:
-        """Whether results are the same to the last bit from run to run."""
+        """True if results are bitwise identical from run to run."""
         return self._deterministic
 
     @deterministic.setter
@@ -212,7 +212,7 @@ class Config:
 
     @property
     def enable_backward(self) -> bool | Literal["always"]:
-        """Whether kernels can be differentiated that do not say it themselves; ``"always"`` if that does not count."""
+        """The default of the option ``enable_backward`` of kernels; ``"always"`` overrides kernels that set it."""
         return self._enable_backward
 
     @enable_backward.setter
@@ -223,7 +223,7 @@ class Config:
 
     @property
     def enable_mathdx_gemm(self) -> bool | None:
-        """Whether matrix products of tiles on a GPU are made by libmathdx."""
+        """The use of libmathdx for matrix products of tiles on a GPU; None uses it where possible."""
         return self._enable_mathdx_gemm
 
     @enable_mathdx_gemm.setter
@@ -236,7 +236,7 @@ class Config:
 
     @property
     def output_bytes(self) -> int:
-        """Memory for what the threads of one launch print."""
+        """Bytes of memory for what the threads of one launch print."""
         return self._output_bytes
 
     @output_bytes.setter
@@ -247,7 +247,7 @@ class Config:
 
     @property
     def full_traceback(self) -> bool:
-        """Whether tracebacks of diffkern's errors show diffkern's own frames."""
+        """True if tracebacks of diffkern's errors show diffkern's own frames."""
         return frames_are_shown()
 
     @full_traceback.setter
@@ -256,7 +256,7 @@ class Config:
 
     @property
     def perf_map(self) -> bool:
-        """Whether code that is loaded is entered in a map for perf."""
+        """True if CPU machine code that is loaded is listed in a map for perf."""
         return perf_map.is_enabled()
 
     @perf_map.setter
@@ -265,7 +265,7 @@ class Config:
 
     @property
     def log_launches(self) -> bool:
-        """Whether each launch is logged."""
+        """True if each launch is logged."""
         return self._launch_log is not None
 
     @log_launches.setter
@@ -280,7 +280,7 @@ class Config:
 
     @property
     def nvtx(self) -> bool:
-        """Whether there are ranges for NVIDIA's profilers."""
+        """True if there are ranges for NVIDIA's profilers."""
         return self._nvtx_ranges is not None
 
     @nvtx.setter
@@ -295,7 +295,7 @@ class Config:
 
     @property
     def cuda_compiler(self) -> str:
-        """What compiles programs for GPUs."""
+        """The compiler of programs for GPUs."""
         return self._cuda_compiler
 
     @cuda_compiler.setter
@@ -305,17 +305,18 @@ class Config:
             self.forget_programs()
 
     def watch(self, kernel: _HoldsPrograms) -> None:
-        """Have a kernel forget its programs when what chooses them changes."""
+        """Make a kernel forget its programs when a setting changes that selects them."""
         self._kernels.add(kernel)
 
     def forget_programs(self) -> None:
-        """Have all kernels choose their programs again, so that a launch need not ask for the settings."""
+        """Make all kernels select their programs again."""
+        # Kernels cache the program for their arguments. Dropping it here spares each launch a look at the settings.
         for kernel in tuple(self._kernels):
             kernel.forget_programs()
 
     @property
     def cache_dir(self) -> Path | None:
-        """Where artifacts are kept, if the program has set it."""
+        """The directory of artifacts, if the program has set it."""
         return self._cache_dir
 
     @cache_dir.setter
@@ -328,7 +329,7 @@ class Config:
 
     @property
     def num_threads(self) -> int:
-        """Threads of a launch, the calling one included."""
+        """Number of threads of a launch, including the calling one."""
         return pool.num_threads()
 
     @num_threads.setter

@@ -1,7 +1,6 @@
-"""An array from data: of another array, of NumPy or another library, or nested lists.
+"""Construction of arrays from data: another array, one of NumPy or another library, nested lists, or an address.
 
-In: what ``dk.array`` was given, which may be an address of the CPU. Out: a new array, or one over the memory of the
-data, on the device that was named.
+The result is a new array on the device that was named, or one over the memory of the data.
 """
 
 from __future__ import annotations
@@ -40,6 +39,7 @@ def _from_data(
         data = _given(data, element)
     place = get_device(device)
     if isinstance(data, array):
+        # Data on a GPU that stay there are not copied to the host, as the general path below does.
         if data.device is not CPU and (place is data.device or device is None):
             return _from_device(data, element, shape, copy)
         if not copy and place is not CPU:
@@ -54,6 +54,7 @@ def _from_data(
     if source.dtype.kind == "V":
         source, element = bfloat16_as_bits(source, element)
     if not (isinstance(data, array) and is_complex(data._element)):
+        # Complex elements of an array of diffkern come as pairs already.
         source, element = as_parts(source, element)
     if element is None:
         if isinstance(data, array):
@@ -70,6 +71,7 @@ def _from_data(
             raise ValueError("copy=False with another shape needs contiguous data")
         source = source.reshape((*shape, *inner))
     elif source.ndim == len(inner) and source.shape == inner:
+        # One vector or matrix is an array of one element: there are no arrays without axes.
         source = source.reshape((1, *source.shape))
     if inner and copy and source.shape[-len(inner) :] != inner:
         source = _in_components(source, inner)
@@ -87,7 +89,7 @@ def _from_data(
 
 
 def _shared(data: array, source: np.ndarray[Any, Any], element: Stored) -> array:
-    """Return a view of an array of the host that has the shape and type of its elements as NumPy has them."""
+    """Return a view of an array of the host whose elements have the shape and type that NumPy shows them with."""
     if source.shape == data._data.shape and element == data._element:
         return data._derive(lambda view: view[...])
     low, high = byte_range(source)
@@ -99,6 +101,7 @@ def _pointing(
     data: Any, element: Struct, shape: tuple[int, ...] | None, copy: bool, place: Device, pinned: bool
 ) -> array:
     """Return an array of structs whose fields are arrays."""
+    # Such elements are addresses. Only instances of the struct tell which arrays they point to, and keep them alive.
     if isinstance(data, (array, np.ndarray)) or not copy:
         raise TypeError(f"an array of {element.name}, which has array fields, is made of a list of {element.name}")
     nested: Any = data
@@ -113,10 +116,11 @@ def _pointing(
 
 
 def _in_components(source: np.ndarray[Any, Any], inner: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """Numbers whose last axes hold as many as components, or several times so many, with the axes of components."""
+    """Return numbers with axes of components split off, if the last axes hold the components of whole elements."""
     size = math.prod(inner)
     if not source.size:
         return source.reshape((*source.shape[:1], *inner))
+    # Components as one flat axis, or as the two axes of a matrix of another shape with as many components.
     for axes in (1, 2):
         if source.ndim >= axes and math.prod(source.shape[-axes:]) == size:
             return source.reshape((*(source.shape[:-axes] or (1,)), *inner))
@@ -125,7 +129,7 @@ def _in_components(source: np.ndarray[Any, Any], inner: tuple[int, ...]) -> np.n
 
 
 def _from_device(data: array, element: Stored | None, shape: tuple[int, ...] | None, copy: bool) -> array:
-    """Return an array over or with the elements of one on a GPU, without a way by the host where types agree."""
+    """Return an array over or with the elements of one on a GPU, without a detour over the host if the types agree."""
     if element is not None and element != data._element:
         if copy:
             return _from_data(data._host(), element, shape, True, data.device, False)
@@ -140,7 +144,7 @@ def _from_device(data: array, element: Stored | None, shape: tuple[int, ...] | N
 
 
 def _struct_of(data: Any) -> Struct | None:
-    """The type of the first of the structs in nested lists, or None if they hold something else."""
+    """Return the type of the first struct in nested lists, or None if they hold something else."""
     while isinstance(data, (list, tuple)) and data:
         data = data[0]
     definition = definition_of(type(data))
@@ -163,12 +167,13 @@ def _at(
     device: Any,
     has_own: bool,
 ) -> array:
-    """Return an array over memory that is given by its address; `has_own` says that it has a gradient of its own."""
+    """Return an array over memory that is given by its address; `has_own` says that it gets a gradient of its own."""
     inner, stored = component_shape(element), stored_type(element)
     item = stored.itemsize * math.prod(inner)
     steps = _row_major(shape, item) if strides is None else tuple(map(int, strides))
     if len(steps) != len(shape):
         raise ValueError(f"there are {len(steps)} strides for {len(shape)} axes")
+    # Negative strides reach below the address, so that the bytes in use begin `before` bytes in front of it.
     ends = [(n - 1) * step for n, step in zip(shape, steps, strict=True)]
     before, size = -sum(end for end in ends if end < 0), item + sum(map(abs, ends))
     if not math.prod(shape) or not ptr:
@@ -178,6 +183,7 @@ def _at(
     low = int(ptr) - before
     place = Place(low, low + size, before, (*shape, *inner), stored, (*steps, *_row_major(inner, stored.itemsize)))
     made = _within(place, element, None if device is None else get_device(device), has_own)
+    # Tied to this array and not its memory: a view of an existing array has that one's memory.
     if deleter is not None:
         weakref.finalize(made, deleter, ptr, size)
     return made
@@ -188,7 +194,7 @@ def _row_major(shape: Sequence[int], size: int) -> tuple[int, ...]:
 
 
 class Place(NamedTuple):
-    """Elements in memory: from where to where they lie, where in that the first one is, and how NumPy has them."""
+    """The place of elements in memory: bounds of their bytes, offset of the first element, and NumPy layout."""
 
     low: int
     high: int
@@ -198,7 +204,7 @@ class Place(NamedTuple):
     strides: tuple[int, ...]
 
     def within(self, data: np.ndarray[Any, Any], start: int) -> np.ndarray[Any, Any]:
-        """Return them in contiguous data, so many bytes behind its beginning."""
+        """Return the elements as a view of contiguous data in which their bytes begin at an offset."""
         whole = data.reshape(-1).view(np.uint8)
         made: np.ndarray[Any, Any] = np.ndarray(
             self.shape,
@@ -210,13 +216,15 @@ class Place(NamedTuple):
         return made
 
     def at_address(self) -> np.ndarray[Any, Any]:
-        """Return them where they lie, in memory of the host."""
+        """Return the elements in place, in host memory."""
         memory: Any = memoryview((ctypes.c_byte * (self.high - self.low)).from_address(self.low))
         return np.ndarray(self.shape, self.stored, memory, self.first, self.strides)
 
 
 def _within(place: Place, element: Stored, device: Device | None, has_own: bool) -> array:
-    """Return the array of some elements: a view of the array around them, or one over memory of somebody else."""
+    """Return the array of the elements at a place: a view of the array around them, or one over foreign memory."""
+    # Memory of diffkern's own has a version and perhaps a gradient. A view keeps both; a second memory over the same
+    # bytes would make changes through one invisible to the other.
     held = around(place.low, place.high)
     if held is None and (other := beside(place.low, place.high)) is not None:
         raise ValueError(
@@ -236,12 +244,12 @@ def _within(place: Place, element: Stored, device: Device | None, has_own: bool)
 
 
 def _is_raw(held: array, element: Stored) -> bool:
-    """Whether an array holds bytes in which others are laid out: each of these is an array of its own."""
+    """Return whether an array is a buffer of bytes in which other arrays, independent of it, are laid out."""
     return held._element != element and held._element in (INT8, UINT8)
 
 
 class _Address:
-    """Memory of a GPU for the protocol by which libraries give such memory to each other."""
+    """Memory of a GPU as an object with the interface by which libraries pass such memory to each other."""
 
     def __init__(self, place: Place, held: array | None) -> None:
         self._held = held
@@ -252,7 +260,8 @@ class _Address:
 
 
 def _part_of(held: array, place: Place, element: Stored) -> array:
-    """Return some elements within an array as a view of it."""
+    """Return elements within an array as a view of it."""
+    # A strided view has no contiguous bytes to index into; its parent may, and has the gradient.
     while held._type.layout != "C" and held._grad is None and held._parent is not None:
         held = held._parent
     start, item = place.low - held._range[0], stored_type(element).itemsize
@@ -262,12 +271,16 @@ def _part_of(held: array, place: Place, element: Stored) -> array:
         made = _make(data, element, held._memory, held._writable)
         made._parent, made._view = held, Recast(lambda _: place.at_address(), False)
         return made
+    # Structs mix types, so that a shifted view shows the same numbers only from one whole struct to the next.
     is_even = not isinstance(element, Struct) or not any(n % item for n in (start + place.first, *place.strides))
     keeps = are_same_numbers(held._element, element) and is_even
     recast = Recast(lambda data: place.within(data, start), keeps)
     data = recast(held._data)
+    # Checked on a stand-in where the data are on a GPU, as only type and alignment matter.
     in_place(data if isinstance(data, np.ndarray) else data._shadow, element)
     made = held._derive(recast, element)
+    # Where several indices are one element, the same view of the gradient would be written by several threads: no
+    # gradient goes through it.
     if not is_injective(made):
         recast.keeps_numbers = False
     return made

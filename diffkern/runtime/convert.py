@@ -1,6 +1,6 @@
-"""How elements are stored in NumPy's types, and the conversion of values into them.
+"""The NumPy types that elements are stored in, and the conversion of values into them.
 
-In: values as a user gives them. Out: an array of the stored type. Numbers may lose width, never their kind: a float
+Values as a user gives them become an array of the stored type. Numbers may lose width, never their kind: a float
 does not become an integer, and an integer that does not fit is an error.
 """
 
@@ -49,7 +49,7 @@ def as_numpy(values: Any) -> np.ndarray[Any, Any]:
 
 
 def _large_integers(values: Any, made: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Integers of which only some need 64 bits without a sign: NumPy makes floats of them, which are not exact."""
+    """Return integers as uint64 or objects if some exceed int64, of which NumPy makes inexact floats."""
     exact = np.array(values, object)
     if not all(isinstance(number, (int, np.integer)) for number in exact.flat):
         return made
@@ -61,6 +61,7 @@ def _has_mask(values: Any) -> bool:
         return not _PLAIN.issuperset(map(type, values)) and any(map(_has_mask, values))
     if isinstance(values, np.ndarray):
         return isinstance(values, np.ma.MaskedArray)
+    # Objects of other libraries state their mask in the interface.
     described = getattr(values, "__array_interface__", None)
     return isinstance(described, dict) and described.get("mask") is not None
 
@@ -69,12 +70,12 @@ _NATIVE = {d.numpy: d.ir for d in SCALARS.values() if d.ir != BFLOAT16}
 
 
 def element_of(dtype: np.dtype[Any]) -> Scalar | None:
-    """Return the scalar type that NumPy's type stands for, or None; of a foreign byte order it is none."""
+    """Return the scalar type that a NumPy type stands for, or None, also for one of foreign byte order."""
     return _NATIVE.get(dtype)
 
 
 def stored_type(element: Stored) -> np.dtype[Any]:
-    """Return NumPy's type of a scalar element, of one component, or of a struct, laid out as in C."""
+    """Return the NumPy type of a scalar element, of one component, or of a struct, laid out as in C."""
     if isinstance(element, Struct):
         return _structured(element)
     return SCALARS[scalar_of(element).name].numpy
@@ -84,13 +85,14 @@ def stored_type(element: Stored) -> np.dtype[Any]:
 def _structured(struct: Struct) -> np.dtype[Any]:
     fields = []
     for name, t in struct.fields:
+        # A field that is an array is stored as the descriptor that kernels read: address, extents, strides.
         stored = descriptor(struct, name, t) if isinstance(t, (Array, StructArray)) else t
         fields.append((name, stored_type(stored), component_shape(stored)))
     return np.dtype(fields, align=True)
 
 
 def component_shape(element: Stored) -> tuple[int, ...]:
-    """Return the axes of an element's components; none for a scalar or a struct."""
+    """Return the extents of an element's components; empty for a scalar or a struct."""
     return () if isinstance(element, (Scalar, Struct)) else element.shape
 
 
@@ -118,14 +120,12 @@ def convert(values: np.ndarray[Any, Any], scalar: Scalar) -> np.ndarray[Any, Any
 
 
 def wrapped(values: Any, scalar: Scalar) -> Any:
-    """Return integers as a type has them, with what does not fit wrapped around, and anything else as it is.
-
-    For bool any number but 0 is True.
-    """
+    """Return integers wrapped around to the range of a type, anything else unchanged. For bool, non-zero is True."""
     if scalar.is_float or isinstance(values, CompositeValue):
         return values
     if type(values) is int and scalar != BOOL:
         return wrap_integer(values, scalar)
+    # Python integers may exceed every NumPy type: as objects they stay exact until they are wrapped.
     given = values if isinstance(values, (np.ndarray, np.generic)) else np.array(values, object)
     if given.dtype.kind == "O":
         kinds = (int, np.integer, np.bool_, *((float, np.floating) if scalar == BOOL else ()))
@@ -149,12 +149,15 @@ def bfloat16_bits(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return float values rounded to bfloat16, to nearest and ties to even, as their bits."""
     single = values.astype(np.float32)
     bits = single.view(np.uint32)
+    # Adding just under half of the dropped range, and one more if the kept part is odd, rounds ties to even. In 64 bits
+    # the carry cannot overflow.
     rounded = (bits.astype(np.uint64) + 0x7FFF + ((bits >> 16) & 1)) >> 16
+    # Rounding could carry a NaN's payload into infinity, so that all NaNs become one quiet NaN.
     return np.where(np.isnan(single), 0x7FC0, rounded).astype(np.uint16)
 
 
 def bfloat16_as_bits(data: np.ndarray[Any, Any], element: Stored | None) -> tuple[np.ndarray[Any, Any], Stored | None]:
-    """Return bfloat16 elements of the package ml_dtypes as their bits; anything else as it is."""
+    """Return bfloat16 elements of the package ml_dtypes as their bits; anything else unchanged."""
     if data.dtype.names is None and data.dtype.name == "bfloat16":
         if element is None:
             return data.view(np.uint16), BFLOAT16
@@ -197,6 +200,7 @@ def in_place(data: np.ndarray[Any, Any], element: Stored | None) -> tuple[np.nda
         raise TypeError(f"NumPy's {data.dtype.str!r} is not {stored}")
     if inner and data.shape[-len(inner) :] != inner:
         raise TypeError(f"the last axes of shape {data.shape} are not the components {inner} of {element}")
+    # Strides may separate elements but not components, as kernels load an element as one piece.
     if inner and data.size and data[(0,) * (data.ndim - len(inner))].flags.c_contiguous is False:
         raise TypeError(f"the components of each {element} are not next to each other in memory")
     if not data.flags.aligned:
@@ -207,14 +211,14 @@ def in_place(data: np.ndarray[Any, Any], element: Stored | None) -> tuple[np.nda
 
 
 def _as_pairs(data: np.ndarray[Any, Any], element: Stored | None) -> tuple[np.ndarray[Any, Any], Stored | None]:
-    """Complex numbers as pairs in the same memory."""
+    """Return complex numbers as pairs in the same memory."""
     if element is not None and str(element) != data.dtype.name:
         raise TypeError(f"NumPy's {data.dtype.str!r} is not {element}")
     return as_parts(data, element)
 
 
 def as_shape(shape: Any) -> tuple[int, ...]:
-    """Return the extents of an array that is asked for by an integer or several."""
+    """Return the extents of a shape given as one integer or several."""
     given = several(shape)
     if not isinstance(given, tuple):
         is_one = whole_number(given) is not None or not isinstance(given, Iterable) or isinstance(given, (str, bytes))

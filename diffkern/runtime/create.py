@@ -1,6 +1,6 @@
-"""Functions that make arrays: zeros, ones, full, empty and their like, from_numpy.
+"""Functions that create arrays: zeros, ones, full, empty and their like, from_numpy.
 
-In: a shape or an array, an element type. Out: new arrays that share no memory with what was given.
+The new arrays share no memory with what was given.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What the derivative of a launch consists of: one value for tapes, JAX and PyTorch.
+"""The requirements of a launch's derivative as one value for tapes, JAX and PyTorch.
 
-In: the manifest of an adjoint program. Out: a :class:`DerivativePlan`, which says what the forward has to leave for it,
+A :class:`DerivativePlan` is made of the manifest of an adjoint program. It says which values the forward has to keep,
 which parameters have cotangents, and how the threads of a launch are kept from racing in these.
 """
 
@@ -17,7 +17,7 @@ __all__ = ["DerivativePlan"]
 
 @dataclass(frozen=True, slots=True)
 class DerivativePlan:
-    """What an adjoint program reads and accumulates into.
+    """The residuals that an adjoint program reads and the cotangents that it accumulates into.
 
     Attributes
     ----------
@@ -28,7 +28,7 @@ class DerivativePlan:
     axes : int
         Axes of the grid that the kernel asks for.
     log : Log or None
-        What the forward has kept for it.
+        The log that the forward has kept for it.
     """
 
     after: tuple[int, ...]
@@ -40,7 +40,7 @@ class DerivativePlan:
 
     @classmethod
     def of(cls, manifest: Manifest) -> DerivativePlan:
-        """Return the plan for an adjoint of these facts."""
+        """Return the plan for an adjoint with this manifest."""
         return cls(
             manifest.post, manifest.saved, manifest.conflicts, manifest.tid_arity, manifest.steering, manifest.log
         )
@@ -51,18 +51,20 @@ class DerivativePlan:
         return frozenset(self.accumulations)
 
     def zeros(self, outputs: Collection[int]) -> tuple[int, ...]:
-        """Return which residuals from before the forward are known, as pure outputs begin as zeros."""
+        """Return the parameters among `before` that need no copy, as pure outputs are zero before the forward."""
         return tuple(k for k in self.before if k in outputs)
 
     def may_race(self, axes: int) -> bool:
-        """Whether plain accumulation may race in a launch of so many axes, wherever it is cut."""
+        """Return whether plain accumulation may race in a launch of so many axes, however it is cut into chunks."""
         kinds = {conflict.kind for conflict in self.accumulations.values()}
+        # A reduction sums in registers and writes once per chunk, whatever the number of axes.
         return not kinds <= {"reduce"} and (axes > self.axes or "general" in kinds)
 
     def conflicts(self, dims: tuple[int, ...], all_general: bool = False) -> Conflicts:
-        """Return where the threads of a launch race.
+        """Return the races between threads of a launch.
 
-        `all_general` says that the buffers themselves make every promise void: they overlap, or a stride is zero. The
+        `all_general` says that the buffers themselves invalidate every guarantee: they overlap, or a stride is zero.
+        The
         same holds where the launch has more axes than the kernel asks for, so that several threads have the same index.
         """
         all_general = all_general or any(extent > 1 for extent in dims[self.axes :])
@@ -71,6 +73,8 @@ class DerivativePlan:
         for k, conflict in self.accumulations.items():
             if k not in general and conflict.kind == "bounded":
                 for axis, (low, high) in enumerate(conflict.reach):
+                    # The reach of an axis bounds how far apart two threads can be that still collide, in either
+                    # direction. Chunks that are farther apart may run at the same time.
                     reach[axis] = max(reach[axis], -low, high)
         return Conflicts(tuple(sorted(general)), tuple(reach), all(c.private for c in general.values()))
 
@@ -82,7 +86,7 @@ class DerivativePlan:
         sizes: Mapping[int, int],
         all_general: bool = False,
     ) -> Plan | None:
-        """Return how to run a launch that accumulates plainly, or None if it has to be one with atomics.
+        """Return the plan of a launch that accumulates plainly, or None if it has to use atomics.
 
         `sizes` are the scalars in each cotangent, by parameter; `all_general` is as for :meth:`conflicts`.
         """

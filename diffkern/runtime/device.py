@@ -1,7 +1,7 @@
 """Devices: the CPU, and the GPUs where there is a driver.
 
-In: names such as ``"cpu"``, ``"cuda:0"`` and ``"cuda"``. Out: :class:`Device` objects, one for each device, and which
-is current in a thread. The CPU is current unless a program says otherwise; a driver is looked for only when a GPU is
+Names such as ``"cpu"``, ``"cuda:0"`` and ``"cuda"`` denote :class:`Device` objects, one for each device; each thread
+has a current one. The CPU is current unless a program says otherwise; a driver is looked for only when a GPU is
 asked for.
 """
 
@@ -34,7 +34,7 @@ __all__ = [
 
 
 def _pages(name: str) -> int:
-    """The bytes of a number of pages that the system counts."""
+    """Return the number of bytes in a number of pages that the system reports."""
     try:
         return os.sysconf(name) * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
@@ -42,14 +42,14 @@ def _pages(name: str) -> int:
 
 
 class Device:
-    """A place where kernels run: the CPU, or a GPU (:class:`diffkern.runtime.cuda.context.CudaDevice`).
+    """A device that kernels run on: the CPU, or a GPU (:class:`diffkern.runtime.cuda.context.CudaDevice`).
 
     Attributes
     ----------
     alias : str
         Its name, ``"cpu"`` or ``"cuda:0"``.
     is_cpu, is_cuda : bool
-        What kind it is.
+        Its kind.
     """
 
     _get_stream: ClassVar[Callable[[Any], Any]]
@@ -66,32 +66,32 @@ class Device:
 
     @property
     def is_uva(self) -> bool:
-        """Whether host and device share one address space."""
+        """True if host and device share one address space."""
         return True
 
     @property
     def is_capturing(self) -> bool:
-        """Whether work for it is being captured."""
+        """True if work for it is being captured."""
         return False
 
     @property
     def is_primary(self) -> bool:
-        """Whether it is a GPU, of which the primary context is used."""
+        """True if it is a GPU, of which the primary context is used."""
         return self.is_cuda
 
     @property
     def is_mempool_supported(self) -> bool:
-        """Whether it has memory pools; diffkern needs them of a GPU."""
+        """True if it has memory pools; diffkern requires them of a GPU."""
         return False
 
     @property
     def is_mempool_enabled(self) -> bool:
-        """Whether arrays are allocated from its memory pool, which they are wherever there is one."""
+        """True if arrays are allocated from its memory pool, which they are wherever there is one."""
         return self.is_mempool_supported
 
     @property
     def sm_count(self) -> int:
-        """Number of multiprocessors; 0 of the CPU."""
+        """Number of multiprocessors; 0 for the CPU."""
         return 0
 
     @property
@@ -101,22 +101,22 @@ class Device:
 
     @property
     def uuid(self) -> str | None:
-        """A GPU's identity, as NVIDIA's tools print it."""
+        """A GPU's identity as NVIDIA's tools print it, or None."""
         return None
 
     @property
     def pci_bus_id(self) -> str | None:
-        """Where a GPU is plugged in."""
+        """The PCI address of a GPU, or None."""
         return None
 
     @property
     def total_memory(self) -> int:
-        """Bytes of its memory; 0 where the system does not tell."""
+        """Bytes of its memory; 0 if the system does not tell."""
         return _pages("SC_PHYS_PAGES")
 
     @property
     def free_memory(self) -> int:
-        """Bytes of its memory that are not allocated; 0 where the system does not tell."""
+        """Bytes of its memory that are not allocated; 0 if the system does not tell."""
         return _pages("SC_AVPHYS_PAGES")
 
     @property
@@ -131,33 +131,33 @@ class Device:
     def new(
         self, shape: tuple[int, ...], dtype: np.dtype[Any], zero: bool, pinned: bool
     ) -> tuple[np.ndarray[Any, Any], Memory]:
-        """Return new contiguous elements here, zero or not initialized, and their memory."""
+        """Return new contiguous elements on the device, zero or not initialized, and their memory."""
         if pinned:
             return gpu().allocate_pinned(get_cuda_device(), shape, dtype, zero)
         return allocate(shape, dtype, zero)
 
     def keyed(self, key: str) -> str:
-        """Return the key under which a type of arguments has its programs here."""
+        """Return the key under which a type of arguments has its programs on the device."""
         return key
 
     def synchronize(self) -> None:
-        """Wait until all launches here have run; on the CPU that is a matter of its streams."""
+        """Wait until all launches on the device have run; on the CPU that is a matter of its streams."""
 
     def keep(self, thing: Any) -> None:
-        """Keep something alive as long as the graph that is being captured here, if one is."""
+        """Keep an object alive as long as the graph that is being captured on the device, if one is."""
 
     def let_wait(self, stream: Any) -> None:
-        """Let the consumer of a DLPack capsule wait for the work here, on a stream as the protocol writes it."""
+        """Make the consumer of a DLPack capsule wait for work here, on a stream in the protocol's notation."""
         if stream is not None:
             raise BufferError(f"an array on the CPU is given away without a stream, not on {stream!r}")
         drain()
 
     def replay(self, plan: Plan, stream: Any) -> None:
-        """Do the steps of a plan for this device, on one of its streams; on the CPU at once."""
+        """Run the steps of a plan for this device, on one of its streams; on the CPU at once."""
         plan.run()
 
     def can_access(self, other: Device) -> bool:
-        """Whether its kernels can reach another device's memory."""
+        """Return whether its kernels can access another device's memory."""
         return other is self
 
     def __str__(self) -> str:
@@ -167,12 +167,14 @@ class Device:
         return "dk.Device('cpu')"
 
     def __eq__(self, other: object) -> bool:
+        # Equal to its name too, as programs that were written for Warp compare devices with strings.
         return self.alias == (other.alias if isinstance(other, Device) else other)
 
     def __hash__(self) -> int:
         return hash(self.alias)
 
     def __reduce__(self) -> tuple[Any, ...]:
+        # One object per device, also after copying and unpickling: devices are compared by identity.
         return get_device, (self.alias,)
 
     def __deepcopy__(self, memo: Any) -> Device:
@@ -184,11 +186,12 @@ HostMemory.device = CPU
 
 
 def gpu_named(name: Any) -> CudaDevice | None:
-    """Return the GPU that is meant, None for the CPU, as ``current`` has it."""
+    """Return the GPU that a name denotes, or None for the CPU, in the form that ``current`` holds."""
     if name is None:
         return current.device
     if name is CPU or (isinstance(name, str) and name == "cpu"):
         return None
+    # The driver is loaded no earlier than here, so that programs for the CPU never wait for it.
     gpus = gpu()
     if isinstance(name, gpus.Device):
         if name.closed:
@@ -268,17 +271,17 @@ def get_cuda_device(ordinal: int | None = None) -> CudaDevice:
 
 
 def get_cuda_device_count() -> int:
-    """Return how many GPUs there are."""
+    """Return the number of GPUs."""
     return len(get_cuda_devices())
 
 
 def is_cpu_available() -> bool:
-    """Whether kernels can run on the CPU, as they always can."""
+    """Return True: kernels can always run on the CPU."""
     return True
 
 
 def is_device_available(device: Any) -> bool:
-    """Return whether there is a device.
+    """Return whether a device exists.
 
     Parameters
     ----------
@@ -298,7 +301,7 @@ def is_device_available(device: Any) -> bool:
 
 
 def is_cuda_available() -> bool:
-    """Return whether there is a GPU that can be used."""
+    """Return whether a usable GPU exists."""
     return bool(get_cuda_devices())
 
 
@@ -308,7 +311,7 @@ def get_preferred_device() -> Device:
 
 
 def set_device(name: Any) -> None:
-    """Make a device the current one of this thread: arrays are made there that do not name another.
+    """Make a device the current one of this thread, on which arrays are made that do not name another.
 
     Parameters
     ----------
@@ -350,14 +353,14 @@ class ScopedDevice(Scope):
 
 
 def is_peer_access_supported(target_device: Any, peer_device: Any) -> bool:
-    """Return whether kernels of one GPU can be allowed to reach the memory of another.
+    """Return whether kernels of one GPU can be allowed to access the memory of another.
 
     Parameters
     ----------
     target_device : str or Device
-        Whose memory is meant.
+        The device with the memory.
     peer_device : str or Device
-        Whose kernels are meant.
+        The device with the kernels.
 
     Returns
     -------
@@ -369,14 +372,14 @@ def is_peer_access_supported(target_device: Any, peer_device: Any) -> bool:
 
 
 def is_peer_access_enabled(target_device: Any, peer_device: Any) -> bool:
-    """Return whether kernels of one GPU may reach the memory of another.
+    """Return whether kernels of one GPU may access the memory of another.
 
     Parameters
     ----------
     target_device : str or Device
-        Whose memory is meant.
+        The device with the memory.
     peer_device : str or Device
-        Whose kernels are meant.
+        The device with the kernels.
 
     Returns
     -------
@@ -388,21 +391,21 @@ def is_peer_access_enabled(target_device: Any, peer_device: Any) -> bool:
 
 
 def set_peer_access_enabled(target_device: Any, peer_device: Any, enable: bool = True) -> None:
-    """Let kernels of one GPU reach the memory of another; it stays so until the process ends.
+    """Allow kernels of one GPU to access the memory of another; it stays so until the process ends.
 
     Parameters
     ----------
     target_device : str or Device
-        Whose memory is meant.
+        The device with the memory.
     peer_device : str or Device
-        Whose kernels are meant.
+        The device with the kernels.
     enable : bool, optional
-        Whether they may. What was allowed cannot be forbidden.
+        Whether they may. Access that was granted cannot be revoked.
 
     Raises
     ------
     ValueError
-        If either is the CPU, the hardware has no such access, or it is to be taken back.
+        If either is the CPU, the hardware has no such access, or it is to be revoked.
     """
     target, peer = gpu_named(target_device), gpu_named(peer_device)
     if target is None or peer is None:

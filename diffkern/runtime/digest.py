@@ -1,7 +1,7 @@
-"""Digests of what arrays hold, for noticing changes that were not announced.
+"""Digests of the contents of arrays, to detect changes that were not announced.
 
-In: an array. Out: bytes that are equal for equal contents of the same array, and practically never for others. They
-mean something within one process only.
+A digest is bytes that are equal for equal contents of the same array, and practically never for others. It is only
+meaningful within one process.
 """
 
 from __future__ import annotations
@@ -26,16 +26,19 @@ _block = struct.Struct("3q").pack
 
 
 def digest(held: array) -> bytes:
-    """Return the digest of the elements of an array, bit by bit. Work on it must have ended."""
+    """Return the digest of the elements of an array, bit by bit. Work on the array must have ended."""
     data: np.ndarray[Any, Any] = held._memory.contents(held._data)
     if data.nbytes <= _SMALL:
         return data.tobytes()
     if not data.flags.c_contiguous:
         data = np.ascontiguousarray(data)
+    # Without native code of the pool, as before it has been compiled, any digest will do: all of one array are compared
+    # within the process, and the kind of digest does not change in between.
     function = function_address("dk_digest_bytes")
     if not function:
         return hashlib.blake2b(data.tobytes(), digest_size=16).digest()
     address = held._range[0] if data is held._data else data.ctypes.data
+    # Each chunk has a digest of its own, so that the pool's threads need no order.
     found = bytearray(8 * -(-data.nbytes // _BYTES_PER_CHUNK))
     block = bytearray(_block(address, address_of(found), _BYTES_PER_CHUNK))
     pool.run(function, address_of(block), 0, data.nbytes, _BYTES_PER_CHUNK)

@@ -1,8 +1,8 @@
 """DLPack: give an array to another library, or take one from it, without copying.
 
-In: an array, or an object with ``__dlpack__``, or a capsule. Out: a capsule that owns a reference until its consumer
-lets go, or what the other library's memory holds and where it is, with what keeps it alive. Both forms of the
-protocol are spoken: the plain one, and that of version 1, which says whether the memory is read-only.
+An array is given as a capsule that owns a reference until its consumer releases it. An object with ``__dlpack__``, or a
+capsule, is taken as the description of its memory, with the owner that keeps it alive. Both forms of the protocol are
+supported: the plain one, and that of version 1, which says whether the memory is read-only.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ _USED_PLAIN, _USED_NEW = b"used_dltensor", b"used_dltensor_versioned"
 
 
 class _Export:
-    """What a consumer holds on to: the description, which names it, and the memory. Its last reference ends both."""
+    """The object that a consumer keeps alive: the tensor description and the memory. Its last reference frees both."""
 
     __slots__ = ("_extents", "_managed", "_owner")
 
@@ -142,12 +142,15 @@ def export(
         managed.flags = (0 if writable else _READ_ONLY) | (_COPIED if copied else 0)
     tensor = managed.tensor
     tensor.data = data.ctypes.data if data.size else None
+    # An array without elements has no address that could be read.
     tensor.device_type, tensor.device_id = device
     tensor.ndim = ndim
     tensor.dtype = _data_type(scalar) if parts == 1 else _DataType(_COMPLEX, 2 * scalar.bits, 1)
     tensor.shape = ctypes.cast(extents, ctypes.POINTER(ctypes.c_int64))
     tensor.strides = ctypes.cast(ctypes.addressof(extents) + 8 * ndim, ctypes.POINTER(ctypes.c_int64))
     offset = type(managed).context.offset
+    # The deleter may run in a thread without Python or while the interpreter shuts down, so that it is native code. It
+    # finds the reference to give up at the offset of the context.
     name = _NEW if versioned else _PLAIN
     deleter, destructor = release.deleter(offset), release.destructor(name.decode(), offset)
     exported = _Export(managed, extents, owner)
@@ -157,18 +160,19 @@ def export(
 
 
 def device_of(source: Any) -> Device:
-    """Return where an object with ``__dlpack_device__`` lies."""
+    """Return the kind and number of the device of an object with ``__dlpack_device__``."""
     kind, number = source.__dlpack_device__()
     return int(kind), int(number)
 
 
 class Taken:
-    """Memory that another library gave: where it is and what it holds. It is given back with the last reference."""
+    """Memory taken from another library: its address and contents. It is given back with the last reference."""
 
     __slots__ = ("address", "element", "kind", "number", "owner", "read_only", "scalar", "shape", "strides")
 
     def __init__(self, tensor: Any, read_only: bool, owner: Callable[[], object]) -> None:
         ndim = tensor.ndim
+        # Everything is checked before `owner()` is called: a refused capsule stays with its producer.
         if tensor.device_type not in (*ON_HOST, CUDA, CUDA_MANAGED):
             raise BufferError(f"this memory lies on a device of kind {tensor.device_type}, which is none of diffkern's")
         self.kind: int = tensor.device_type
@@ -179,6 +183,7 @@ class Taken:
         self.shape: tuple[int, ...] = tuple(tensor.shape[:ndim]) if ndim else ()
         inner = self.element.shape if isinstance(self.element, Vec) else ()
         itemsize = self.element.itemsize
+        # Strides are counted in elements by the protocol, and in bytes here and by NumPy. None stands for row-major.
         self.strides = tuple([s * itemsize for s in tensor.strides[:ndim]]) if tensor.strides and ndim else None
         if inner:
             self.shape += inner
@@ -189,11 +194,11 @@ class Taken:
 
     @property
     def stored(self) -> np.dtype[Any]:
-        """NumPy's type of the elements."""
+        """The NumPy type of the elements."""
         return NAMED[self.scalar.name].numpy
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """Return a NumPy array over host memory, which holds on to it."""
+        """Return a NumPy array over host memory, which keeps the memory alive."""
         shape, strides, stored = self.shape, self.strides, self.stored
         if 0 in shape:
             return np.empty(shape, stored)
@@ -201,6 +206,7 @@ class Taken:
             low, size = 0, stored.itemsize * int(np.prod(shape, dtype=np.int64))
         else:
             reaches = [(extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)]
+            # A buffer starts at the lowest address, which negative strides move in front of the first element.
             low = sum(reach for reach in reaches if reach < 0)
             size = sum(abs(reach) for reach in reaches) + stored.itemsize
         memory = (ctypes.c_char * size).from_address(self.address + low)
@@ -211,14 +217,14 @@ class Taken:
 
 
 def take(source: Any, stream_of: Callable[[int], int]) -> Taken:
-    """Return what an object with ``__dlpack__``, or a capsule, gives.
+    """Return the memory that an object with ``__dlpack__``, or a capsule, gives.
 
     Parameters
     ----------
     source
         The object or capsule.
     stream_of : callable
-        For the number of a GPU, the stream that is going to use the memory; the other side's work comes before it.
+        Returns, for the number of a GPU, the stream that is going to use the memory; the producer's work precedes it.
 
     Raises
     ------
@@ -239,6 +245,7 @@ def take(source: Any, stream_of: Callable[[int], int]) -> Taken:
         raise TypeError(f"{source!r} is no DLPack capsule, or it was used before; a capsule can be taken once")
 
     def use() -> object:
+        # The name marks the capsule as used: its destructor then leaves the memory to the consumer.
         _rename(capsule, used)
         return _Owner(address, managed.deleter)
 
@@ -246,7 +253,7 @@ def take(source: Any, stream_of: Callable[[int], int]) -> Taken:
 
 
 class _Owner:
-    """Another library's memory, which is given back when it is not needed here any more."""
+    """The owner of another library's memory, which gives it back with the last reference."""
 
     __slots__ = ("_address", "_deleter")
 

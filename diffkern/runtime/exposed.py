@@ -1,8 +1,7 @@
-"""What other libraries see of an array: NumPy's, DLPack's and CUDA's protocols.
+"""The array protocols of other libraries: NumPy's, DLPack's and CUDA's.
 
-In: an array with its memory. Out: the same memory in the form of a protocol, after the work on it that is under way.
-What others write to it is not seen, so the memory counts as lent as long as they hold on to it. Of memory on a GPU
-NumPy gets a copy.
+They show an array's memory in the form of a protocol, after pending work on it. Writes by others are not seen, so that
+the memory counts as lent for as long as they hold a reference. Of memory on a GPU NumPy gets a copy.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ def _is_bfloat16(element: Stored) -> bool:
 
 
 class Lease:
-    """What keeps an array alive for another library, and is gone when that has let go."""
+    """A reference that keeps an array alive for another library; it dies when that library releases it."""
 
     __slots__ = ("__weakref__", "array")
 
@@ -45,7 +44,10 @@ class Lease:
 
 
 class _Bytes:
-    """A range of memory for NumPy: views of views refer to the array that is made of it, which so outlives them."""
+    """A range of memory with NumPy's interface.
+
+    NumPy makes views of views refer to the array that is made of this object, which so outlives all of them.
+    """
 
     __slots__ = ("__array_interface__", "_data")
 
@@ -55,7 +57,7 @@ class _Bytes:
 
 
 class ArrayC(ctypes.Structure):
-    """An array as C programs have it. It keeps the array alive, as ``array``, and launches take it for that."""
+    """An array as a C struct. It keeps the array alive, as ``array``, and launches take it in its place."""
 
     array: Any
 
@@ -66,7 +68,7 @@ class ArrayC(ctypes.Structure):
 
 
 class Exposed:
-    """The part of an array that gives it to others."""
+    """The part of an array that implements the protocols."""
 
     __slots__ = ()
 
@@ -80,7 +82,7 @@ class Exposed:
 
     @property
     def device(self) -> Device:
-        """Where the array lies."""
+        """The device of the array."""
         return self._memory.device
 
     if TYPE_CHECKING:  # an abstract class would make every isinstance() of an array slow
@@ -103,20 +105,22 @@ class Exposed:
         """Return a NumPy array over the same memory; components are its last axes, bfloat16 elements their 16 bits.
 
         Those of arrays made by names of :mod:`diffkern.warp` are bfloat16 of the package ml_dtypes, if it is installed.
-        Complex numbers are NumPy's. Of an array on a GPU it is a copy, and all work that the GPU was given before is
-        awaited.
+        Complex numbers are NumPy's. Of an array on a GPU it is a copy, made after all work that the GPU was given
+        before.
         """
         data = self._host()
         given = shown(self._lent() if data is self._data else data, self._element)
         return with_bfloat16(given) if self._memory.warp_dialect and _is_bfloat16(self._element) else given
 
     def _lent(self) -> np.ndarray[Any, Any]:
-        """Return a view for others; while it, or a view of it, is alive, the memory counts as lent."""
+        """Return a view for others; the memory counts as lent for as long as the view, or a view of it, is alive."""
         data, memory = self._data, self._memory
         note(self)  # type: ignore[arg-type]
         if memory.foreign or not self._writable or not data.size:
             return data.view()
         low, high = self._range
+        # NumPy lets a view of a view refer to the owner of the memory directly. Without this object in between, a
+        # user's slice would outlive the view whose death tells that the memory has come back.
         raw = np.asarray(_Bytes(low, high, data))
         lend(memory, raw)
         offset = address_of(self._packed) - low
@@ -147,6 +151,7 @@ class Exposed:
         data = self._host()
         elements = shown(data, self._element)
         wanted = elements.dtype if dtype is None else np.dtype(dtype)
+        # The elements were copied from a GPU already, so that nobody else has them.
         if data is not self._data:
             return elements.astype(wanted, copy=False)
         if copy or wanted != elements.dtype:
@@ -157,6 +162,7 @@ class Exposed:
     def __array_interface__(self) -> dict[str, Any]:
         if not self._memory.is_host:
             raise AttributeError(f"{described(self)} lies on {self.device}; .numpy() copies it to the host")
+        # Pending work is awaited before the address is handed out: nothing tells the other library when to wait.
         note_read(self)
         drain()
         lend(self._memory, self)
@@ -198,6 +204,7 @@ class Exposed:
         self.device.let_wait(stream)
         writable = given._writable
         owner: object = given
+        # Released by the consumer's last reference: from then on nobody else can write to the memory.
         if writable and given is self:
             owner = Lease(given)
             lend(given._memory, owner)
@@ -205,12 +212,12 @@ class Exposed:
         return dlpack.export(given._data, given._element, owner, writable, max_version, given is not self, here)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """Return where the array lies, as DLPack writes it: ``(1, 0)``, the CPU, or ``(2, k)``, ``cuda:k``."""
+        """Return the device in DLPack's notation: ``(1, 0)``, the CPU, or ``(2, k)``, ``cuda:k``."""
         return self.device.dlpack_kind, max(self.device.ordinal, 0)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        """Where a GPU's array lies, for other libraries; the work it was given so far is ordered before theirs."""
+        """The interface of a GPU's memory for other libraries; the array's work so far is ordered before theirs."""
         if self._memory.is_host:
             raise AttributeError(f"{described(self)} lies in host memory")
         note_read(self)

@@ -1,7 +1,7 @@
-"""What a tape relies on in memory that others may write to: digests, compared whenever it matters.
+"""Digests of memory that others may write to, by which a tape detects changes behind its back.
 
-In: arrays as a tape uses them. Out: whether their contents are what the tape left there. Nothing is computed for
-memory that was never given away; memory that was lent and came back is looked at once more, then forgotten.
+They tell whether the contents of an array are what the tape left there. Nothing is computed for memory that was never
+given away; memory that was lent and came back is looked at once more, then forgotten.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Place = tuple[bytes, int]
 
 
 def place_of(held: array) -> Place:
-    """Return which elements of its memory an array has."""
+    """Return a key of the elements that an array has within its memory."""
     return held._packed, held._data.nbytes
 
 
@@ -31,7 +31,7 @@ class Exposures:
     Attributes
     ----------
     seen : dict
-        For each block of which something is known: the arrays that were looked at, and their digests.
+        For each block with digests: the arrays that were looked at, and their digests.
     """
 
     __slots__ = ("seen",)
@@ -40,23 +40,25 @@ class Exposures:
         self.seen: dict[Memory, dict[Place, tuple[array, bytes]]] = {}
 
     def inspect(self, held: array) -> set[Place]:
-        """Return what overlaps an array and changed since it was last looked at; from now on that is as it is.
+        """Return the places overlapping an array that changed since they were last looked at, and store their new
+        digests.
 
         While a sequence is recorded nothing is looked at: its replays are meant for other contents.
         """
         if current.recorder is not None or held._memory not in self.seen:
             return set()
+        # Queued launches may still write to the memory; their results are the tape's own doing.
         drain()
         seen = self.seen[held._memory]
         return self._verify(held._memory, [place for place, _ in _within(seen, *held._range)])
 
     def note(self, held: array) -> None:
-        """Take the present contents of an array as the tape's, if others may write to it and nothing is known yet."""
+        """Store the digest of an array if others may write to its memory and none is stored yet."""
         if held._memory.is_open and current.recorder is None:
             self.note_now(held)
 
     def note_now(self, held: array) -> None:
-        """Take the present contents of an array as the tape's, if nothing is known about them."""
+        """Store the digest of an array if none is stored yet."""
         seen = self.seen.setdefault(held._memory, {})
         place = place_of(held)
         if place not in seen:
@@ -64,7 +66,7 @@ class Exposures:
             seen[place] = held, digest(held)
 
     def written(self, held: array) -> None:
-        """Take what the tape wrote as its own doing."""
+        """Store new digests after a write by the tape itself."""
         seen = self.seen.get(held._memory)
         if seen is None:
             return
@@ -86,6 +88,8 @@ class Exposures:
             if now != before:
                 changed.add(place)
             if stays_open:
+                # An open block may change again: compare with the present contents from now on, so that a change is
+                # reported once.
                 seen[place] = held, now
             else:
                 del seen[place]  # it can no longer change

@@ -1,7 +1,7 @@
-"""Integers that are given from outside: extents, dimensions, positions.
+"""Integers given by users: extents, dimensions, positions.
 
-In: what the user passes. Out: Python's integers. NumPy's are taken as well, and one-dimensional arrays of them where
-several may stand; truth values and floating-point numbers are not, whatever they are worth.
+They become Python integers. NumPy's are taken as well, and one-dimensional arrays of them where several are expected;
+truth values and floating-point numbers are not, even if they have an integral value.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["several", "whole_number"]
 
 
 def whole_number(value: Any) -> int | None:
-    """Return an integer of Python's or NumPy's as Python's; None for anything else."""
+    """Return a Python or NumPy integer as a Python integer; None for anything else."""
     if type(value) is int:
         return value
     if isinstance(value, (bool, np.bool_)):
@@ -30,7 +30,7 @@ def whole_number(value: Any) -> int | None:
 
 
 def several(value: Any) -> Any:
-    """Return what stands for several numbers as a tuple; anything else as it is."""
+    """Return a sequence of numbers as a tuple; anything else unchanged."""
     if type(value) is int:
         return value
     if isinstance(value, np.ndarray) and value.ndim == 1:

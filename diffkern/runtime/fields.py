@@ -1,8 +1,8 @@
-"""Structs by value in the argument block of a prepared launch: written field by field, where nothing else changes.
+"""Writers of struct parameters into the argument block of a prepared launch, field by field.
 
-In: the type of a struct and where its leaves stand. Out: a writer that takes an instance of the same struct whose
-arrays are those that are there, and refuses every other: what is refused goes the longer way. An instance checks its
-fields when they are assigned, so a writer only packs them.
+From the type of a struct and the places of its leaves a writer is made. It takes an instance of the same struct with
+the same arrays as before, and refuses every other, which has to be bound in full. An instance checks its fields when
+they are assigned, so that a writer only packs them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["StructWriter", "struct_writer"]
 
 
 class StructWriter:
-    """Writes one parameter.
+    """Writes one struct parameter.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ class StructWriter:
     names : tuple of tuple of str
         The paths of its fields, in the order of the leaves.
     slots : sequence of Slot
-        Where they stand.
+        Their places in the block.
     """
 
     __slots__ = ("_arrays", "_kind", "_numbers", "_vectors", "slots")
@@ -48,9 +48,10 @@ class StructWriter:
         self._vectors = [(path, name, s.offset) for path, name, s in fields if not s.is_array and not s.key]
 
     def write(self, value: Any, block: bytearray, arrays: Sequence[Any]) -> bool:
-        """Write an instance to the block; return False, and write nothing, if its arrays are others."""
+        """Write an instance to the block; return False, and write nothing, if its arrays are different ones."""
         if type(value) is not self._kind:
             return False
+        # All arrays are compared before anything is written, so that a refused instance leaves the block as it was.
         for path, name, leaf in self._arrays:
             if _owner(value, path)[name] is not arrays[leaf]:
                 return False
@@ -70,7 +71,7 @@ def struct_writer(t: Struct, slots: Sequence[Slot]) -> StructWriter | None:
     t : Struct
         Its type.
     slots : sequence of Slot
-        Where its leaves stand. Their keys are ignored.
+        The places of its leaves. Their keys are ignored.
     """
     names: list[tuple[str, ...]] = []
     keys: list[str] = []

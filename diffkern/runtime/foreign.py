@@ -1,7 +1,7 @@
-"""Arrays of other libraries as arguments of launches, in place.
+"""Arrays of other libraries as arguments of launches, without a copy.
 
-In: whatever was passed where a kernel takes an array. Out: an array over the same memory, or None if it is nothing of
-the kind. Which library it is is seen from its type; nothing is imported that the caller has not imported already.
+They become arrays over the same memory. The library is recognized by the type; nothing is imported that the caller has
+not imported already.
 """
 
 from __future__ import annotations
@@ -29,18 +29,20 @@ _loaded: dict[str, Any] = {}
 
 
 def is_foreign_tensor(value: Any) -> bool:
-    """Whether it belongs to a library that has an adapter."""
+    """Return whether a value belongs to a library that has an adapter."""
     return _library(value) in _ADAPTERS and hasattr(value, "__dlpack__")
 
 
 def adopt(value: Any, element: Stored | None) -> array | None:
-    """Return an array over the memory of something, with elements of a type or of its own.
+    """Return an array over the memory of an object, with elements of a given type or its own; None if it is no array.
 
     Raises
     ------
     TypeError, ValueError, BufferError
         If it is an array, but kernels cannot work on its memory.
     """
+    # The order of protocols matters: many objects have several. An adapter knows of gradients and versions, CUDA's
+    # interface of streams; NumPy's is the last, as some libraries copy to the host for it.
     if isinstance(value, np.ndarray):
         return wrap(value, element)
     library = _library(value)
@@ -59,7 +61,7 @@ def adopt(value: Any, element: Stored | None) -> array | None:
 
 
 def place_of(value: Any) -> Any:
-    """Return an array over the memory of what says where something is; the value itself if it has none."""
+    """Return an array over the memory of an array of another library; other values unchanged."""
     library = _library(value)
     if library in _ADAPTERS and hasattr(value, "__dlpack__"):
         return _adapter(library).as_place(value)
@@ -67,12 +69,14 @@ def place_of(value: Any) -> Any:
 
 
 def adopt_dlpack(value: Any, element: Stored | None) -> array:
-    """Return an array over the memory of an object that speaks DLPack, or of a capsule."""
+    """Return an array over the memory of an object with DLPack's protocol, or of a capsule."""
+    # JAX dispatches asynchronously and its exports on the CPU do not wait.
     if _library(value) in _IMMUTABLE and hasattr(value, "block_until_ready"):
         value.block_until_ready()
     taken = dlpack.take(value, _stream_on)
     taken.read_only = taken.read_only or _library(value) in _IMMUTABLE
     element = taken.element if element is None else element
+    # A scalar of a library without axes is an array of one element here.
     if len(taken.shape) == len(component_shape(element)):  # one element
         taken.shape, taken.strides = (1, *taken.shape), None if taken.strides is None else (0, *taken.strides)
     if taken.kind in dlpack.ON_HOST:
@@ -84,12 +88,12 @@ def adopt_dlpack(value: Any, element: Stored | None) -> array:
 
 
 def _stream_on(ordinal: int) -> int:
-    """Return the driver's stream that comes next on a GPU, as DLPack writes it: 1 for the default one."""
+    """Return the current stream of a GPU in DLPack's notation: 1 for the default one."""
     return get_cuda_device(ordinal).stream.cuda_stream or 1
 
 
 def _adapter(library: str) -> Any:
-    """Return the module that turns the arrays of a library into arrays here."""
+    """Return the module that converts the arrays of a library."""
     found = _loaded.get(library)
     if found is None:
         found = _loaded[library] = importlib.import_module(_ADAPTERS[library])

@@ -1,7 +1,7 @@
-"""What a prepared launch runs, made from its arguments: native steps, argument block, plan.
+"""The compiled form of a prepared launch: native steps, argument block, plan.
 
-In: a packed launch, and for an adjoint the gradients. Out: a :class:`Form`. A prepared launch that gets other arguments
-gets another form.
+A :class:`Form` is made of a packed launch, and for an adjoint of the gradients. Arguments of another kind take another
+form.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ __all__ = ["Form", "Packed"]
 
 
 class Form:
-    """What a prepared launch runs. It is exchanged as a whole, so that an interrupt finds the old one or the new one.
+    """The compiled form of a prepared launch. It is replaced as a whole: an interrupt finds the old one or the new one.
 
     Attributes
     ----------
     launch, adjoint, given
         As in :class:`Prepared`.
     device
-        Where it runs.
+        The device that it runs on.
     steps
-        The native form, None if there is none.
+        The native steps, None if there are none.
     block, offsets
-        The argument block, and where each leaf stands in it.
+        The argument block, and the offset of each leaf in it.
     program
         The program for these arguments.
     plan
@@ -57,13 +57,14 @@ class Form:
         self.plan = Plan(self.steps or (), [memory.counter for memory in written], flags)
         self.block = self.steps[0].block if self.steps else operation.block()
         self.program: Executable = operation.executable
+        # On a GPU the program may have variants for particular arguments, of which the block selects one.
         if self.block and self.device is not CPU:
             self.program = self.program.chosen(arguments_of(self.block))
         self.offsets = operation.executable.layout.offsets if self.block else {}
 
 
 class Packed(Operation):
-    """What a form runs on a GPU: its argument block as it is, or its native steps."""
+    """The operation that runs a form on a GPU: its native steps, or its argument block as it is."""
 
     __slots__ = ("_form", "_of")
 
@@ -73,31 +74,33 @@ class Packed(Operation):
 
     @property
     def label(self) -> str:
-        """What it is, for a person."""
+        """The name of the launch for messages."""
         return self._of.label
 
     @property
     def kind(self) -> str:  # type: ignore[override]
-        """Of which kind its span is."""
+        """The kind of its span."""
         return self._of.kind
 
     def facts(self) -> dict[str, Any]:
-        """Return what observers are told of the launch."""
+        """Return the facts for observers of the launch."""
         return self._of.facts()
 
     @property
     def device(self) -> Device:
-        """Where it runs."""
+        """The device that it runs on."""
         return self._form.device
 
     def execute(self) -> None:
-        """Give it to the current stream."""
+        """Submit the launch to the current stream."""
         form = self._form
         if form.steps is not None:
             form.device.replay(form.plan, form.device.stream)
         elif self._of.grid.n:
             program: Any = form.program
             program.enqueue(self._of.grid, form.block)
+            # Gathering reads cotangents from several threads, so that they can only be cleared once all threads have
+            # ended.
             for ct in form.adjoint.cleared if form.adjoint is not None else ():
                 Assign(ct, 0).execute()
 
@@ -110,5 +113,5 @@ class Packed(Operation):
         return self._of.writes()
 
     def steps(self) -> Steps | None:
-        """Return its form in native code."""
+        """Return its native steps."""
         return self._form.steps

@@ -1,7 +1,7 @@
-"""A tape inside another tape or inside tangents: gradients of a function as values that have derivatives themselves.
+"""A tape nested in another tape or in tangents: gradients of a function as values that have derivatives themselves.
 
-In: arrays, and what is launched in the block. Out: gradients in arrays of their own, which are written by operations
-that the tape or the tangents around take as they take the launches.
+The gradients of some arrays with respect to the launches of a block get arrays of their own. The operations that write
+these are recorded by the surrounding tape or tangents like any launch.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class FunctionTape(TapeRecording, Scope, Uncopied):
     Parameters
     ----------
     arrays : sequence of array
-        The arrays that gradients are wanted for.
+        The arrays to differentiate with respect to.
     """
 
     def __init__(self, arrays: Sequence[array]) -> None:
@@ -46,12 +46,14 @@ class FunctionTape(TapeRecording, Scope, Uncopied):
 
     def _begin(self) -> tuple[str, FunctionTape, FunctionTape]:
         self._around = current.tape
+        # The reverse sweep is differentiated by the tape around it, and so reads inputs that a plain sweep would not
+        # need.
         self.keeps_inputs = self._around is not None
         return "tape", self, self
 
     @property
     def follower(self) -> TapeMemory | None:
-        """The tape around, if there is one."""
+        """The follower of the surrounding tape, or None."""
         return None if self._around is None else self._around.follower
 
     def _gradient(self, held: array) -> array | None:
@@ -73,19 +75,19 @@ class FunctionTape(TapeRecording, Scope, Uncopied):
         return held._memory in self._own.pairs
 
     def note_read(self, held: array) -> None:
-        """Take note that the host reads an array."""
+        """Note that the host reads an array."""
         super().note_read(held)
         if self._around is not None:
             self._around.note_read(held)
 
     def note_unrecorded(self, operation: Operation) -> None:
-        """Take note of an operation that is left out of derivatives on purpose."""
+        """Note an operation that is deliberately left out of derivatives."""
         super().note_unrecorded(operation)
         if self._around is not None:
             self._around.note_unrecorded(operation)
 
     def derive(self, found: Iterable[array], sources: Iterable[Memory]) -> None:
-        """Take note that arrays are derivatives of what was computed from some memory."""
+        """Note that arrays are derivatives of what was computed from some memory."""
         super().derive(found, sources)
         if self._around is not None:
             self._around.derive(found, sources)
@@ -93,6 +95,8 @@ class FunctionTape(TapeRecording, Scope, Uncopied):
     # -- what the tape around records too ----------------------------------------------------------------------------
 
     def _perform(self, operation: Operation) -> None:
+        # While the operation runs, the surrounding tape is the current one: it records what this tape has already
+        # recorded.
         here, current.tape = current.tape, self._around
         try:
             if self._around is not None and isinstance(operation, PackedLaunch) and _logs_values(operation):
@@ -103,37 +107,37 @@ class FunctionTape(TapeRecording, Scope, Uncopied):
             current.tape = here
 
     def record_overwrite(self, goal: array, values: Any) -> None:
-        """Prepare for a fill or an assignment of constants; to be called before it happens."""
+        """Prepare for a fill or an assignment of constants, before it happens."""
         super().record_overwrite(goal, values)
         if self._around is not None:
             self._around.record_overwrite(goal, values)
 
     def record_copy(self, goal: array, source: array) -> None:
-        """Prepare for a copy; to be called before it happens."""
+        """Prepare for a copy, before it happens."""
         super().record_copy(goal, source)
         if self._around is not None:
             self._around.record_copy(goal, source)
 
     def record_add(self, goal: array, source: array) -> None:
-        """Prepare for a sum; to be called before it happens."""
+        """Prepare for a sum, before it happens."""
         super().record_add(goal, source)
         if self._around is not None:
             self._around.record_add(goal, source)
 
     def check_adjoint(self, adjoint: AdjointLaunch) -> None:
-        """Take an adjoint that is launched by hand, before it runs: no gradient can pass it."""
+        """Record an adjoint that is launched by hand, before it runs: no gradient can pass it."""
         super().check_adjoint(adjoint)
         if self._around is not None:
             self._around.check_adjoint(adjoint)
 
     def note_adjoint(self, adjoint: AdjointLaunch) -> None:
-        """Take what an adjoint that is launched by hand has written."""
+        """Record that an adjoint launched by hand has written its cotangents."""
         super().note_adjoint(adjoint)
         if self._around is not None:
             self._around.note_adjoint(adjoint)
 
     def note_change(self, held: array) -> None:
-        """Take the present contents of an array as the tape's own doing, which comes to its end with that."""
+        """Record the present contents of an array as the result of the change that ends now."""
         super().note_change(held)
         if self._around is not None:
             self._around.note_change(held)
@@ -141,12 +145,12 @@ class FunctionTape(TapeRecording, Scope, Uncopied):
     # -- the reverse sweep -------------------------------------------------------------------------------------------
 
     def gradients(self, arrays: Sequence[array], seeds: Sequence[tuple[array, array | None]]) -> tuple[array, ...]:
-        """Take the steps back, outside of the block; return the gradients, which the next call overwrites.
+        """Run the reverse sweep, outside of the block; return the gradients, which the next call overwrites.
 
         Parameters
         ----------
         arrays : sequence of array
-            The arrays that gradients are wanted for.
+            The arrays to differentiate with respect to.
         seeds : sequence of (array, array or None)
             Results, and the cotangent of each; None for ones.
 
@@ -156,6 +160,7 @@ class FunctionTape(TapeRecording, Scope, Uncopied):
             If no result depends on an array that the tape was made for.
         """
         self.check_results([goal for goal, _ in seeds])
+        # Pending work has to end before its results are compared with what the tape noted.
         drain()
         self._verify()
         self._lose_changed()
@@ -164,9 +169,11 @@ class FunctionTape(TapeRecording, Scope, Uncopied):
         # A result may be an argument that no launch has touched.
         sweep.own({held._memory: self._owner(held) for held in arrays if held._memory not in self._owners})
         sweep.live = {goal._memory for goal, _ in seeds}
+        # Every step prepares before any runs: an error leaves gradients and cotangents untouched.
         work = [step.prepare(sweep) for step in reversed(self._steps)]
         begun = [sweep.of(goal) for goal, _ in seeds]
         sweep.clear(record)
+        # Gradients accumulate, and this function returns the derivative of one call.
         for _, gradient in self._own.pairs.values():
             record(Assign(gradient, 0))
         seeded = set()
@@ -188,5 +195,5 @@ class FunctionTape(TapeRecording, Scope, Uncopied):
 
 
 def _logs_values(launch: PackedLaunch) -> bool:
-    """Whether a launch logs what another run of it would log as well."""
+    """Return whether a launch logs values that a second run of it would log as well."""
     return launch.logged is not None and launch.logged.active is not None

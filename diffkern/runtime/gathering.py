@@ -1,6 +1,6 @@
-"""May the adjoint of a launch run as the program whose threads compute what others would add to their elements?
+"""The condition under which the adjoint of a launch may gather: threads compute the contributions to their elements.
 
-In: the :class:`~diffkern.manifest.Gather` of an adjoint that scatters, the dimensions of a launch, its arguments. Out:
+The :class:`~diffkern.manifest.Gather` of an adjoint that scatters, the dimensions of a launch and its arguments decide
 whether it has exactly one thread for each trip of the loops in which threads add to each other's elements.
 """
 
@@ -17,19 +17,19 @@ __all__ = ["Gathering"]
 
 
 class Gathering:
-    """When the adjoint of a launch may gather.
+    """The condition for launches of one program.
 
     Parameters
     ----------
     manifest : Manifest
-        The facts of the adjoint that scatters.
+        The manifest of the adjoint that scatters.
 
     Attributes
     ----------
     arguments : frozenset of int
-        The integer parameters on which it depends.
+        The integer parameters on which the condition depends.
     cleared : tuple of int
-        Parameters whose cotangent has to be cleared behind the program; it has an element for each thread.
+        Parameters whose cotangent has to be cleared after the program; it has an element for each thread.
     """
 
     __slots__ = ("_factor", "_places", "arguments", "cleared")
@@ -52,5 +52,6 @@ class Gathering:
         part : callable
             Returns the bytes of a parameter in the argument block.
         """
+        # Thread i gathers what trip i of each loop would scatter, so that there must be as many threads as trips.
         count = self._factor * math.prod(number_in(part(k), t, axis) for k, axis, t in self._places)
         return dims == (count,)

@@ -1,7 +1,7 @@
-"""What a kernel meant at one time: a launch keeps it, so that its derivative is that of the program that ran.
+"""The version of a kernel at one time. A launch keeps it, so that its derivative is that of the program that ran.
 
-In: a kernel's variant. Out: a place for the programs made with them and with what the kernel captured, as long as that
-is so; and, once the kernel means something else, what it meant, for programs of that time that are still to be made.
+It holds the programs made with the kernel's variant and the values that the kernel has captured, for as long as these
+stay the same. Once they change, it keeps the old values for programs of that version that are still to be made.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ AdjointKey = tuple[tuple[str, ...], frozenset[int], AdjointForm, Merged]
 
 
 class Generation:
-    """What a kernel meant at one time.
+    """The version of a kernel at one time, with its programs.
 
     Parameters
     ----------
     number : int
-        Which it is of its kernel's.
+        Its number among those of its kernel.
     variant : Variant
         Its forward program for the CPU, with the options; the others follow from it.
     library : bool or None
@@ -38,19 +38,19 @@ class Generation:
     programs : dict
         Forward programs by the keys of the argument types.
     adjoints : dict
-        Adjoint programs by those keys, active parameters, form, and what is one array.
+        Adjoint programs by those keys, active parameters, form, and merged parameters.
     refused : dict
-        Why there is no such adjoint, by the same and the number of threads in a block.
+        The errors of adjoints that cannot be made, by the same and the number of threads in a block.
     logged : dict
-        Forward programs with a log, by those keys and what they do with it.
+        Forward programs with a log, by those keys and the properties of the log.
     sized : dict
         Programs for exactly one number of threads in a block, where that is not the usual one.
     meaning
-        What the function captured, once the kernel has another generation; None before.
+        The captured values, once the kernel has a later generation; None before.
     reads
         Likewise the attributes that lowering has read of objects without a name.
     function : callable or None
-        The function over what it captured, made when it is first needed.
+        The function over the captured values, made when it is first needed.
     one_by_one : Generation or None
         The same with programs whose threads run one after the other, made when it is first needed.
     """

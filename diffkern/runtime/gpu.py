@@ -1,4 +1,4 @@
-"""The door to the run time on GPUs, which is loaded when a program first asks for one."""
+"""Lazy access to the run time on GPUs, which is loaded when a program first needs one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["gpu"]
 
 
 def gpu() -> type[Gpu]:
-    """What the run time asks of GPUs, by names; loading it needs no driver."""
+    """Return the functions of the GPU run time by name; loading it needs no driver."""
     from diffkern.runtime.cuda.entry import Gpu  # the one import of what stands above, for what few programs use
 
     return Gpu

@@ -12,7 +12,7 @@ __all__ = ["Gradients", "gradient_of"]
 
 
 class Gradients(dict[array, array]):
-    """Gradients by array. Of a struct, which is not a key, it gives a struct with the gradients of its arrays."""
+    """Gradients by array. For a struct, which is not a key, it gives a struct with the gradients of its arrays."""
 
     def __getitem__(self, key: Any) -> Any:
         if definition_of(type(key)) is not None:
@@ -21,7 +21,7 @@ class Gradients(dict[array, array]):
 
 
 def gradient_of(value: Any) -> Any:
-    """Return the gradient of an array, None if it has none; of a struct a struct with those of its arrays.
+    """Return the gradient of an array, None if it has none; for a struct a struct with those of its arrays.
 
     Raises
     ------

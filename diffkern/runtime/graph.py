@@ -1,10 +1,11 @@
-"""Graphs: what happened to arrays in a block of the program, as one thing that is launched again and again.
+"""Graphs: the operations on arrays in a block of the program as one unit that is launched repeatedly.
 
-In: launches, copies and fills inside :class:`ScopedCapture`, or a :class:`Sequence`. Out: a :class:`Graph`. On a GPU it
-is a CUDA graph, launched in one call of the driver; on the CPU a sequence, replayed in one native call. Either way the
-records in it can be changed: a CUDA graph is brought up to date by its next launch. ``capture_while`` and
-``capture_if`` put a part into a graph that runs while, or if, a number in an array is not 0 at that moment. Outside a
-capture the host asks the array, on a tape too, which notes what has run.
+A :class:`Graph` is made of the launches, copies and fills inside :class:`ScopedCapture`, or of a :class:`Sequence`.
+On a
+GPU it is a CUDA graph, launched in one call of the driver; on the CPU a sequence, replayed in one native call. Either
+way the records in it can be changed: a CUDA graph is updated by its next launch. ``capture_while`` and ``capture_if``
+put a part into a graph that runs while, or if, a number in an array is not 0 at that moment. Outside a capture the host
+reads the array, on a tape too, which records what has run.
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ _SIDES = "a part of a graph that runs under a condition"
 
 
 class Graph(Uncopied):
-    """What was captured. Made by :class:`ScopedCapture`, :func:`capture_end` and ``sequence.capture()``.
+    """The captured operations. Made by :class:`ScopedCapture`, :func:`capture_end` and ``sequence.capture()``.
 
     ``graph.launch(stream=None)`` runs it: on the stream given here, or the current one of its device. Inside a
-    :class:`Tape` or a recording its steps are taken instead, one by one.
+    :class:`Tape` or a recording its steps are recorded instead, one by one.
 
     Attributes
     ----------
@@ -58,16 +59,17 @@ class Graph(Uncopied):
         self._device = _device_of(sequence._program.items)
         device: Any = self._device
         self._captured = captured = None if device is CPU else Captured(sequence, device)
+        # An instance attribute and no method: the native call is made without a Python frame in between.
         self.launch = sequence.replay if captured is None else captured.plan.call(captured.run)
 
     @property
     def device(self) -> Device:
-        """Where it runs."""
+        """The device that it runs on."""
         return self._device
 
     @property
     def nodes(self) -> int:
-        """Number of its nodes, on the CPU of its steps."""
+        """Number of its nodes; on the CPU of its steps."""
         return len(self.sequence) if self._captured is None else self._captured.nodes
 
     def __repr__(self) -> str:
@@ -75,7 +77,7 @@ class Graph(Uncopied):
 
 
 def _device_of(items: Sequence[Item]) -> Device:
-    """Return where all steps run."""
+    """Return the device that all steps run on; raise if there are several."""
     first = items[0].operation.device if items else CPU
     for position, item in enumerate(items):
         if item.operation.device is not first:
@@ -91,7 +93,7 @@ def _device_of(items: Sequence[Item]) -> Device:
 
 
 class _Capture(Recorder):
-    """A recorder that a capture has begun."""
+    """A recorder that was started by a capture."""
 
     def __init__(self) -> None:
         super().__init__(runs=False, is_capture=True)
@@ -104,7 +106,7 @@ def capture_begin(device: Any = None, stream: Stream | None = None) -> None:
     Parameters
     ----------
     device, stream : optional
-        For programs that also run elsewhere: what is captured knows where its arrays are.
+        For programs that also run elsewhere; the arrays of what is captured determine the device.
     """
     get_device(device)
     _Capture().__enter__()
@@ -112,7 +114,7 @@ def capture_begin(device: Any = None, stream: Stream | None = None) -> None:
 
 @brief
 def capture_end(device: Any = None, stream: Stream | None = None) -> Graph:
-    """Return the graph of what happened since :func:`capture_begin`.
+    """Return the graph of the operations since :func:`capture_begin`.
 
     Parameters
     ----------
@@ -122,7 +124,7 @@ def capture_end(device: Any = None, stream: Stream | None = None) -> Graph:
     Returns
     -------
     Graph
-        What was captured.
+        The captured operations.
 
     Raises
     ------
@@ -143,9 +145,9 @@ def capture_launch(graph: Graph, stream: Stream | None = None) -> None:
     Parameters
     ----------
     graph : Graph
-        What was captured.
+        The captured operations.
     stream : Stream, optional
-        Where it runs; the current stream of its device by default.
+        The stream to run on; the current one of its device by default.
     """
     if not isinstance(graph, Graph):
         raise MisuseError(
@@ -159,9 +161,10 @@ def capture_launch(graph: Graph, stream: Stream | None = None) -> None:
 
 
 class ScopedCapture(Scope):
-    """Captures what happens to arrays in a ``with`` block; afterwards ``graph`` holds it.
+    """Captures the operations on arrays in a ``with`` block; afterwards ``graph`` holds them.
 
-    Nothing runs in the block. Launches, copies, fills, and what a :class:`Tape` does are taken; what Python computes is
+    Nothing runs in the block. Launches, copies, fills, and what a :class:`Tape` does are captured; what Python
+    computes is
     not.
 
     Parameters
@@ -172,7 +175,7 @@ class ScopedCapture(Scope):
     Attributes
     ----------
     graph : Graph or None
-        What was captured, after the block.
+        The captured operations, after the block.
     """
 
     def __init__(self, device: Any = None, stream: Stream | None = None) -> None:
@@ -195,16 +198,16 @@ class ScopedCapture(Scope):
 
 
 class Conditional(Uncopied, Operation):
-    """Steps that run as a number in an array says, which is read once: before the side that it chooses has run.
+    """Steps that run depending on a number in an array, which is read once, before the side that it selects has run.
 
     Parameters
     ----------
     condition : array
         One int32.
     on_true, on_false : Sequence or None
-        What runs if it is not 0, and if it is.
+        The steps to run if it is not 0, and if it is.
     loop : bool, optional
-        Whether it is read again after each run of `on_true`, which runs until it is 0.
+        Whether it is read again after each run of `on_true`, which is repeated until it is 0.
     """
 
     def __init__(
@@ -217,45 +220,46 @@ class Conditional(Uncopied, Operation):
 
     @property
     def label(self) -> str:
-        """What it is, for a person."""
+        """The name of the step for messages."""
         return "while" if self.loop else "if"
 
     @property
     def device(self) -> Device:
-        """Where it runs."""
+        """The device that it runs on."""
         return self.condition._memory.device
 
     @property
     def sides(self) -> list[tuple[Recorded, bool]]:
-        """What there is to run, each with whether it runs if the number is 0."""
+        """The sides that exist, each with whether it runs if the number is 0."""
         return [(side, negate) for side, negate in ((self.on_true, False), (self.on_false, True)) if side is not None]
 
     def _operations(self) -> list[Operation]:
         return [operation for side, _ in self.sides for operation in _operations_of(side)]
 
     def touch(self) -> None:
-        """Raise the versions of what either side writes."""
+        """Raise the versions of the memory that either side writes."""
         _check_no_tape()
+        # Which side will run is not known here. A version that rose without a write costs at most a copy.
         for operation in self._operations():
             operation.touch()
 
     def reads(self) -> list[array]:
-        """Return what the condition and both sides read."""
+        """Return the arrays that the condition and both sides read."""
         return [self.condition, *(a for operation in self._operations() for a in operation.reads())]
 
     def writes(self) -> list[array]:
-        """Return what both sides write."""
+        """Return the arrays that both sides write."""
         return [a for operation in self._operations() for a in operation.writes()]
 
     def steps(self) -> Steps | None:
-        """Return None: it asks Python each time."""
+        """Return None: it reads the condition from Python each time."""
         return None
 
     def _holds(self) -> bool:
         return _is_set(self.condition)
 
     def execute(self) -> None:
-        """Run it, or put it into the graph that is being made."""
+        """Run the steps, or add them to the graph that is being captured."""
         if self.device.is_capturing:
             self._capture(self.device)
         elif self.loop:
@@ -278,9 +282,11 @@ class Conditional(Uncopied, Operation):
             driver.set_condition(handle, address, negate, stream)
         for side, negate, handle in nodes:
             inside = device.new_stream()
+            # The body is captured on a stream of its own, which the graph refers to until its capture has ended.
             device.keep(inside)
             driver.conditional_body(stream, inside.cuda_stream, device.context, handle, self.loop)
             inside.enqueue(partial(self._capture_side, device, side))
+            # In a loop the body's last node sets the handle that the driver tests for the next round.
             if self.loop:
                 driver.set_condition(handle, address, negate, inside.cuda_stream)
             driver.capture_end(inside.cuda_stream)
@@ -309,18 +315,19 @@ def capture_while(
     Parameters
     ----------
     condition : array
-        One int32. It is looked at before each round, when what came before has run.
+        One int32. It is read before each round, after preceding work has ended.
     while_body : callable or Graph
-        What runs; called with `kwargs`. In a capture it is called once, under a tape in each round.
+        The body; called with `kwargs`. In a capture it is called once, under a tape in each round.
     stream : Stream, optional
-        Where it runs outside a capture.
+        The stream to run on outside a capture.
 
     Raises
     ------
     LaunchError
-        If a recording or capture is differentiated at the same time: how many rounds there will be is not known then.
+        If a recording or capture is differentiated at the same time: the number of rounds is not known then.
     """
     flag = _checked(condition)
+    # A tape needs the steps that have really run, so that the host decides.
     if current.tape is not None:
         with ScopedStream(stream):
             while _is_set(flag):
@@ -342,11 +349,11 @@ def capture_if(
     Parameters
     ----------
     condition : array
-        One int32. It is looked at once, when what came before has run: one of the two runs, whatever that does to it.
+        One int32. It is read once, after preceding work has ended: one of the two runs, whatever that does to it.
     on_true, on_false : callable or Graph, optional
-        What runs; called with `kwargs`. In a capture each is called once, under a tape the one that runs.
+        The functions to run; called with `kwargs`. In a capture each is called once, under a tape the one that runs.
     stream : Stream, optional
-        Where it runs outside a capture.
+        The stream to run on outside a capture.
 
     Raises
     ------
@@ -366,7 +373,7 @@ def capture_if(
 
 
 def _checked(condition: Any) -> array:
-    """Return a condition with one axis; raise unless it is one, and no recording of it is differentiated."""
+    """Return a condition with one axis; raise unless it is valid and no recording of it is differentiated."""
     if not isinstance(condition, array) or condition._element != INT32 or condition.size != 1:
         raise MisuseError(
             f"a condition is an array of one int32, not {described(condition)}",
@@ -378,7 +385,7 @@ def _checked(condition: Any) -> array:
 
 
 def _is_set(flag: array) -> bool:
-    """Whether a condition holds now."""
+    """Return whether a condition holds now."""
     return bool(flag._elements()[0] != 0)
 
 
@@ -396,7 +403,7 @@ def _check_no_tape() -> None:
 
 
 def _side(body: Any, kwargs: dict[str, Any]) -> Recorded:
-    """Return what a function does to arrays, which must be something."""
+    """Return the recorded operations of a side; raise if there are none."""
     made = _recorded(body, kwargs)
     if not made._program.items:
         raise LaunchError(f"{_SIDES} does nothing to arrays", remedy="launch a kernel in it, or leave that side out")
@@ -404,10 +411,11 @@ def _side(body: Any, kwargs: dict[str, Any]) -> Recorded:
 
 
 def _recorded(body: Any, kwargs: dict[str, Any]) -> Recorded:
-    """Return what a function does to arrays."""
+    """Return the recorded operations of a function."""
     if isinstance(body, Graph):
         return body.sequence
     _callable(body)
+    # The outer recorder is set aside: what the side does belongs to the side and not to the recording around it.
     outer, current.recorder = current.recorder, None
     made = outer.inside() if isinstance(outer, Recorder) else Recorder(runs=False)
     try:

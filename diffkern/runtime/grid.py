@@ -1,7 +1,6 @@
-"""The grid of a launch: its threads, and how a program deals them out.
+"""The grid of a launch: its threads, and their partition.
 
-In: what a program makes of a launch's dimensions. Out: a frozen value, the same for the CPU, which runs chunks, and for
-GPUs, which run blocks.
+A frozen value, the same for the CPU, which runs chunks, and for GPUs, which run blocks.
 """
 
 from __future__ import annotations
@@ -13,20 +12,20 @@ __all__ = ["Grid"]
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """What a launch runs.
+    """The threads of a launch and their partition.
 
     Attributes
     ----------
     n : int
-        What is dealt out: threads, or blocks of them where these work on tiles, or on the CPU together.
+        Number of units to distribute: threads, or blocks of them where these work on tiles, or on the CPU together.
     size : int
-        Of these in a chunk of the CPU; on a GPU the threads of a block.
+        Units in a chunk of the CPU; on a GPU the threads of a block.
     count : int
         Number of chunks, or of blocks.
     dims : tuple of int
-        The launch's extents, those that it does not have 1.
+        The launch's extents, 1 along axes that it does not have.
     header : bytes
-        Of the argument block.
+        The header of the argument block.
     """
 
     n: int

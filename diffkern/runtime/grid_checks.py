@@ -1,9 +1,8 @@
-"""Whether a launch's dimensions fit a program and its arrays, seen before anything runs.
+"""Checks that a launch's dimensions fit a program and its arrays, before anything runs.
 
-In: a program's manifest, the dimensions of a launch, the shapes of its arrays. Out: nothing, or a :class:`LaunchError`
-whose message begins where the kernel's name ends. What is checked here holds for every way to launch: at once, as a
-record, on a tape or in a sequence, from JAX and from PyTorch, and for an adjoint, whose threads are those of the
-forward launch.
+A :class:`LaunchError` has a message that begins where the kernel's name ends. The checks hold for every way to launch:
+at once, as a record, on a tape or in a sequence, from JAX and from PyTorch, and for an adjoint, whose threads are those
+of the forward launch.
 """
 
 from __future__ import annotations
@@ -29,16 +28,16 @@ _WIDTHS = {f"{kind}{bits}": (kind == "int", bits) for kind in ("int", "uint") fo
 
 
 class OneThreadError(LaunchError):
-    """A launch has several threads, and would have to be of one."""
+    """A launch has several threads although the kernel is only right with one."""
 
 
 class AxesError(LaunchError):
-    """A launch has other axes than its kernel asks ``tid()`` for.
+    """A launch has another number of axes than its kernel asks ``tid()`` for.
 
     Attributes
     ----------
     asked : int
-        How many axes the kernel asks for.
+        Number of axes that the kernel asks for.
     dims : tuple of int
         The launch's dimensions.
     """
@@ -51,6 +50,7 @@ class AxesError(LaunchError):
 
 def named(kernel: str, error: LaunchError) -> LaunchError:
     """Return an error of this module with the kernel's name in front."""
+    # Formatting the name into each message would cost time at checks that pass; the error is completed where it leaves.
     made = copy.copy(error)
     made.message = f"kernel {kernel!r}: {error.message}"
     made.args = (made.message,)
@@ -66,9 +66,9 @@ def check_axes(tid_arity: int, dims: Sequence[Any]) -> None:
     Parameters
     ----------
     tid_arity : int
-        How many axes the kernel asks for.
+        Number of axes that the kernel asks for.
     dims : sequence
-        The launch's dimensions; their number is what counts.
+        The launch's dimensions, of which only the number matters.
 
     Raises
     ------
@@ -92,7 +92,7 @@ def _axes(count: int) -> str:
 
 
 def _readings(asked: int, dims: Sequence[Any]) -> str:
-    """What the dimensions may have been meant to say, and how to say it."""
+    """Return the possible meanings of the dimensions, and how to write each."""
     unpacked = ", ".join("ijkl"[: len(dims)])
     grid = f"for a grid of {' × '.join(map(str, dims))} threads unpack {unpacked} = dk.tid()"
     if asked == 1 and len(dims) == 2 and all(isinstance(extent, int) for extent in dims):
@@ -108,7 +108,7 @@ def _readings(asked: int, dims: Sequence[Any]) -> str:
 
 
 def check_alone(manifest: Manifest, dims: Sequence[int]) -> None:
-    """Check that a kernel whose threads would all change one element that they have read has one thread.
+    """Check that a kernel has one thread if its threads would all change one element that they have read.
 
     Raises
     ------
@@ -129,19 +129,19 @@ def check_alone(manifest: Manifest, dims: Sequence[int]) -> None:
 
 
 class Extents:
-    """What a program's launches are held against: accesses that all threads make, and the shapes that they need.
+    """The accesses that all threads of a program make, against which its launches are checked.
 
     Parameters
     ----------
     manifest : Manifest
-        The program's facts.
+        The program's manifest.
     layout : Layout
-        Of its argument block.
+        The layout of its argument block.
 
     Attributes
     ----------
     last : tuple of Grid and bytes
-        Grid and arguments of the last launch that passed: the next one is mostly the same.
+        Grid and arguments of the last launch that passed: the next one is usually the same.
     """
 
     __slots__ = ("_entries", "_names", "_passed", "_shapes", "_unpack", "last")
@@ -176,6 +176,8 @@ class Extents:
         if last[1] == arguments and last[0] is grid:
             return
         extents = self._unpack(arguments)
+        # Only extents matter for the result, so that launches over other arrays of the same shapes pass without a
+        # check.
         key = grid.header, extents
         if key not in self._passed:
             left = iter(extents)
@@ -184,6 +186,7 @@ class Extents:
                 check_extents(self._entries, self._names, grid.dims, shapes)
             except LaunchError as error:
                 raise named(kernel, error) from None
+            # Emptied as a whole: a program with ever new shapes must not grow, and which entries go does not matter.
             if len(self._passed) >= _CACHED:
                 self._passed.clear()
             self._passed.add(key)
@@ -217,6 +220,7 @@ def check_extents(
     if math.prod(dims) == 0:
         return
     for entry in entries:
+        # An access inside a loop that makes no trip does not happen.
         if any(_value(trips, shapes) <= 0 for trips in entry.trips):
             continue
         low, high = _wrapped(entry.steps, dims, shapes) if entry.steps else _corners(entry, dims, shapes)
@@ -227,8 +231,9 @@ def check_extents(
 
 
 def _corners(entry: Access, dims: Sequence[int], shapes: Mapping[int, Sequence[int]]) -> tuple[int, int]:
-    """The least and the greatest index of an access whose index does not wrap around."""
+    """Return the least and the greatest index of an access whose index does not wrap around."""
     low, high = _value(entry.low, shapes), _value(entry.high, shapes)
+    # The index is affine in the thread indices, so that it is extreme at corners of the grid.
     for axis, c in entry.tid:
         reach = c * (dims[axis] - 1)
         low, high = low + min(reach, 0), high + max(reach, 0)
@@ -236,8 +241,9 @@ def _corners(entry: Access, dims: Sequence[int], shapes: Mapping[int, Sequence[i
 
 
 def _wrapped(steps: Sequence[Step], dims: Sequence[int], shapes: Mapping[int, Sequence[int]]) -> tuple[int, int]:
-    """The least and the greatest index, computed as threads compute it: modulo 2**64, and reduced on the way."""
+    """Return the least and the greatest index, computed as threads do: modulo 2**64, and reduced on the way."""
     axes = sorted({step.a for step in steps if step.op == "tid"})
+    # Axes get an equal share of the threads, so that their product stays within the bound.
     most = int(_MOST_THREADS ** (1 / max(len(axes), 1)))
     stack: list[Any] = []
     for step in steps:
@@ -247,6 +253,7 @@ def _wrapped(steps: Sequence[Step], dims: Sequence[int], shapes: Mapping[int, Se
             case "shape":
                 stack.append(np.uint64(shapes[step.a][step.b]))
             case "tid":
+                # Each axis of the grid is an axis of its own, and broadcasting computes all threads at once.
                 at = [1] * len(axes)
                 at[axes.index(step.a)] = -1
                 stack.append(_threads(dims[step.a], most).reshape(at))
@@ -259,23 +266,26 @@ def _wrapped(steps: Sequence[Step], dims: Sequence[int], shapes: Mapping[int, Se
                 stack.append(a + b if step.op == "add" else a - b if step.op == "sub" else a * b)
     (index,) = stack
     if steps[-1].type != "uint64":
+        # Arithmetic modulo 2**64 does not depend on the sign; only the final index is read as signed.
         index = np.asarray(index).view(np.int64)
     return int(np.min(index)), int(np.max(index))
 
 
 def _threads(extent: int, most: int) -> Any:
-    """The thread indices along an axis, or the first and the last of many."""
+    """Return the thread indices along an axis, or the first and the last of many."""
     if extent <= most:
         return np.arange(extent, dtype=np.uint64)
+    # An affine index is extreme at the ends of an axis; between them it is taken to behave like at the ends.
     ends = np.arange(most // 2, dtype=np.uint64)
     return np.concatenate([ends, np.uint64(extent) - np.uint64(1) - ends])
 
 
 def _reduced(value: Any, type_: str) -> Any:
-    """A number modulo 2**64 as one that is in the range of a type, modulo 2**64."""
+    """Return a number modulo 2**64 reduced to the range of a type, again modulo 2**64."""
     signed, bits = _WIDTHS[type_]
     shift = np.uint64(64 - bits)
     raised = np.asarray(value) << shift
+    # Shifting up and down again cuts the upper bits off, and an arithmetic shift extends the sign.
     return (raised.view(np.int64) >> np.int64(shift)).view(np.uint64) if signed else raised >> shift
 
 

@@ -1,8 +1,8 @@
-"""Which steps have to come before which, by the bytes that they read and write.
+"""The dependences between steps, by the bytes that they read and write.
 
-In: for each step the arrays it reads and those it writes. Out: for each step the earlier ones that it has to wait for:
-those that wrote what it reads or writes, and those that read what it writes. What follows from other waits is left out,
-so the result is what the edges of a graph should be; or all of them are named, for who asks about one pair of steps.
+A step has to wait for the earlier ones that wrote what it reads or writes, and for those that read what it writes.
+Transitive dependences are left out, so that the result is the edges of a graph; or all of them are listed, for callers
+that ask about one pair of steps.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MOST_REDUCED = 4096
 
 
 class Access(NamedTuple):
-    """What one step does to one array."""
+    """The bytes of one array that one step reads or writes."""
 
     step: int
     low: int
@@ -31,7 +31,7 @@ class Access(NamedTuple):
     of: array
 
     def meets(self, other: Access) -> bool:
-        """Whether both touch one byte."""
+        """Return whether both touch a common byte."""
         if self.high <= other.low or other.high <= self.low:
             return False
         if self.is_whole and other.is_whole:
@@ -40,12 +40,12 @@ class Access(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether it touches every byte between the first and the last."""
+        """True if every byte between the first and the last is touched."""
         return self.of._type.layout == "C"
 
 
 class _Accesses:
-    """Accesses that later ones may still have to wait for, by where they begin."""
+    """Accesses that later ones may still have to wait for, ordered by their first byte."""
 
     def __init__(self) -> None:
         self._starts: list[int] = []
@@ -59,13 +59,14 @@ class _Accesses:
         self._longest = max(self._longest, access.high - access.low)
 
     def meeting(self, access: Access) -> list[Access]:
-        """Return those that touch a byte of an access."""
+        """Return the accesses that touch a byte of another one."""
+        # An access that begins earlier than the longest one is long cannot reach to here.
         first = bisect_left(self._starts, access.low - self._longest)
         last = bisect_left(self._starts, access.high)
         return [held for held in self._held[first:last] if held.meets(access)]
 
     def forget_within(self, access: Access) -> None:
-        """Drop those that lie in the bytes of an access, which stands for them from now on."""
+        """Drop the accesses within the bytes of another one, which stands for them from now on."""
         first, last = bisect_left(self._starts, access.low), bisect_left(self._starts, access.high)
         left = [held for held in self._held[first:last] if held.high > access.high]
         if len(left) < last - first:
@@ -74,14 +75,14 @@ class _Accesses:
 
 
 def waits(steps: Sequence[tuple[Iterable[array], Iterable[array]]], every: bool = False) -> list[set[int]]:
-    """Return for each step the earlier ones that it has to wait for, less those that one of these waits for.
+    """Return for each step the earlier ones that it has to wait for, without transitive ones.
 
     Parameters
     ----------
     steps : sequence of (arrays, arrays)
-        What each step reads and writes.
+        The arrays that each step reads and writes.
     every : bool, optional
-        Whether all are wanted that touch a byte which one of the two writes, also those that follow from others.
+        Whether to include transitive dependences: all steps that touch a byte which one of the two writes.
     """
     reads, writes = _Accesses(), _Accesses()
     found: list[set[int]] = []
@@ -107,10 +108,12 @@ def _accesses(step: int, arrays: Iterable[array]) -> list[Access]:
 
 
 def _reduced(found: list[set[int]]) -> list[set[int]]:
-    """Leave out what follows from other waits."""
+    """Remove transitive dependences."""
     before: list[int] = []  # for each step, as bits, all that come before it
+    # Bit sets as integers: the union over all predecessors is one operation, however many there are.
     for needed in found:
         behind = 0
+        # From the latest to the earliest: a predecessor that an already kept one waits for is redundant.
         for other in sorted(needed, reverse=True):
             if behind >> other & 1:
                 needed.discard(other)

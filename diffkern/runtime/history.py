@@ -1,7 +1,7 @@
-"""The steps of a tape, and what each of them asks of the arrays when it is taken back.
+"""The steps of a tape, and the adjoint operations of each in a reverse sweep.
 
-In: launches, copies and overwrites as they happened. Out: for each one, a function that carries cotangents from what
-was written to what was read; or an error, raised before any of them runs, where something it needs is gone.
+For a launch, copy or overwrite as it happened, a step prepares the operations that carry cotangents from the arrays
+that were written to those that were read. It raises an error, before any of them runs, if something it needs is gone.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ Work: TypeAlias = "Operation | FuncStep"
 
 
 class Step(Protocol):
-    """Something that changed memory while the tape recorded."""
+    """A change of memory while the tape recorded."""
 
     def prepare(self, cotangents: Cotangents) -> Sequence[Work]:
-        """Return what takes the step back: nothing, if no cotangent reaches it."""
+        """Return the adjoint operations of the step: none if no cotangent reaches it."""
         ...
 
 
@@ -47,17 +47,18 @@ class LaunchStep:
     Attributes
     ----------
     saved
-        What parameters held before the launch: copies, or the arrays themselves as long as nothing overwrites what the
-        adjoint reads of them.
+        The contents of parameters before the launch: copies, or the arrays themselves as long as nothing overwrites
+        what
+        the adjoint reads of them.
     contents
-        Copies of what parameters held after it, where a later step overwrote them.
+        Copies of the contents of parameters after it, where a later step overwrote them.
     lost, lost_before
         Parameters whose contents were changed where the tape could not see it: those after the launch, and those before
         it that the arrays still held.
     objects
-        What it looked at by ids.
+        The objects that the kernel looked up by ids.
     carried
-        Memory of arrays that it looked at by ids and that have a cotangent in the sweep.
+        Memory of arrays that it looked up by ids and that have a cotangent in the sweep.
     keeps_inputs
         Whether the adjoint is differentiated, which needs all that the launch read as it was before.
     """
@@ -85,6 +86,7 @@ class LaunchStep:
     def program(self) -> Executable | None:
         """Return the adjoint program, or None if there is none: the error is raised only if a gradient needs it."""
         if self._program is None and self._error is None:
+            # An adjoint that cannot be made is no error yet: no cotangent may ever reach the launch.
             try:
                 self._program = self._proved() or self.launch.adjoint(self.active)
             except KernelError as error:
@@ -92,10 +94,12 @@ class LaunchStep:
         return self._program
 
     def _proved(self) -> Executable | None:
-        """Return the adjoint program; None where the launch is now known not to race, on which another one rests."""
+        """Return the adjoint program; None if the launch was exchanged for one that is known not to race."""
         launch = self.launch
         try:
             program = launch.adjoint(self.active)
+            # Races are checked on the actual arguments before the launch, while a checked variant can still be run in
+            # its place.
             if self._is_ahead and program.races is not None:
                 program.races.check(launch.kernel.name, launch.dims, launch.parts.__getitem__)
             if self._is_ahead and program.manifest.trusted:
@@ -108,45 +112,47 @@ class LaunchStep:
             return None
 
     def needs_after(self, index: int) -> bool:
-        """Whether the adjoint reads what a parameter holds after the launch."""
+        """Return whether the adjoint reads the contents of a parameter after the launch."""
         program = self.program()
         return program is not None and (index in program.derivative.after or self._is_input(index))
 
     def _is_input(self, index: int) -> bool:
-        """Whether it is asked for what a parameter held before the launch, which only reads that."""
+        """Return whether a parameter's contents before the launch are needed, and the launch only reads it."""
         executable = self.launch.executable
         return self.keeps_inputs and index in executable.reads and index not in executable.writes
 
     def read_after(self, index: int) -> Region:
-        """Return what the adjoint reads of a parameter as it is after the launch, of one that it does read."""
+        """Return the region of a parameter that the adjoint reads as it is after the launch."""
         program, launch = self.program(), self.launch
         assert program is not None
         found = program.regions.read(launch, index) if index in program.derivative.after else ()
         return joined(found, launch.executable.regions.read(launch, index)) if self._is_input(index) else found
 
     def read_before(self, index: int) -> Region:
-        """Return what the adjoint reads of a parameter as it was before the launch, one of :meth:`saves`."""
+        """Return the region that the adjoint reads of one of the parameters in :meth:`saves`, before the launch."""
         program, launch = self.program(), self.launch
         assert program is not None
         found = program.regions.read_before(launch, index) if index in program.derivative.before else ()
         return joined(found, launch.executable.regions.read(launch, index)) if self.keeps_inputs else found
 
     def take_copy(self, index: int, copy: Contents, *, before: bool) -> None:
-        """Take a copy of what the adjoint reads of a parameter."""
+        """Store a copy of what the adjoint reads of a parameter."""
         (self.saved if before else self.contents)[index] = copy
 
     def rests_on(self) -> frozenset[int]:
-        """Return the integer arguments on which it depends what the launch writes, and its adjoint reads."""
+        """Return the integer arguments that determine the regions which the launch writes and its adjoint reads."""
         program = self.program()
         own = self.launch.executable.regions.arguments
         return own if program is None else own | program.regions.arguments
 
     def keep_log(self) -> PackedLaunch:
-        """Return the launch that is to run: one with a log, if the adjoint reads one."""
+        """Return the launch to run: one with a log, if the adjoint reads one."""
         if self.launch.logged is not None:  # a tape inside of this one wants it
             return self.launch
         executable = self.launch.executable
         may_log = executable.manifest.log is not None or executable.is_in_place or bool(self.launch.merged)
+        # Making the adjoint program costs a compilation, and is only worth it before the launch where it may want a
+        # log.
         self._is_ahead = True
         program = self.program() if may_log else None
         self._is_ahead = False
@@ -161,6 +167,7 @@ class LaunchStep:
             return ()
         if not self.keeps_inputs:
             return program.derivative.before
+        # Arrays that are only added to are no inputs: their old contents do not matter for any derivative.
         read = {*executable.reads} - {*executable.manifest.updated}
         return tuple(sorted({*program.derivative.before, *read.intersection(executable.writes)}))
 
@@ -174,12 +181,13 @@ class LaunchStep:
         return [*found, *(memory for use in self.objects for memory in use.memories)]
 
     def is_saved_in_place(self, index: int) -> bool:
-        """Whether the array itself holds what the adjoint reads of a parameter as it was before the launch."""
+        """Return whether the array itself holds what the adjoint reads of a parameter as it was before the launch."""
         return self.saved.get(index) is self.launch.arrays[index]
 
     def prepare(self, cotangents: Cotangents) -> list[Operation]:
         launch, live = self.launch, cotangents.live
         held = launch.arrays
+        # A reverse sweep passes by every step whose results no live cotangent belongs to.
         reached = [a._memory for i in launch.executable.writes if (a := held[i]) is not None and a._memory in live]
         if not reached:
             return []
@@ -200,11 +208,13 @@ class LaunchStep:
         for index, a in arrays.items():
             given[index] = of(a)
         live.update(memories)
+        # The rooms of a step are free again after it, so that steps share the memory of copies.
         rooms = cotangents.rooms.of_step()
         saved, work = rooms.filled(self.saved)
         contents, fill = rooms.filled(self.contents)
         of_objects, added = self._of_objects(cotangents, memories)
         inner = [ct for found in of_objects for ct in found.values()]
+        # Cotangents of inputs become live only here: what the launch wrote must have been live because of later steps.
         live.update(self.carried)
         adjoint = (
             AdjointOfObjects(launch, given, saved, contents, program, inner)
@@ -215,16 +225,21 @@ class LaunchStep:
         for use, found in zip(self.objects, of_objects, strict=True):
             before, after = use.around(f"launch {self.number} on the tape (kernel {launch.kernel.name!r})", found)
             work = [*before, *work, *after]
+        # From the inside out: clear the separate cotangents, bring residuals back, run the adjoint, add what was
+        # separate.
         return [*(Assign(own, 0) for _, own in added), *work, *(Add(ct, own) for ct, own in added)]
 
     def _of_objects(
         self, cotangents: Cotangents, direct: set[Memory]
     ) -> tuple[list[dict[int, array]], list[tuple[array, array]]]:
-        """Return by object and word what takes the cotangents of arrays that it looked at by ids.
+        """Return by object and word the cotangents of arrays that the kernel looked up by ids, and those to add
+        afterwards.
 
-        Those of an array that is a parameter as well have an array of their own, which is added afterwards: threads add
-        to an element of a parameter's without looking at others. So have those that are not contiguous: kernels know
-        nothing of them but an address.
+        The cotangent of an array that is a parameter as well gets an array of its own, which is added afterwards:
+        threads add
+        to an element of a parameter's cotangent without regard to others. So do cotangents that are not contiguous:
+        kernels
+        know nothing of them but an address.
         """
         found: list[dict[int, array]] = []
         added: list[tuple[array, array]] = []
@@ -241,7 +256,7 @@ class LaunchStep:
         return found, added
 
     def check_lost(self) -> None:
-        """Refuse a gradient for which something is gone."""
+        """Raise if something that the gradient needs is gone."""
         launch = self.launch
         for index in launch.executable.uses:
             is_gone = index in self.lost and index not in self.contents and self.needs_after(index)
@@ -255,7 +270,7 @@ class LaunchStep:
 
 
 class AdjointOfObjects(AdjointLaunch):
-    """An adjoint that also adds to cotangents of arrays at which the launch looked by ids."""
+    """An adjoint that also adds to cotangents of arrays that the launch looked up by ids."""
 
     in_elements = True
 
@@ -276,7 +291,7 @@ class AdjointOfObjects(AdjointLaunch):
         return [*super().reads(), *self._inner]
 
     def writes(self) -> list[array]:
-        """Return the cotangents, those of arrays behind ids too."""
+        """Return the cotangents, including those of arrays behind ids."""
         return [*super().writes(), *self._inner]
 
     def steps(self) -> None:
@@ -284,7 +299,7 @@ class AdjointOfObjects(AdjointLaunch):
 
 
 class FuncStep:
-    """A function of the user's, which carries the gradients of some arrays from one to another."""
+    """A user's function that carries the gradients of some arrays from one to another."""
 
     def __init__(self, backward: Callable[[], object], arrays: Sequence[array]) -> None:
         self.backward = backward
@@ -292,16 +307,17 @@ class FuncStep:
 
     @property
     def name(self) -> str:
-        """What a person calls it."""
+        """The name of the function for messages."""
         return str(getattr(self.backward, "__name__", "function"))
 
     def prepare(self, cotangents: Cotangents) -> Sequence[Work]:
+        # The function may write to any of these gradients, so that all of them have to count as live before it.
         cotangents.live.update(a._memory for a in self.arrays)
         return [self]
 
 
 class OverwriteStep:
-    """A fill or an assignment of constants: what was there has no influence any more."""
+    """A fill or an assignment of constants. The previous contents have no influence any more."""
 
     def __init__(self, goal: array) -> None:
         self.goal = goal
@@ -309,6 +325,7 @@ class OverwriteStep:
     def prepare(self, cotangents: Cotangents) -> list[Operation]:
         if self.goal._memory not in cotangents.live:
             return []
+        # Primal: goal = constant. The cotangent of what was there before is zero.
         return [Assign(cotangents.of(self.goal), 0)]
 
 
@@ -330,7 +347,7 @@ class CopyStep:
 
 
 class AddStep:
-    """The elements of one array added to those of another."""
+    """The addition of the elements of one array to those of another."""
 
     def __init__(self, goal: array, source: array) -> None:
         self.goal = goal
@@ -340,6 +357,7 @@ class AddStep:
         if self.goal._memory not in cotangents.live:
             return []
         cotangents.live.add(self.source._memory)
+        # Primal: goal += source. The goal's cotangent stays as it is, and the source's receives it.
         return [Add(cotangents.of(self.source), cotangents.of(self.goal))]
 
 
@@ -377,7 +395,7 @@ class ChangeStep:
 
 
 def carry_out(work: Sequence[Sequence[Work]]) -> None:
-    """Do what steps have prepared; where that fails, objects that kernels know by ids are left as they were."""
+    """Run the prepared operations; on failure, restore objects that kernels look up by ids."""
     for part in work:
         left = iter(part)
         try:
@@ -387,6 +405,8 @@ def carry_out(work: Sequence[Sequence[Work]]) -> None:
                 else:
                     perform(item)
         except BaseException:
+            # Objects point to cotangents during their step. The rest of the step is skipped but for what points them
+            # back.
             for item in left:
                 if isinstance(item, PutBack) and item.is_due:
                     perform(item)

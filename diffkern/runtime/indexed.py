@@ -1,6 +1,6 @@
-"""What launches know of an array that is seen through index arrays: the arrays it is passed as, and its type.
+"""The arguments of a launch for an array that is indexed through index arrays: its leaves and its type.
 
-In: an array, and for each axis an array of int32 or None. Out: the base of :class:`diffkern.indexed.indexedarray`.
+The base of :class:`diffkern.indexed.indexedarray`: an array, and for each axis an array of int32 or None.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class SeenThrough(Componentwise):
 
     @property
     def in_warps_dialect(self) -> bool:
-        """Whether the array was made by names of :mod:`diffkern.warp`."""
+        """True if the array was made by names of :mod:`diffkern.warp`."""
         return self.data.in_warps_dialect
 
     @property
@@ -56,6 +56,7 @@ class SeenThrough(Componentwise):
                 f"an indexed array of structs, {described(self)}, is not passed to kernels; pass .contiguous()"
             )
         arrays = [self.data, *(index for index in self.indices if index is not None)]
+        # The layouts are part of the type: a kernel loads indices differently for contiguous and strided index arrays.
         layouts = tuple("" if index is None else index._type.layout for index in self.indices)
         key = register_type(IndexedArray(t.dtype, t.ndim, t.layout, layouts))
         key = key_of_long(key) if any(is_long(held._key) for held in arrays) else key

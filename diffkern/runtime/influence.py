@@ -1,6 +1,6 @@
-"""On what the arrays that a derivative is taken for have an influence: the one rule for tapes, functions and tangents.
+"""Dependence of arrays on those that a derivative is taken for: the one rule for tapes, functions and tangents.
 
-In: launches, copies and fills, as they are recorded, and those that are left out of derivatives on purpose. Out:
+From launches, copies and fills as they are recorded, and those that are deliberately left out of derivatives, follows
 whether a result depends on such an array. It does if a chain of operations leads there, whatever their derivatives are:
 through integers, ``dk.no_grad`` or ``stop_gradient`` the derivative is zero because that is what the program says. A
 result that depends on none is a mistake: the values went through NumPy or Python on their way, or to another array.
@@ -31,10 +31,10 @@ _LEFT_BEHIND = (
 
 
 class Influence:
-    """What is known of the influence of some arrays, which a subclass names."""
+    """The influence of some arrays, which a subclass names."""
 
     def _forget_influence(self) -> None:
-        """Begin anew."""
+        """Start over without any knowledge of influence."""
         # Memory whose contents come from arrays that a derivative is taken for; memory of such arrays of which
         # something may be left that it held at first; memory that was written; the kernel that was launched last.
         self._fed: set[Memory] = set()
@@ -47,52 +47,54 @@ class Influence:
 
     @abstractmethod
     def _is_source(self, memory: Memory) -> bool:
-        """Whether a derivative is taken for what some memory held at first."""
+        """Return whether a derivative is taken for the initial contents of some memory."""
 
     @abstractmethod
     def _has_derivative(self, held: array) -> bool:
-        """Whether that is so of an array that may not have been met yet."""
+        """Return whether a derivative is taken for an array that may not have been met yet."""
 
     @abstractmethod
     def _is_all(self, held: array) -> bool:
-        """Whether an array is all of the array whose derivative it shares, not a part and not a field."""
+        """Return whether an array is all of the array whose derivative it shares, not a part and not a field."""
 
     def _depends(self, memory: Memory) -> bool:
-        """Whether what some memory holds comes from an array that a derivative is taken for, which may be its own."""
+        """Return whether the contents of some memory come from an array (perhaps its own) with a derivative."""
         if memory in self._fed or memory in self._kept:
             return True
+        # Memory that nothing has written still holds its initial contents.
         return memory not in self._written and self._is_source(memory)
 
     def _is_fed(self, held: array) -> bool:
-        """Whether what an array holds comes from an array that a derivative is taken for, which may be itself."""
+        """Return whether the contents of an array come from an array (perhaps itself) with a derivative."""
         return self._depends(held._memory)
 
     def note_unrecorded(self, operation: Operation) -> None:
-        """Take note of an operation that is left out of derivatives on purpose, which are zero behind it."""
+        """Note an operation that is deliberately left out of derivatives, which are zero behind it."""
         for held in operation.reads():
             if self._is_fed(held) or (held._memory not in self._written and self._has_derivative(held)):
                 self._fed.update(a._memory for a in operation.writes())
                 return
 
     def derive(self, found: Iterable[array], sources: Iterable[Memory]) -> None:
-        """Take note that arrays are derivatives of what was computed from some memory, also where they are constant."""
+        """Note that arrays are derivatives of what was computed from some memory, also where they are constant."""
         if any(map(self._depends, sources)):
             self._fed.update(a._memory for a in found)
 
     def note_read(self, held: array) -> None:
-        """Take note that the host reads an array: what it writes from then on may depend on that."""
+        """Note that the host reads an array: what it writes from then on may depend on that."""
         if self._read is None and self._is_fed(held):
+            # Memory born later, or with a later version, may have been written from what the host has read now.
             self._read = births(), {memory: memory.now for memory in self._written}
 
     def _may_be_read(self, held: array) -> bool:
-        """Whether an array that depends on nothing has its contents since the host has read what does."""
+        """Return whether an array without dependences got its contents after the host has read dependent ones."""
         if self._read is None or self._is_fed(held):
             return False
         (born, known), memory = self._read, held._memory
         return memory.born > born or (memory in self._written and memory.now != known.get(memory))
 
     def check_results(self, results: Collection[array]) -> None:
-        """Refuse what a function returned if it depends on none of the arrays that it is a function of.
+        """Raise if a result of a function depends on none of the arrays that it is a function of.
 
         Raises
         ------
@@ -107,7 +109,7 @@ class Influence:
             self._refuse(f"what the function returned depends on none of its arguments: {names}")
 
     def _refuse(self, what: str, remedy: str = _LEFT_BEHIND) -> None:
-        """Say that a result depends on nothing; in a dialect in which gradients are zero then, that they are."""
+        """Raise that a result depends on nothing; in a dialect where gradients are zero then, warn instead."""
         if self._kernel is None or not self._kernel.dialect.zero_gradients:
             raise LaunchError(what, remedy=remedy)
         warn(f"{what}, so all gradients are zero; {remedy}")
@@ -115,11 +117,12 @@ class Influence:
     # -- launches, copies and fills ----------------------------------------------------------------------------------
 
     def _feed(self, launch: PackedLaunch) -> None:
-        """Note what a launch writes from arrays with derivatives, or leaves as it was in them."""
+        """Note the arrays that a launch writes from arrays with derivatives, or leaves partly as they were."""
         executable = launch.executable
         fed, updated, is_fed = self._fed, executable.manifest.updated, False
         self._kernel = launch.kernel
         for index in executable.reads:
+            # An array that is only added to does not influence the others, though the program reads it.
             if index not in updated and self._brings(launch, index):
                 is_fed = True
                 break
@@ -147,14 +150,14 @@ class Influence:
         return [held]
 
     def _brings(self, launch: PackedLaunch, index: int) -> bool:
-        """Whether what a parameter stands for holds something that comes from an array with a derivative."""
+        """Return whether the contents that a parameter stands for come from an array with a derivative."""
         if launch.executable.by_id:
             return any(self._is_fed(held) for held in self._held(launch, index))
         found = launch.arrays[index]
         return found is not None and self._is_fed(found)
 
     def _leaves_some(self, launch: PackedLaunch, index: int) -> bool:
-        """Whether an array may keep elements that it had before a launch which writes to it."""
+        """Return whether an array may keep elements that it had before a launch which writes to it."""
         held = launch.arrays[index]
         if held is None:
             return False
@@ -162,7 +165,7 @@ class Influence:
         return not (axes == len(launch.dims) and held.shape == launch.dims and self._is_all(held))
 
     def _feed_by_overwrite(self, goal: array) -> None:
-        """Note what is left of an array when constants, or what a copy brings, have taken the place of its elements."""
+        """Note which dependences remain in an array whose elements were replaced by constants or by a copy."""
         if self._is_all(goal):
             self._fed.discard(goal._memory)
             self._kept.discard(goal._memory)
@@ -170,14 +173,15 @@ class Influence:
             self._kept.add(goal._memory)
 
     def _feed_by_copy(self, goal: array, source: array | None) -> None:
-        """Note what an array holds when another one has taken the place of its elements, None for constants."""
+        """Note the dependences of an array whose elements were replaced by another's, None for constants."""
+        # Asked first, as the source may be a part of the goal, of which the overwrite forgets its dependences.
         is_fed = source is not None and self._is_fed(source)
         self._feed_by_overwrite(goal)
         if is_fed:
             self._fed.add(goal._memory)
 
     def _feed_by_sum(self, goal: array, source: array) -> None:
-        """Note what an array holds when another one has been added to it."""
+        """Note the dependences of an array that another one has been added to."""
         if self._is_fed(source):
             self._fed.add(goal._memory)
         elif self._is_fed(goal):

@@ -1,8 +1,8 @@
-"""Copies that a tape keeps of parts of an array, and the arrays in which an adjoint finds them.
+"""Copies that a tape keeps of parts of arrays, and the arrays in which an adjoint reads them.
 
-In: an array and boxes of its elements. Out: a :class:`Parts`, a copy of each box. An adjoint indexes an array of the
-launch's shape, so before it runs the copies are put into one, in which all else is anything: it reads nothing else.
-Such arrays are made once for a reverse sweep, not for every step.
+:class:`Parts` holds a copy of each of some boxes of an array's elements. An adjoint indexes an array of the launch's
+shape, so that before it runs the copies are put into such an array, whose other elements are undefined: it does not
+read them. These arrays are made once for a reverse sweep, not for every step.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Parts:
         self.held, self.copies = held, copies
 
     def put(self, room: array) -> list[Operation]:
-        """Return what puts the copies to their places in an array like the one they are from."""
+        """Return the operations that copy the parts to their places in an array like the one they are from."""
         return [Copy(part_of(room, extent), copy) for extent, copy in self.copies]
 
 
@@ -51,25 +51,27 @@ Contents: TypeAlias = "array | Parts"
 
 
 class Rooms:
-    """The arrays of one reverse sweep that each step may use for itself, such as those with copies of parts."""
+    """The arrays of one reverse sweep that the steps use one after the other, such as those for copies of parts."""
 
     def __init__(self) -> None:
         self._made: dict[tuple[Any, ...], list[array]] = {}
 
     def of_step(self) -> StepRooms:
-        """Return what hands them out to one step."""
+        """Return the object that hands them out to one step."""
         return StepRooms(self._made)
 
 
 class StepRooms:
-    """Arrays that one step uses, each for one thing."""
+    """The arrays that one step uses, each for one purpose."""
 
     def __init__(self, made: dict[tuple[Any, ...], list[array]]) -> None:
         self._made = made
         self._taken: dict[tuple[Any, ...], int] = {}
 
     def room(self, held: array) -> array:
-        """Return an array like another one; it holds numbers, but nobody knows which."""
+        """Return an array like another one, with undefined contents."""
+        # A step takes the k-th room of a kind. The next step starts from the first again, when nobody needs its
+        # contents.
         like = held.shape, held._element, held._memory.device
         rooms, k = self._made.setdefault(like, []), self._taken.get(like, 0)
         self._taken[like] = k + 1
@@ -78,7 +80,7 @@ class StepRooms:
         return rooms[k]
 
     def filled(self, kept: Mapping[int, Contents]) -> tuple[dict[int, array], list[Operation]]:
-        """Return what stands for each parameter of which a step has something, and what is to be done before."""
+        """Return the array to pass for each parameter with kept contents, and the operations that fill these arrays."""
         found: dict[int, array] = {}
         work: list[Operation] = []
         for index, one in kept.items():
@@ -91,17 +93,17 @@ class StepRooms:
 
 
 def parts_of(held: array, region: Region) -> list[array]:
-    """Return the boxes of an array as views; the array itself if that is all of it."""
+    """Return the boxes of an array as views; the array itself if the region is all of it."""
     return [held] if region is None else [part_of(held, extent) for extent in region]
 
 
 def copies_of(goal: array, source: array, region: Region) -> list[Operation]:
-    """Return what copies a part of an array to the same part of another one."""
+    """Return the copies of a part of an array to the same part of another one."""
     return [Copy(*pair) for pair in zip(parts_of(goal, region), parts_of(source, region), strict=True)]
 
 
 class KeptCopies:
-    """The copies that one tape keeps; there is one for all steps that need the same.
+    """The copies that one tape keeps; steps that need the same contents share one.
 
     Attributes
     ----------
@@ -117,7 +119,7 @@ class KeptCopies:
         self._made: dict[tuple[Memory, int, bytes, Extent | None], array] = {}
 
     def are_many(self, held: array) -> bool:
-        """Whether copies of the memory of an array have come to many times its size."""
+        """Return whether copies of the memory of an array have come to many times its size."""
         return self._of.get(held._memory, 0) >= max(_MANY * held._memory.nbytes, _FEW_BYTES)
 
     def of(self, memory: Memory) -> int:
@@ -136,11 +138,13 @@ class KeptCopies:
         region : Region
             The part.
         act : callable
-            Does what is to be done for it.
+            Performs the operations for it.
         launch : PackedLaunch, optional
-            What overwrites some of that part.
+            The launch that overwrites some of that part.
         """
         before = self.nbytes
+        # Boxes may overlap. Once they add up to the whole array, one copy of it is no larger and needs fewer
+        # operations.
         if region is None or size_of(region) >= held.size:
             made: Contents = self.whole(held, act)
         else:
@@ -150,10 +154,11 @@ class KeptCopies:
         return made
 
     def _weigh(self, memory: Memory, copied: int, launch: PackedLaunch) -> None:
-        """Warn once if copies have come to many times what the launches overwrite and the array has."""
+        """Warn once if copies have come to many times what the launches overwrite and the array holds."""
         written = bytes_written(launch, memory)
         if self._has_warned or written is None:
             return
+        # Copying what a launch overwrites is unavoidable; only what is copied beyond that is a sign of trouble.
         excess = self._excess[memory] = self._excess.get(memory, 0) + max(copied - written, 0)
         if excess < max(_EXCESS_TIMES * memory.nbytes, _EXCESS_BYTES):
             return
@@ -174,6 +179,7 @@ class KeptCopies:
         return self._one(held, None, act)
 
     def _one(self, held: array, extent: Extent | None, act: Callable[[Operation], object]) -> array:
+        # The version is part of the key: later contents of the same elements are another copy.
         key = (held._memory, held._memory.now, held._packed, extent)
         copy = self._made.get(key)
         if copy is None:
@@ -186,12 +192,13 @@ class KeptCopies:
 
 
 def bytes_written(launch: PackedLaunch, memory: Memory) -> int | None:
-    """Return how many bytes of a block a launch overwrites at most; None if that may be all of it."""
+    """Return an upper bound of the bytes of a block that a launch overwrites; None if it may be all of it."""
     total, executable = 0, launch.executable
     for index in executable.writes:
         held = launch.arrays[index]
         if held is None or held._memory is not memory:
             continue
+        # Two bounds, of which the smaller counts: the region of the written elements, and the stores of all threads.
         region, stores = executable.regions.written(launch, index), executable.manifest.params[index].stores
         most = [size_of(region)] if region is not None else []
         most += [] if stores is None else [stores * launch.grid.n]

@@ -43,7 +43,7 @@ def launch(
     Parameters
     ----------
     kernel : Kernel
-        What to run.
+        The kernel to run.
     dim : int or sequence of int
         Number of threads along one to four axes; 0 runs nothing, after all checks.
     inputs, outputs : sequence
@@ -54,20 +54,20 @@ def launch(
         None for the argument's own ``grad``. An argument without either is not differentiated for. Gradients of outputs
         are read, and set to zero where the kernel overwrites; those of inputs are added to.
     device : str or Device, optional
-        Where to run; where the arrays are by default, which is the only place that may be named. Without arrays the
+        The device to run on; by default that of the arrays, which is the only one that may be named. Without arrays the
         current device.
     adjoint : bool, optional
         Whether to run the adjoint instead, after the kernel itself has run on the same arguments.
     record_tape : bool, optional
         Whether a tape that records takes this launch.
     stream : Stream, optional
-        Where to run; the current stream by default.
+        The stream to run on; the current stream by default.
     block_dim : int, optional
-        Threads in a block, up to 1024; by default what the kernel's own option says, or else 256. On the CPU it counts
+        Threads in a block, up to 1024; by default the kernel's own option, or else 256. On the CPU it counts
         only for kernels whose threads work together (``dk.shared_array``, ``dk.syncthreads``, …). These are launched in
         whole blocks.
     max_blocks : int, optional
-        At most so many blocks of a GPU, each with several rounds if need be; 0 for any number.
+        Largest number of blocks of a GPU, each with several rounds if need be; 0 for any number.
     record_cmd : bool, optional
         Whether to return a record of the launch, to be launched any number of times, instead of running it.
 
@@ -82,6 +82,8 @@ def launch(
         If an argument does not fit its parameter, or gradients and arguments do not fit together. Nothing has run.
     """
     try:
+        # The path of every launch: the usual types of arguments are recognized without a call, and all else is checked
+        # where it is needed.
         if type(inputs) is list and type(outputs) is list:
             args = inputs + outputs
         else:
@@ -115,8 +117,11 @@ def launch(
     except KernelError as error:
         shorten(error)
         raise
+    # Errors that are not about the launch, such as interrupts, go through unchanged.
     except PASSED:
         raise
+    # Anything may have failed because the first argument is no kernel. That is only examined now, so that it costs
+    # nothing when all is well.
     except Exception as error:
         try:
             _fail(kernel, error)
@@ -144,7 +149,7 @@ def launch_tiled(
     Parameters
     ----------
     kernel : Kernel
-        What to run.
+        The kernel to run.
     dim : int or sequence of int
         Number of blocks along one to three axes.
     inputs, outputs : sequence
@@ -152,7 +157,7 @@ def launch_tiled(
     block_dim : int, optional
         Threads in a block, as in :func:`launch`.
     **options
-        What else :func:`launch` takes.
+        Other options of :func:`launch`.
 
     Returns
     -------
@@ -164,6 +169,7 @@ def launch_tiled(
             f"kernel {kernel.name!r}: block_dim is 1 to 1024 threads, not {block_dim!r}", remedy="leave it out for 256"
         )
     dim = several(dim)
+    # The thread in its block is one more axis of the grid.
     if isinstance(dim, tuple) and len(dim) > 3:
         raise LaunchError(
             f"kernel {kernel.name!r}: a grid of blocks has at most 3 axes, not {len(dim)}",
@@ -180,7 +186,7 @@ class _Tiled:
 
 
 def _fail(kernel: Any, error: Exception) -> NoReturn:
-    """Raise what an error of another kind means, which may be that there is no kernel."""
+    """Raise the error that the user should see, which may be that there is no kernel."""
     refused = refusal(kernel)
     if refused is not None:
         raise refused from None
@@ -200,7 +206,7 @@ def _check_lists(kernel: Launchable, inputs: Any, outputs: Any, first: str = "in
 
 
 def _blocks(block_dim: Any, max_blocks: Any) -> Blocks:
-    """Return what a launch says of its blocks."""
+    """Return the block options of a launch."""
     tiled = isinstance(block_dim, _Tiled)
     block_dim = block_dim.block_dim if tiled else block_dim
     threads, most = None if block_dim is None else whole_number(block_dim), whole_number(max_blocks)

@@ -1,7 +1,6 @@
-"""Whether a program can run on a grid with given arguments.
+"""Checks that a program can run on a grid with given arguments.
 
-In: a program, dimensions, packed arguments. Out: the grid, and nothing else; or a :class:`LaunchError` with the kernel
-and the parameter, before anything has run.
+They give the grid, or raise a :class:`LaunchError` with the kernel and the parameter, before anything has run.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ DIMS = "give dim as one to four whole numbers; where threads work together in bl
 
 
 def grid_of(kernel: Launchable, executable: Executable, dim: Any, blocks: Blocks = USUAL) -> Grid:
-    """Return the grid of a launch; raise, with the kernel's name, if no launch has such dimensions."""
+    """Return the grid of a launch; raise, with the kernel's name, if the dimensions are invalid."""
     try:
         return executable.grid(dim, blocks)
     except OneThreadError as error:
@@ -43,14 +42,14 @@ def grid_of(kernel: Launchable, executable: Executable, dim: Any, blocks: Blocks
 def check_fit(
     kernel: Launchable, executable: Executable, grid: Grid, parts: Sequence[bytes], arrays: Sequence[array | None]
 ) -> None:
-    """Raise unless a program takes arguments of its types in a launch over a grid.
+    """Raise unless a program takes these arguments in a launch over a grid.
 
     Raises
     ------
     LaunchError
         If threads would leave an array where no condition guards the access, if the kernel writes to read-only memory,
-        to what an element points to or to what another array shares, if it is given the id of an object that lies
-        elsewhere, or if the code takes more for granted of an array's address than is so.
+        to what an element points to or what another array shares, if it is given the id of an object on another
+        device, or if the code assumes more of an array's address than holds.
     """
     if executable.by_id:
         check_places(kernel.name, executable, parts)
@@ -59,12 +58,13 @@ def check_fit(
         executable.extents.check(kernel.name, grid, b"".join(parts))
     check_writable(kernel, executable, arrays)
     check_shared(kernel.name, executable, arrays)
+    # Code for a GPU may rely on the alignment of addresses, which the types do not tell.
     if executable.device is not CPU:
         executable.check(lambda: b"".join(parts))
 
 
 def check_writable(kernel: Launchable, executable: Executable, arrays: Sequence[array | None]) -> None:
-    """Raise if the kernel writes to memory that is read-only."""
+    """Raise if the kernel writes to read-only memory."""
     for index in executable.writes:
         held = arrays[index]
         if held is not None and not held._writable:

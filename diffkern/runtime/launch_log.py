@@ -1,7 +1,7 @@
-"""The launch log: a line for each launch, by Python's :mod:`logging`.
+"""The launch log: one line per launch, through Python's :mod:`logging`.
 
-In: spans. Out: records of the logger ``diffkern.launches``, at level INFO, with the kernel, the dimensions, the device,
-the time and where the program came from, as text and as attributes.
+Spans become records of the logger ``diffkern.launches``, at level INFO, with the kernel, the dimensions, the device,
+the time and the origin of the program, as text and as attributes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LOGGER = logging.getLogger("diffkern.launches")
 
 
 class LaunchLog:
-    """Writes the log."""
+    """The observer that writes the log."""
 
     synchronizes = True
 
@@ -32,8 +32,10 @@ class LaunchLog:
         """Do nothing: a line is written when a launch has ended."""
 
     def end(self, span: Span) -> None:
-        """Write the line of a launch; note where a program has come from."""
+        """Write the line of a launch; note the origin of a program."""
         if span.kind == "compile":
+            # A program is compiled or loaded within its first launch, whose line comes later and takes the origin from
+            # here.
             self._origins[span.facts["title"]] = f"compiled in {(span.end - span.begin) / 1e9:.2f} s"
         elif span.kind == "load" and "title" in span.facts:
             self._origins[span.facts["title"]] = "from the cache"

@@ -1,7 +1,4 @@
-"""What a launch needs of a kernel.
-
-In: an object in a kernel's place. Out: its programs by the types of arguments; or an error that says what it is.
-"""
+"""The interface of kernels to the launch path, and the errors for objects that are no kernels."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ __all__ = ["Launchable", "check_kernel", "refusal"]
 
 
 class Launchable(Protocol):
-    """What the launch path needs of a kernel."""
+    """The properties and programs of a kernel that the launch path needs."""
 
     @property
     def name(self) -> str: ...
@@ -46,7 +43,7 @@ class Launchable(Protocol):
         ...
 
     def current(self) -> Generation:
-        """Return what the kernel means now."""
+        """Return the kernel's present generation."""
         ...
 
     def forward(self, keys: tuple[str, ...], block_dim: int | None = None, of: Generation | None = None) -> Executable:
@@ -63,11 +60,11 @@ class Launchable(Protocol):
         merged: Merged = (),
         stamped: bool = False,
     ) -> Executable:
-        """Return the forward program that writes a log, counts what that takes, or stamps elements of arrays."""
+        """Return the forward program that writes a log, counts its slots, or stamps elements of arrays."""
         ...
 
     def update_of_all_threads(self, program: Executable) -> Loc | None:
-        """Return where all threads of a launch of a program change one element that they have read, if they do."""
+        """Return the place where all threads of a program change one element that they have read, or None."""
         ...
 
     def adjoint(
@@ -79,20 +76,22 @@ class Launchable(Protocol):
         of: Generation | None = None,
         merged: Merged = (),
     ) -> Executable:
-        """Return an adjoint program for argument types and active parameters, built if need be; `merged` are
-        parameters that are given the array of another one, each with that one."""
+        """Return an adjoint program for argument types and active parameters, built if need be.
+
+        `merged` are parameters that are given the array of another one, each with that one.
+        """
         ...
 
 
 def check_kernel(obj: Any) -> None:
-    """Refuse something else in a kernel's place."""
+    """Raise if an object is no kernel."""
     refused = refusal(obj)
     if refused is not None:
         raise refused
 
 
 def refusal(obj: Any) -> MisuseError | None:
-    """Return the error for something else in a kernel's place, None for a kernel."""
+    """Return the error for an object that is no kernel, None for a kernel."""
     try:
         if hasattr(obj, "programs"):
             return None

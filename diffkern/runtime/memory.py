@@ -1,10 +1,9 @@
-"""Blocks of memory and the count of their changes.
+"""Blocks of memory and the versions of their contents.
 
-In: NumPy arrays that own memory. Out: one :class:`Memory` per block, shared by every array and view on it, so that a
-tape can tell whether contents it needs are still there. The count is raised by launches, copies, fills and assignments
-of diffkern. What others write through a view is not seen: a block knows whether anybody could, and tells the tapes
-before it is given away. What is done with contents is a method: of the host's memory here, of a GPU's in
-:mod:`diffkern.runtime.cuda.memory`.
+One :class:`Memory` belongs to each block and is shared by all arrays and views on it, so that a tape can tell whether
+contents it needs are still there. The version is raised by launches, copies, fills and assignments of diffkern. Writes
+of others through a view are not seen: a block knows whether anybody could write, and tells the tapes before it is given
+away. Operations on contents are methods: of the host's memory here, of a GPU's in :mod:`diffkern.runtime.cuda.memory`.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _SUMS = {FLOAT32: "dk_add_f32", FLOAT64: "dk_add_f64"}
 
 
 class Changes(NamedTuple):
-    """Changes from one version to another, where they lie, and the id of who made them."""
+    """The changes from one version to another: their ranges, and the id of the object that made them."""
 
     before: int
     after: int
@@ -59,34 +58,35 @@ class Memory(ABC):
     Attributes
     ----------
     device
-        Where it is.
+        The device it belongs to.
     address, nbytes
-        Where it lies.
+        Its first byte and its size.
     version
         Raised by every change that Python makes.
     now
         The version together with the changes that native code made: equal only if nothing changed.
     zero_version
-        What ``now`` was when all of it was last known to be zero, or -1.
+        The value of ``now`` when all of it was last known to be zero, or -1.
     exposed
         Whether its address is known outside diffkern, so that it may be written to at any time.
     lent
         The views, by their ids, that others hold of it at present, and may write through.
     lendings
-        How many views others were given; through one that is gone its contents may have changed without a count.
+        Number of views that were given to others; through one that is gone its contents may have changed without a
+        count.
     foreign
         Whether somebody else allocated it, so that another object may describe the same bytes.
     pointed
         The arrays to which elements point, by the bytes that stand for them; None if none ever did.
     born
-        Greater than that of any block that was there before.
+        Greater than that of any block that existed before.
     retains
-        Whether the gradient of what it holds at the end of a tape is kept, although launches on the tape wrote it.
+        Whether the gradient of its contents at the end of a tape is kept, although launches on the tape wrote them.
     warp_dialect
         Whether its arrays are in Warp's dialect: integers that elements do not hold are wrapped around when they are
         assigned and are no errors, lists of elements are flat, and bfloat16 elements are those of ml_dtypes to NumPy.
     journal
-        The last changes of which it is known where they lie, one behind the other.
+        The last changes whose ranges are known, one following the other.
     """
 
     device: Device
@@ -131,14 +131,14 @@ class Memory(ABC):
 
     @property
     def counter(self) -> ctypes.c_int64:
-        """Where native code counts its changes."""
+        """The counter of the changes that native code makes."""
         if self._counter is None:
             self._counter = ctypes.c_int64(0)
             self._where = ctypes.addressof(self._counter)
         return self._counter
 
     def note_changes(self, before: int, ranges: list[tuple[int, int]], by: object) -> None:
-        """Note where all changes lie that somebody has made since a version."""
+        """Record the ranges of all changes that somebody has made since a version."""
         now, journal = self.now, self.journal
         if journal and journal[-1].after == now:
             return  # a tape inside of another one has noted them
@@ -146,6 +146,7 @@ class Memory(ABC):
         if last is not None and last.by == id(by):
             journal[-1] = Changes(last.before, now, _joined([*last.ranges, *ranges]), id(by))
             return
+        # A gap in the versions means changes at unknown places: older entries no longer lead up to the present.
         self.journal = [*(journal[1 - _CHANGES :] if last else ()), Changes(before, now, _joined(ranges), id(by))]
 
     def changes_since(self, version: int) -> list[tuple[int, int]]:
@@ -155,13 +156,15 @@ class Memory(ABC):
         journal = self.journal
         if journal and journal[0].before <= version and journal[-1].after == self.now:
             return [one for changes in journal if changes.after > version for one in changes.ranges]
+        # The journal does not reach back that far, or not up to now: anything may have changed.
         return [(self.address, self.address + self.nbytes)]
 
     def count_with(self, shared: ctypes.c_int64) -> None:
-        """Count what a counter of several blocks counts from now on as changes of this one."""
+        """Count the increments of a counter of several blocks from now on as changes of this one."""
         assert self.counter is not None
         before = shared.value
         self._shared = (*self._shared, shared)
+        # The version does not jump at this moment: the shared counter's present value is taken off again.
         self.version -= before
 
     def count_alone(self, shared: ctypes.c_int64) -> None:
@@ -171,17 +174,17 @@ class Memory(ABC):
 
     @property
     def is_zero(self) -> bool:
-        """Whether the contents are known to be zero."""
+        """True if the contents are known to be zero."""
         return self.zero_version == self.now and not self.exposed and not self.lent
 
     @property
     def is_exposed(self) -> bool:
-        """Whether somebody outside diffkern may write to it now, so that nothing is known about its contents."""
+        """True if somebody outside diffkern may write to it now, so that nothing is known about its contents."""
         return self.exposed or bool(self.lent)
 
     @property
     def is_open(self) -> bool:
-        """Whether others may write to it unseen, and what they write can be looked at."""
+        """True if others may write to it without a count of their changes, so that only its contents tell."""
         return self.is_exposed and not self.is_counted
 
     @abstractmethod
@@ -194,11 +197,11 @@ class Memory(ABC):
 
     @abstractmethod
     def view(self, data: np.ndarray[Any, Any], start: int, like: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Return elements with the shape, type and strides of others, so many bytes behind the first of `data`."""
+        """Return elements with the shape, type and strides of `like`, `start` bytes behind the first of `data`."""
 
     @abstractmethod
     def copy(self, goal: array, source: array) -> None:
-        """Copy the elements of one array to another, of which one is here; of a host and a GPU, the GPU is asked."""
+        """Copy the elements of one array to another, of which one is here; between host and GPU, the GPU is asked."""
 
     @abstractmethod
     def assign(self, goal: array, values: np.ndarray[Any, Any]) -> None:
@@ -210,10 +213,10 @@ class Memory(ABC):
 
     @abstractmethod
     def copy_steps(self, goal: array, source: array) -> Steps | None:
-        """Return what :meth:`copy` does, in native code of the memory's device; None if that has no such form."""
+        """Return :meth:`copy` as native code of the memory's device; None if it has no such form."""
 
     def assign_steps(self, goal: array, values: np.ndarray[Any, Any]) -> Steps | None:
-        """Return what :meth:`assign` does, in the same way."""
+        """Return :meth:`assign` in the same way."""
         return None
 
     @abstractmethod
@@ -222,7 +225,7 @@ class Memory(ABC):
 
 
 def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Ranges in order, those that touch each other as one; if they are many, one around all."""
+    """Return sorted ranges with adjacent ones merged; if there are many, one that contains all."""
     found: list[tuple[int, int]] = []
     for low, high in sorted(ranges):
         if found and low <= found[-1][1]:
@@ -233,12 +236,12 @@ def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def births() -> int:
-    """Return a number that is greater than ``born`` of all blocks there are, and less than that of those to come."""
+    """Return a number that is greater than ``born`` of all existing blocks, and less than that of later ones."""
     return next(_births)
 
 
 class HostMemory(Memory):
-    """A block of the host's memory; :mod:`diffkern.runtime.device` says where that is."""
+    """A block of the host's memory; :mod:`diffkern.runtime.device` sets its device."""
 
     __slots__ = ()
 
@@ -248,17 +251,18 @@ class HostMemory(Memory):
         """Do nothing: the streams of the CPU keep alive what they work with."""
 
     def contents(self, data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Return elements, in place."""
+        """Return the elements, in place."""
         return data
 
     def view(self, data: np.ndarray[Any, Any], start: int, like: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Return elements with the shape, type and strides of others, so many bytes behind the first of `data`."""
+        """Return elements with the shape, type and strides of `like`, `start` bytes behind the first of `data`."""
         made: np.ndarray[Any, Any] = np.ndarray(like.shape, like.dtype, data, start, like.strides)
         return made
 
     def copy(self, goal: array, source: array) -> None:
         """Copy the elements of one array of the host to another."""
         (low, high), (start, end) = goal._range, source._range
+        # Only arrays that may overlap take the check for a temporary copy.
         if low < end and start < high:
             overwrite(goal._data, source._data)
         else:
@@ -285,7 +289,7 @@ class HostMemory(Memory):
         return bytewise("dk_copy_bytes", to.nbytes, to.ctypes.data, data.ctypes.data)
 
     def add_steps(self, goal: array, source: array) -> Steps | None:
-        """Return a sum of contiguous elements in native code; of structs there is none."""
+        """Return a sum of contiguous elements in native code; there is none for structs."""
         to, data, element = goal._data, source._data, goal._element
         name = None if isinstance(element, Struct) else _SUMS.get(scalar_of(element))
         if name is None or not (to.flags.c_contiguous and data.flags.c_contiguous):
@@ -294,7 +298,7 @@ class HostMemory(Memory):
 
 
 def bytewise(name: str, count: int, goal: int, source: int) -> Steps | None:
-    """Return one native function over so many bytes or elements of the host; None where there is no native code."""
+    """Return one native function over bytes or elements of the host; None where there is no native code."""
     function = function_address(name)
     if not function:
         return None
@@ -304,10 +308,10 @@ def bytewise(name: str, count: int, goal: int, source: int) -> Steps | None:
 
 
 class Watcher(Protocol):
-    """What relies on contents that others may change."""
+    """An object that relies on contents which others may change."""
 
     def before_exposure(self, memory: Memory) -> None:
-        """Look at contents for the last time at which no other library can have changed them."""
+        """Inspect contents at the last moment at which no other library can have changed them."""
         ...
 
 
@@ -316,12 +320,13 @@ _watchers: set[weakref.ref[Watcher]] = set()
 
 
 def watch(watcher: Watcher) -> None:
-    """Ask before memory is given away, as long as the watcher lives."""
+    """Ask an object before memory is given away, for as long as it lives."""
     _watchers.add(weakref.ref(watcher, _watchers.discard))
 
 
 def expose(memory: Memory) -> None:
     """Note that an address is given away for good."""
+    # Watchers are told first: while the memory is not exposed, its contents are certainly what diffkern wrote.
     _tell(memory)
     memory.exposed = True
 
@@ -335,6 +340,7 @@ def lend(memory: Memory, view: Any) -> None:
         lent = memory.lent = set()
     lent.add(key)
     memory.lendings += 1
+    # The memory counts as lent, and so its contents as unknown; after its return too, as writes were not counted.
     memory.zero_version = -1
 
     def returned(_: object) -> None:
@@ -355,7 +361,7 @@ def _tell(memory: Memory) -> None:
 
 
 def allocate(shape: tuple[int, ...], dtype: np.dtype[Any], zero: bool) -> tuple[np.ndarray[Any, Any], Memory]:
-    """Return a new C-contiguous array that begins with a cache line, and its memory."""
+    """Return a new C-contiguous array that begins on a cache line, and its memory."""
     nbytes = dtype.itemsize
     for extent in shape:
         nbytes *= extent
@@ -364,6 +370,7 @@ def allocate(shape: tuple[int, ...], dtype: np.dtype[Any], zero: bool) -> tuple[
     shift = next(_allocations) * 5 % _PLACES * _APART if nbytes >= _LARGE else 0
     buffer = (np.zeros if zero else np.empty)(nbytes + _ALIGNMENT + shift, dtype=np.uint8)
     start = -buffer.ctypes.data % _ALIGNMENT + shift
+    # The spare bytes in front keep the buffer as the base of the view, which so stays alive.
     data = buffer[start : start + nbytes].view(dtype).reshape(shape)
     return data, HostMemory(data.ctypes.data, nbytes, zero)
 
@@ -415,11 +422,12 @@ def byte_range(data: np.ndarray[Any, Any]) -> tuple[int, int]:
 
 
 def overlaps(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> bool:
-    """Whether two arrays share an element; interleaved views do not, unless finding that out takes too long."""
+    """Return whether two arrays share an element; interleaved views do not, unless deciding that takes too long."""
     # Of an array on a GPU only the description is at hand, which is enough.
     a, b = getattr(a, "_shadow", a), getattr(b, "_shadow", b)
     if not np.may_share_memory(a, b):
         return False
+    # The exact answer is an integer problem that can take exponential time. Yes is always a safe answer.
     try:
         return np.shares_memory(a, b, max_work=10_000)  # type: ignore[arg-type]  # NumPy's stub knows two values only
     except np.exceptions.TooHardError:

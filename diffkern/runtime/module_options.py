@@ -1,7 +1,6 @@
 """Options of all kernels of a Python module: ``dk.set_module_options``.
 
-In: options by name. Out: the same, for a module. A kernel's own option counts more than its module's, and that more
-than ``dk.config``.
+A kernel's own option takes precedence over its module's, and that over ``dk.config``.
 """
 
 from __future__ import annotations
@@ -20,26 +19,27 @@ _options: dict[str, dict[str, Any]] = {}
 
 
 def set_module_options(options: Mapping[str, Any], module: ModuleType | None = None) -> None:
-    """Set options of all kernels of a module, those it has and those it will have.
+    """Set options of all kernels of a module, existing and future ones.
 
     Parameters
     ----------
     options : mapping
-        ``enable_backward``, ``mode``, ``deterministic``, ``enable_mathdx_gemm`` and ``race_free``, as :func:`kernel`
-        has them. Kernels made with one of these options keep their own.
+        ``enable_backward``, ``mode``, ``deterministic``, ``enable_mathdx_gemm`` and ``race_free``, as in
+        :func:`kernel`. Kernels made with one of these options keep their own.
     module : module, optional
         The module; the caller's by default.
 
     Raises
     ------
     ValueError
-        If there is no such option, or its value is none that it has.
+        If there is no such option, or the value is invalid.
     """
     set_options(_name(module), options)
 
 
 def set_options(module: str, options: Mapping[str, Any]) -> None:
-    """Set options of all kernels of a module that is given by name; None for an option that is not set."""
+    """Set options of all kernels of a module that is given by name; None unsets an option."""
+    # All are checked before any is set, so that an error leaves the options as they were.
     for name, value in options.items():
         if name not in names("module"):
             raise ValueError(f"a module has no option {name!r}; it has {', '.join(names('module'))}")
@@ -49,6 +49,7 @@ def set_options(module: str, options: Mapping[str, Any]) -> None:
     known.update(options)
     for name in [name for name, value in known.items() if value is None]:
         del known[name]
+    # Only these options select among programs; kernels read the others where they matter.
     if options.keys() & {"deterministic", "enable_mathdx_gemm", "mode"}:
         config.forget_programs()
 
@@ -64,7 +65,7 @@ def get_module_options(module: ModuleType | None = None) -> dict[str, Any]:
     Returns
     -------
     dict
-        Options by name: those of :func:`set_module_options`, none that was not set.
+        Options by name: those of :func:`set_module_options` that were set.
     """
     return options_of(_name(module))
 

@@ -1,7 +1,7 @@
-"""Which recorded launches still rely on the present contents of which parts of a block of memory.
+"""Index of the residuals that recorded launches still read in place, by their parts of a block of memory.
 
-In: needs, each a launch, a parameter and the part of it that matters. Out: the needs that a write to another part ends.
-A trajectory kept in one array gives thousands of needs in one block, so they are found by where they lie: by addresses,
+A need is a launch, a parameter and the part of it that matters; a write to a part ends the needs that it meets. A
+trajectory kept in one array gives thousands of needs in one block, so that they are found by position: by addresses,
 or, where the addresses of a part are those of the whole array (a column), by its indices along an axis.
 """
 
@@ -26,18 +26,18 @@ _WIDE = 8
 
 
 class Need:
-    """That the adjoint of a launch, or of a roll-out, may read what a parameter holds.
+    """A parameter's contents that the adjoint of a launch, or of a roll-out, may read.
 
     Attributes
     ----------
     step, index
-        Whose adjoint, and the parameter.
+        The step with the adjoint, and the parameter.
     held, region
         The array, and the part of it.
     is_known
-        Whether it is known that the adjoint reads that part; else it is found out when something overwrites it.
+        Whether it is known that the adjoint reads that part; otherwise it is determined when something overwrites it.
     before
-        Whether it stands for what the array held before the launch.
+        Whether it stands for the contents before the launch.
     alive
         Whether nothing has ended it.
     """
@@ -63,11 +63,11 @@ class Need:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether the adjoint reads it."""
+        """True if the adjoint reads it."""
         return self.is_known or self.step.needs_after(self.index)
 
     def lose(self) -> None:
-        """Note that what is needed was changed where the tape could not see it."""
+        """Note that the contents were changed where the tape could not see it."""
         (self.step.lost_before if self.before else self.step.lost).add(self.index)
 
 
@@ -98,6 +98,7 @@ class Needs:
 
     def add(self, need: Need) -> None:
         """Register a need."""
+        # Most blocks have a handful of needs, for which a list is quicker than any index.
         if not self._width:
             self._wide.append(need)
             if len(self._wide) > _FEW:
@@ -107,12 +108,14 @@ class Needs:
                 for each in few:
                     self.add(each)
             return
+        # A need that spans few buckets is listed in each of them, so that a write looks only at the buckets it touches.
         if need.high - need.low < self._nbytes:
             first, last = self._span(need.low, need.high)
             if last - first < _WIDE:
                 for k in range(first, last + 1):
                     self._buckets.setdefault(k, []).append(need)
                 return
+        # A column spans the whole block by addresses but a single index along its axis.
         axis, between = _narrowest(need.region)
         if len(between) > _WIDE:
             self._wide.append(need)  # a write to all ends it
@@ -122,7 +125,7 @@ class Needs:
             line.setdefault(k, []).append(need)
 
     def take(self, held: array, region: Region) -> list[Need]:
-        """Return the needs that a write to a part of an array ends, and forget them."""
+        """Remove and return the needs that a write to a part of an array ends."""
         taken: list[Need] = []
         if not self._width and not self._wide:
             return taken
@@ -132,9 +135,10 @@ class Needs:
         low, high = ranges[0] if len(ranges) == 1 else (min(low for low, _ in ranges), max(end for _, end in ranges))
 
         def left(needs: Iterable[Need]) -> list[Need]:
-            """Those that stay; one may stand in several lists."""
+            """Return the needs that stay; one may be in several lists."""
             kept = []
             for need in needs:
+                # Taken by way of another list already.
                 if not need.alive:
                     continue
                 if need.low < high and low < need.high and meet(held, region, need.held, need.region):
@@ -151,6 +155,7 @@ class Needs:
         for start, end in ranges:
             _look_through(self._buckets, range(self._span(start, end)[0], self._span(start, end)[1] + 1), left)
         for (packed, axis), line in self._lines.items():
+            # The boxes of the same array are compared by index; another array over the block may meet any line.
             if region is not None and packed == held._packed:
                 for extent in region:
                     _look_through(line, range(*extent[axis]), left)
@@ -159,7 +164,7 @@ class Needs:
         return taken
 
     def __iter__(self) -> Iterator[Need]:
-        """Iterate over the needs that are left; one may come twice."""
+        """Iterate over the remaining needs; one may occur twice."""
         yield from self._wide
         if not self._width:
             return
@@ -174,7 +179,8 @@ class Needs:
 def _look_through(
     where: dict[int, list[Need]], keys: Collection[int], left: Callable[[Iterable[Need]], list[Need]]
 ) -> None:
-    """Leave in some lists what stays."""
+    """Remove from some lists the needs that do not stay."""
+    # Whichever is shorter is walked: a small write to a large index, or a large write to a sparse one.
     for k in list(keys if len(keys) < len(where) else where):
         if k in where and k in keys:
             kept = left(where[k])
@@ -185,7 +191,7 @@ def _look_through(
 
 
 def _narrowest(region: Region) -> tuple[int, range]:
-    """The axis along which boxes have the fewest indices, and these."""
+    """Return the axis along which boxes span the fewest indices, and these."""
     if not region:
         return 0, range(_WIDE + 1)
     around: Sequence[range] = [

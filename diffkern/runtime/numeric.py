@@ -1,7 +1,7 @@
-"""What people know of NumPy's arrays: ``float(a)``, ``a.item()``, ``a.sum()``, ``a.astype(dk.float64)``.
+"""NumPy-like conversions: ``float(a)``, ``a.item()``, ``a.sum()``, ``a.astype(dk.float64)``.
 
-In: an array. Out: numbers of Python, or new arrays. Sums and conversions are launches, which tapes and sequences
-record, so that gradients flow through them.
+They give Python numbers or new arrays. Sums and conversions are launches, which tapes and sequences record, so that
+gradients flow through them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Numeric:
-    """The part of an array that makes numbers of it."""
+    """The part of an array that converts it to numbers."""
 
     __slots__ = ()
 
@@ -38,12 +38,12 @@ class Numeric:
         def _nested(self) -> builtins.list[Any]: ...
 
     def item(self, *index: int) -> Any:
-        """Return one element as a value of Python.
+        """Return one element as a Python value.
 
         Parameters
         ----------
         *index : int
-            One for each axis; none of an array with one element.
+            One for each axis; none for an array with one element.
 
         Returns
         -------
@@ -66,6 +66,7 @@ class Numeric:
         pairs = [*zip(map(operator.index, index), self.shape, strict=True)]
         if not all(-extent <= k < extent for k, extent in pairs):
             raise IndexError(f"{described(self)} has no element {index[0] if len(index) == 1 else index}")
+        # A slice of one element keeps the conversions of arrays (bfloat16, complex numbers) in one place.
         one = self[tuple(slice(k % extent, k % extent + 1) for k, extent in pairs)]._nested()
         for _ in index:
             one = one[0]

@@ -1,6 +1,6 @@
 """Ranges for NVIDIA's profilers: Nsight Systems shows launches by the names of kernels.
 
-In: spans. Out: ranges of the package nvtx, in the domain ``diffkern``.
+Spans become ranges of the package nvtx, in the domain ``diffkern``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["NvtxRanges"]
 
 
 class NvtxRanges:
-    """Makes a range of each span.
+    """The observer that makes a range of each span.
 
     Raises
     ------
@@ -22,6 +22,7 @@ class NvtxRanges:
         Without the package.
     """
 
+    # A range is about the time at which a launch is given to the GPU; profilers match it with the kernel's own time.
     synchronizes = False
 
     def __init__(self) -> None:

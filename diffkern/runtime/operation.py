@@ -1,7 +1,7 @@
-"""What changes the contents of arrays: copies, fills and sums as values, and the one place where things are done.
+"""Operations that change the contents of arrays (copies, fills, sums), and the one function that performs them.
 
-In: an operation (these, or a packed launch). Out: it has run; or waits on a stream; or a sequence that is being
-recorded has taken it. Operations know which memory they read and write, and their form in native code if they have one.
+An operation (these, or a packed launch) runs, waits on a stream, or is taken by a sequence that is being recorded.
+Operations know which memory they read and write, and their native form if they have one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Operation(ABC):
     @property
     @abstractmethod
     def label(self) -> str:
-        """What it is, for a person."""
+        """The name of the operation for messages."""
 
     @property
     @abstractmethod
@@ -47,22 +47,22 @@ class Operation(ABC):
 
     @abstractmethod
     def execute(self) -> None:
-        """Do it."""
+        """Run the operation once."""
 
     @abstractmethod
     def reads(self) -> Iterable[array]:
-        """Return what it reads."""
+        """Return the arrays that it reads."""
 
     @abstractmethod
     def writes(self) -> Iterable[array]:
-        """Return what it writes."""
+        """Return the arrays that it writes."""
 
     @abstractmethod
     def steps(self) -> Steps | None:
-        """Return its form in native code, or None if it has none."""
+        """Return its native steps, or None if it has none."""
 
     def facts(self) -> dict[str, Any]:
-        """Return what observers are told besides the label, of types that JSON has."""
+        """Return the facts for observers besides the label, of JSON types."""
         return {"device": str(self.device)}
 
     def touch(self) -> None:
@@ -73,6 +73,7 @@ class Operation(ABC):
     def hold(self, stream: Stream) -> None:
         """Note that a stream of its GPU works with its memory."""
         device = self.device
+        # The default stream frees memory in its own order, so that only others have to be waited for.
         if device is not CPU and not stream.is_default:
             for a in (*self.reads(), *self.writes()):
                 if a._memory.device is device:
@@ -80,13 +81,16 @@ class Operation(ABC):
 
 
 def perform(operation: Operation, stream: Stream | None = None) -> None:
-    """Do something now, or on a stream, or give it to the sequence that is being recorded."""
+    """Run an operation now or on a stream, or give it to the sequence that is being recorded."""
+    # The block of no_grad() has left a tape, which has to learn of changes to what it relies on.
     if current.left is not None:
         current.left.note_unrecorded(operation)
     recorder = current.recorder
     if recorder is not None:
         recorder.add(operation, stream)
         if not recorder.runs:
+            # What is only recorded will run when the sequence is replayed, but an array's contents count as changed
+            # already.
             operation.touch()
             return
     device = operation.device
@@ -106,7 +110,7 @@ def perform(operation: Operation, stream: Stream | None = None) -> None:
 
 
 def _watched(operation: Operation) -> Callable[[], None]:
-    """Return what does it while observers look on."""
+    """Return a function that runs the operation while observers watch."""
     facts = operation.facts()
 
     def execute() -> None:
@@ -118,7 +122,7 @@ def _watched(operation: Operation) -> Callable[[], None]:
 
 
 def _perform_on(device: Device, operation: Operation, execute: Callable[[], None], stream: Stream | None) -> None:
-    """Give something to a stream of a GPU."""
+    """Submit an operation to a stream of a GPU."""
     if stream is not None and stream.device is not device:
         raise LaunchError(
             f"{operation.label}: the stream {stream!r} is not one of {device}, where it runs",
@@ -126,16 +130,18 @@ def _perform_on(device: Device, operation: Operation, execute: Callable[[], None
         )
     operation.touch()
     chosen = device.stream if stream is None else stream
+    # The current default stream needs no bookkeeping: its work keeps the order in which memory is freed.
     if stream is None and chosen.is_default and not device.is_capturing:
         execute()
         return
     operation.hold(chosen)
+    # A graph that is being captured refers to addresses, and has to keep the arrays alive.
     device.keep(operation)
     chosen.enqueue(execute)
 
 
 class _Change(Operation):
-    """What changes the elements of one array."""
+    """An operation that changes the elements of one array."""
 
     goal: array
 
@@ -147,7 +153,7 @@ class _Change(Operation):
 
 
 class Assign(_Change):
-    """Constants for the elements of an array."""
+    """Constants assigned to the elements of an array."""
 
     def __init__(self, goal: array, values: Any) -> None:
         self.goal = goal
@@ -172,12 +178,13 @@ class Assign(_Change):
             return memory.assign_steps(self.goal, self.values)
         if not data.flags.c_contiguous:
             return None
+        # Compared bit by bit: -0.0 is equal to 0 but not made of zero bytes.
         if not np.frombuffer(self.values.tobytes(), np.uint8).any():
             return bytewise("dk_clear_bytes", data.nbytes, data.ctypes.data, 0)
         return self.as_copy()
 
     def as_copy(self) -> Steps | None:
-        """Return the native form that copies ``values``, which get the shape of the array."""
+        """Return the native form that copies ``values``, which are broadcast to the shape of the array first."""
         data = self.goal._data
         if not self.goal._memory.is_host or not data.flags.c_contiguous:
             return None
@@ -188,7 +195,7 @@ class Assign(_Change):
 
 
 class Copy(_Change):
-    """The elements of one array for those of another of the same type and shape."""
+    """The elements of one array copied to another of the same type and shape."""
 
     def __init__(self, goal: array, source: array) -> None:
         self.goal = goal
@@ -202,7 +209,7 @@ class Copy(_Change):
 
     @property
     def _memory(self) -> Memory:
-        """That of the GPU, of the goal if there are two; the host's where there is none."""
+        """The memory that does the copy: the GPU's, the goal's if there are two; the host's where there is none."""
         return self.source._memory if self.goal._memory.is_host else self.goal._memory
 
     def execute(self) -> None:
@@ -218,6 +225,7 @@ class Copy(_Change):
 def accumulate(goal: array, values: array) -> None:
     """Add the elements of one array to those of another of the same type and shape."""
     if isinstance(goal._element, Struct):
+        # Of structs only fields with derivatives are added; integers of a cotangent mean nothing.
         for part, other in zip(goal._leaves(), values._leaves(), strict=True):
             if part._smooth:
                 accumulate(part, other)

@@ -1,7 +1,7 @@
-"""What the threads of a launch have printed: from the buffer that ``diffkern.abi`` describes to the standard output.
+"""Output of the threads of a launch: from the buffer that ``diffkern.abi`` describes to the standard output.
 
-In: the manifest of a program that prints, and the words of its buffer after a launch. Out: text on ``sys.stdout``, in
-the order of the threads and for each thread in the order in which it was printed.
+From the manifest of a program that prints, and the words of its buffer after a launch, text is written to
+``sys.stdout``, in the order of the threads and for each thread in the order in which it was printed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def empty_buffer() -> Words:
 
 
 def show(manifest: Manifest, words: Words) -> None:
-    """Write what a buffer holds to the standard output, and how many texts found no room in it."""
+    """Write the contents of a buffer to the standard output, and how many texts did not fit."""
     if words[abi.OUTPUT_NEXT] == abi.OUTPUT_TEXTS:
         return
     lost = int(words[abi.OUTPUT_LOST])
@@ -47,9 +47,11 @@ def show(manifest: Manifest, words: Words) -> None:
 
 
 def _texts(manifest: Manifest, words: Words) -> list[str]:
-    """The texts in the order of the threads."""
+    """Return the texts in the order of the threads."""
     readers = [(output.text, [_reader(t) for t in output.types]) for output in manifest.outputs]
     found: list[tuple[int, str]] = []
+    # The counter runs beyond the end where texts did not fit. The words that such a text reserved in front of the end
+    # stay zero.
     place, end = abi.OUTPUT_TEXTS, min(int(words[abi.OUTPUT_NEXT]), len(words))
     while place + 1 < end and words[place]:
         text, types = readers[int(words[place]) - 1]
@@ -62,11 +64,12 @@ def _texts(manifest: Manifest, words: Words) -> list[str]:
 
 
 def _reader(name: str) -> Callable[[Any], Any]:
-    """What makes a number of a type of a word."""
+    """Return a function that converts a word to a number of a type."""
     if name == "bool":
         return lambda word: np.bool_(word != 0)
     stored = _STORED.get(name)
     if stored is not None:
+        # Threads store every float as float64, which holds all narrower ones exactly.
         return lambda word: stored(word.view(np.float64))
     integer = np.dtype(name).type
     return lambda word: integer(int(word) & (1 << 8 * integer().itemsize) - 1) if name[0] == "u" else integer(word)

@@ -1,7 +1,7 @@
 """A launch whose arguments are checked and packed.
 
-In: a kernel, dimensions, arguments. Out: a :class:`PackedLaunch`, which can run, run again, and be kept by a tape or a
-sequence; or a :class:`LaunchError`.
+A :class:`PackedLaunch` can run, run again, and be kept by a tape or a sequence. Arguments that do not fit raise
+:class:`LaunchError`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class PackedLaunch(Operation):
     Attributes
     ----------
     kernel
-        What is launched.
+        The kernel.
     keys
         Types of the arguments.
     executable
@@ -60,11 +60,11 @@ class PackedLaunch(Operation):
     parts
         For each leaf its bytes in the argument block.
     generation
-        What the kernel meant at the time of the launch: its derivative is that of this program.
+        The generation of the kernel at the launch: its derivative is that of this program.
     log
         The arrays to which it writes what its adjoint needs; None if it writes none.
     logged
-        What they are like.
+        The description of the log.
     stamped
         Whether stamps have shown that no two of its threads race, of which its adjoint is not sure by itself.
     """
@@ -100,7 +100,7 @@ class PackedLaunch(Operation):
         self._check()
 
     def _move_to(self, place: Device, named: bool) -> None:
-        """Run on a device, which arrays have to be on if it was named; a launch without arrays has no place else."""
+        """Move the launch to a device, which arrays have to be on if it was named; without arrays it runs there."""
         for index, held in enumerate(self.arrays):
             if held is not None:
                 if named and held._memory.device is not place:
@@ -109,6 +109,7 @@ class PackedLaunch(Operation):
                         f"{held.device}, and the launch on {place}",
                         remedy=f"pass array.to({place.alias!r}), or leave device= out",
                     )
+                # Arrays decide where the launch runs; the current device counts only without any.
                 if not named:
                     return
         if place is not CPU and not any(held is not None for held in self.arrays):
@@ -134,7 +135,7 @@ class PackedLaunch(Operation):
         return self.kernel.adjoint(self.keys, active, form, self.blocks.block_dim, self.generation, pairs)
 
     def optional_adjoint(self, active: frozenset[int], form: AdjointForm) -> Executable | None:
-        """Return an adjoint that another can stand for; None where it was not shipped and there is no compiler."""
+        """Return an adjoint that another can stand in for; None where it was not shipped and there is no compiler."""
         try:
             return self.adjoint(active, form)
         except (CompileError, ImportError) as error:
@@ -144,7 +145,7 @@ class PackedLaunch(Operation):
 
     @property
     def merged(self) -> Mapping[int, int]:
-        """Which parameters are given the very array of an earlier one, by that one, where the kernel writes."""
+        """The parameters that are given the very array of an earlier one that the kernel writes, each with that one."""
         found = self._merged
         if found is None:
             found = self._merged = self._find_merged()
@@ -152,13 +153,14 @@ class PackedLaunch(Operation):
 
     @property
     def is_apart(self) -> bool:
-        """Whether no array overlaps another one."""
+        """True if no array overlaps another one."""
         found = self._apart
         if found is None:
             found = self._apart = _are_apart([held._range for held in self.arrays if held is not None])
         return found
 
     def _find_merged(self) -> Mapping[int, int]:
+        # Disjoint ranges are the usual case, and rule everything below out.
         if self.is_apart:
             return _NOTHING
         executable, arrays = self.executable, self.arrays
@@ -176,6 +178,8 @@ class PackedLaunch(Operation):
             others = [k for k in executable.uses if (a := arrays[k]) is not None and a._memory is memory]
             if len(others) == 1:
                 continue
+            # Only the very same elements can be treated as one array; views that overlap otherwise are an error
+            # elsewhere.
             others = [k for k in others if (a := arrays[k]) is not None and a._same_place(held)]
             found.update((k, others[0]) for k in others[1:])
         return found
@@ -186,17 +190,18 @@ class PackedLaunch(Operation):
         for name in PackedLaunch.__slots__:
             setattr(made, name, getattr(self, name))
         made.parts, made.arrays = list(self.parts), list(self.arrays)
+        # Caches about the arguments, and what stamps have shown for them, do not hold for others.
         made._merged = made._apart = None
         made.stamped = False
         return made
 
     def put(self, leaf: int, held: array) -> None:
-        """Let an array stand for a leaf, in the place of one of the same type."""
+        """Replace the array of a leaf by one of the same type."""
         self.arrays[leaf], self.parts[leaf] = held, held._packed
         self._merged = self._apart = None
 
     def with_log(self, log: Log) -> PackedLaunch:
-        """Return the launch that writes what its adjoint needs to a log, which is new.
+        """Return the launch that writes what its adjoint needs to a new log.
 
         Raises
         ------
@@ -205,6 +210,7 @@ class PackedLaunch(Operation):
         """
         made = self.copy()
         made.logged, made.stamped = log, self.stamped
+        # The count runs the original program, before this launch takes the one that writes the log.
         made.log = new_log(self, made, log)
         made.executable = made._program(made.keys)
         made._check()
@@ -219,16 +225,16 @@ class PackedLaunch(Operation):
         return made
 
     def count(self, log: Log, act: Callable[[Operation], object] = perform) -> array:
-        """Return for each thread how many slots of a log it takes; `act` does what is to be done for that."""
+        """Return for each thread the number of log slots that it takes; `act` performs the operations for that."""
         counting, copies, counts = self.counting(log)
         for operation in (*copies, counting):
             act(operation)
         return counts
 
     def counting(self, log: Log) -> tuple[PackedLaunch, list[Operation], array]:
-        """Return what counts how many slots of a log each thread takes.
+        """Return the launch that counts the log slots of each thread.
 
-        A launch of the program that counts, copies of what it writes to, to be made before, and its counts.
+        With it come the copies to be made before, of the arrays that it writes to, and the array of counts.
         """
         made = self.copy()
         merged = tuple(self.merged.items())
@@ -237,6 +243,7 @@ class PackedLaunch(Operation):
         )
         threads = math.prod(self.dims[: made.executable.manifest.tid_arity])
         counts = new((threads,), parse_array_type(made.executable.manifest.params[-1].type).dtype, True, self.device)
+        # The counting program runs the kernel's stores as well, as later loads depend on them; they go to copies.
         copies = made.spare()
         made.log, made.logged = (counts,), None
         made._check()
@@ -248,9 +255,9 @@ class PackedLaunch(Operation):
         return self.kernel.logged(self.keys, "stamped", arrays, self.blocks.block_dim, self.generation, merged)
 
     def stamping(self, stamper: Executable) -> tuple[PackedLaunch, list[Operation]]:
-        """Return a launch of a program that stamps, whose log are the stamps, and the copies that it needs before.
+        """Return a launch of a stamping program, with the stamps as its log, and the copies that it needs before.
 
-        These are of what it writes to.
+        The copies are of the arrays that it writes to.
         """
         made = self.copy()
         made.executable = stamper
@@ -263,7 +270,7 @@ class PackedLaunch(Operation):
         return made, copies
 
     def spare(self) -> list[Operation]:
-        """Let copies stand for the arrays that it writes to, and return what makes them."""
+        """Replace the arrays that it writes to by copies, and return the operations that make these."""
         copies: list[Operation] = []
         for index in self.executable.writes:
             if (held := self.arrays[index]) is not None:
@@ -273,14 +280,15 @@ class PackedLaunch(Operation):
         return copies
 
     def span(self, index: int) -> slice:
-        """Return which leaves stand for an argument."""
+        """Return the slice of leaves that belong to an argument."""
+        # Without structs each argument is one leaf.
         if len(self.parts) == len(self.keys):
             return slice(index, index + 1)
         places = [k for k, leaf in enumerate(self.leaves) if leaf.argument == index]
         return slice(places[0], places[-1] + 1)
 
     def changed(self, arguments: Mapping[int, Leaves] = MappingProxyType({}), dim: Any = _SAME) -> PackedLaunch:
-        """Return the launch with some other arguments, or other dimensions, which are checked all together.
+        """Return the launch with some other arguments, or other dimensions, checked all together.
 
         Raises
         ------
@@ -299,6 +307,7 @@ class PackedLaunch(Operation):
             made.keys = (*made.keys[:index], key, *made.keys[index + 1 :])
             made.arrays[span], made.parts[span] = held, packed
             made._leaves = ()
+        # Merged parameters are part of a logging program, so that other arrays may need another one though types agree.
         if made.keys != self.keys or (self.logged is not None and made.merged != self.merged):
             made.executable = made._program(made.keys)
         if dim is not _SAME and self.log is not None:
@@ -318,7 +327,7 @@ class PackedLaunch(Operation):
 
     @property
     def label(self) -> str:
-        """What it is, for a person."""
+        """The name of the launch for messages."""
         return self.kernel.name
 
     kind = "launch"
@@ -329,12 +338,12 @@ class PackedLaunch(Operation):
 
     @property
     def device(self) -> Device:
-        """Where it runs."""
+        """The device that it runs on."""
         return self.executable.device
 
     @property
     def arguments(self) -> bytes:
-        """The packed parameters, as they stand behind the header."""
+        """The packed parameters, which follow the header in the block."""
         return b"".join(self._passed)
 
     @property
@@ -344,6 +353,8 @@ class PackedLaunch(Operation):
 
     def touch(self) -> None:
         """Raise the versions of the memory that it changes."""
+        # The general path also covers the log and arrays behind elements; the one below is a plain loop for every
+        # launch.
         if self.log is not None or self.executable.writes_elements:
             super().touch()
             return
@@ -372,12 +383,12 @@ class PackedLaunch(Operation):
         return self.executable.block(self.grid, self.arguments)
 
     def steps(self) -> Steps | None:
-        """Return the launch in native code, or None if the program has to be watched while it runs."""
+        """Return the launch in native code, or None if Python has to watch the program run."""
         return self.executable.steps(self.grid, self.arguments)
 
     @property
     def leaves(self) -> tuple[Leaf, ...]:
-        """What stands for each entry of `arrays` and `parts`."""
+        """The description of each entry of `arrays` and `parts`."""
         if not self._leaves:
             self._leaves = leaves_of(tuple([p.name for p in self.kernel.parameters]), self.keys)
         return self._leaves
@@ -391,7 +402,7 @@ class PackedLaunch(Operation):
 
 
 def _are_apart(ranges: list[tuple[int, int]]) -> bool:
-    """Whether no two of some ranges of addresses overlap, and none is empty."""
+    """Return whether no two of some ranges of addresses overlap, and none is empty."""
     ranges.sort()
     end = 0
     for low, high in ranges:
@@ -402,7 +413,7 @@ def _are_apart(ranges: list[tuple[int, int]]) -> bool:
 
 
 def dispatch(bound: PackedLaunch, record_tape: bool = True, stream: Stream | None = None) -> None:
-    """Give a launch to whoever takes it: the tape, a sequence, a stream, or run it."""
+    """Hand a launch to the tape, to a sequence or to a stream, or run it."""
     if stream is not None and not isinstance(stream, Stream):
         raise MisuseError(
             f"stream must be a dk.Stream, not {stream!r}", remedy="make one with dk.Stream(), or leave it out"
@@ -410,6 +421,7 @@ def dispatch(bound: PackedLaunch, record_tape: bool = True, stream: Stream | Non
     if current.tape is None:
         perform(bound, stream)
     elif record_tape:
+        # The tape compares contents and versions, which queued work may still change.
         drain()
         current.tape.record_launch(bound)
     else:

@@ -1,8 +1,8 @@
-"""How the threads of a launch are divided into chunks, and an adjoint's into chunks that do not race.
+"""Partition of a launch's threads into chunks, and of an adjoint's into chunks that do not race.
 
-In: numbers of threads, of operations and of scalars, and an :class:`Arithmetic` that they are numbers of. Out: a
+From numbers of threads, of operations and of scalars, and an :class:`Arithmetic` over such numbers, comes a
 :class:`Partition`. Launches from Python decide with Python's integers, calls from JAX with words of native code, whose
-sizes are known when the call runs; both decide by what stands here, so that a gradient is the same number either way.
+sizes are known when the call runs; both use the same rules, so that a gradient is the same number either way.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ENOUGH = 32  # chunks that keep most machines busy: where there are so many, th
 
 
 class Arithmetic(Protocol):
-    """Operations on non-negative integers; ``choose`` takes a condition that ``compare``, ``all`` or ``any`` made."""
+    """Operations on non-negative integers; ``choose`` takes a condition made by ``compare``, ``all`` or ``any``."""
 
     def add(self, x: Any, y: Any, /) -> Any: ...
     def mul(self, x: Any, y: Any, /) -> Any: ...
@@ -50,7 +50,7 @@ _COMPARISONS = {
 
 
 class _Integers:
-    """Python's integers."""
+    """Arithmetic of Python's integers."""
 
     add, mul, sub = staticmethod(operator.add), staticmethod(operator.mul), staticmethod(operator.sub)
     min, max = staticmethod(min), staticmethod(max)
@@ -75,16 +75,16 @@ INTEGERS: Arithmetic = _Integers()
 
 
 class Grain(NamedTuple):
-    """How many threads of a program make a chunk, as numbers of an arithmetic.
+    """The number of threads that make a chunk of a program, as numbers of an arithmetic.
 
     Attributes
     ----------
     worthwhile
-        As many as are worth handing over.
+        Smallest number worth handing to another thread of the pool.
     lanes
-        As many as run in a vector register, a divisor of 64; fewer waste some of it. 1 where they run one by one.
+        Number that run in a vector register, a divisor of 64; fewer waste some of it. 1 where they run one by one.
     group
-        As many as run in several registers side by side, a divisor of 64.
+        Number that run in several registers side by side, a divisor of 64.
     """
 
     worthwhile: Any
@@ -93,7 +93,7 @@ class Grain(NamedTuple):
 
 
 class Partition(NamedTuple):
-    """What is decided, as numbers of an arithmetic.
+    """The partition of a launch, as numbers of an arithmetic.
 
     Attributes
     ----------
@@ -104,7 +104,7 @@ class Partition(NamedTuple):
     groups
         Number of chunks where each accumulates in a copy of its own, else 0.
     is_atomic
-        1 where it has to be the program that accumulates atomically, else 0.
+        1 where the program that accumulates atomically has to run, else 0.
     """
 
     chunk: Any
@@ -119,7 +119,7 @@ def chunk_of(c: Arithmetic, n: Any, grain: Grain, at_least: Any) -> Any:
     Parameters
     ----------
     c : Arithmetic
-        What the numbers are of.
+        The arithmetic of the numbers.
     n
         Number of threads.
     grain
@@ -127,24 +127,28 @@ def chunk_of(c: Arithmetic, n: Any, grain: Grain, at_least: Any) -> Any:
     at_least
         Shortest chunk that is allowed, at least 1.
     """
+    # Everything is computed by selection and without branches: in native code the numbers are only known at run time.
     chunk = c.max(c.max(c.ceil_div(n, MAX_CHUNKS), grain.worthwhile), at_least)
     rounded = c.mul(c.ceil_div(chunk, _ROUNDING), _ROUNDING)
     chunk = c.choose(c.compare(">", chunk, _ROUNDING), rounded, _whole(c, n, grain, chunk))
+    # Waking workers for a handful of chunks costs more than they save.
     chunk = c.choose(c.compare("<", c.ceil_div(n, _FEWEST), grain.worthwhile), c.max(n, at_least), chunk)
     return c.max(c.min(chunk, c.max(n, at_least)), 1)
 
 
 def _whole(c: Arithmetic, n: Any, grain: Grain, chunk: Any) -> Any:
-    """The next length of whole registers, of several side by side where there are many threads."""
+    """Return the next length of whole registers, of several side by side where there are many threads."""
     together = c.choose(c.compare(">=", n, c.mul(grain.group, _ENOUGH)), grain.group, grain.lanes)
     return c.mul(c.ceil_div(chunk, together), together)
 
 
 def distance_of(c: Arithmetic, dims: Sequence[Any], reach: Sequence[Any]) -> Any:
-    """Return how far apart in the flattened launch two threads can be that race; `reach` is by axis."""
+    """Return the largest distance in the flattened launch of two threads that race; `reach` is by axis."""
     total, stride = None, None
+    # Row-major: the last axis has stride 1, and each axis in front of it the product of the extents behind it.
     for axis in range(len(dims) - 1, -1, -1):
         if axis < len(reach):
+            # No two threads are farther apart along an axis than its extent allows.
             own = c.min(reach[axis], c.max(c.sub(dims[axis], 1), 0))
             own = own if stride is None else c.mul(own, stride)
             total = own if total is None else c.add(total, own)
@@ -169,7 +173,7 @@ def partition(
     Parameters
     ----------
     c : Arithmetic
-        What the numbers are of.
+        The arithmetic of the numbers.
     n
         Number of threads, at least 1.
     grain
@@ -177,7 +181,7 @@ def partition(
     work
         Operations of all threads, in units of :data:`COST_UNIT`.
     distance
-        How far apart two threads can be that race in a cotangent with a bound.
+        Largest distance of two threads that race in a cotangent with a bound.
     general
         1 if threads may race anywhere in a cotangent, else 0.
     copied
@@ -194,6 +198,8 @@ def partition(
     several, anywhere = c.compare(">", chunks, 1), c.compare("!=", general, 0)
     is_spare, near = c.compare("!=", spare, 0), c.compare(">", distance, 0)
     # Fewer than four chunks in two colours leave nothing to do side by side.
+    # With chunks longer than the distance, a thread can only race with its own chunk and the two next to it. Two
+    # colours keep these apart: all even chunks run, then all odd ones.
     coloured = chunk_of(c, n, grain, c.add(distance, 1))
     is_idle = c.all(c.compare("<", c.ceil_div(n, coloured), 4), c.compare(">=", chunks, 4), is_spare)
     groups = c.min(_groups(c, work, grain.lanes, copied, cores), chunks)
@@ -202,6 +208,8 @@ def partition(
     keeps_busy = c.any(c.compare("==", spare, 0), c.compare("<=", c.min(cores, chunks), c.mul(groups, behind)))
     is_copied = c.all(c.compare(">=", groups, 2), c.compare("!=", copyable, 0), keeps_busy)
     own = _whole(c, n, grain, c.max(c.ceil_div(n, groups), c.add(distance, 1)))
+    # Cotangents without a bound: private copies if they pay, else atomics, else one chunk that runs alone. With a
+    # bound: two colours, unless too few chunks are left and there are atomics. Otherwise plain chunks.
     chunk = c.choose(
         anywhere,
         c.choose(is_copied, own, c.choose(is_spare, plain, n)),
@@ -211,6 +219,7 @@ def partition(
     is_atomic = c.choose(anywhere, lonely, c.choose(near, c.choose(is_idle, 1, 0), 0))
     in_turn = c.choose(anywhere, c.choose(is_copied, 1, 0), c.choose(is_idle, 0, 1))
     colours = c.choose(c.all(near, c.compare("!=", in_turn, 0)), 2, 1)
+    # A launch of a single chunk runs in one thread and cannot race with itself.
     return Partition(
         c.choose(several, chunk, plain),
         c.choose(several, colours, 1),
@@ -220,10 +229,11 @@ def partition(
 
 
 def _groups(c: Arithmetic, work: Any, lanes: Any, copied: Any, cores: Any) -> Any:
-    """Return how many copies the work is worth, 1 if none."""
+    """Return the number of private copies that the work is worth, 1 if none."""
     groups: Any = 1
     for_each = c.mul(cores, 4)
     size = 2
+    # Powers of two in an unrolled loop of selections, for the same reason as above: the greatest that pays is kept.
     while size <= MAX_GROUPS:
         # Clearing and adding up the copies may cost an eighth of the work; two groups may cost a quarter. Where each
         # has a processor of its own, half of the work: all of them share it. Groups beyond four for each processor

@@ -1,8 +1,8 @@
-"""Arrays that are pickled or copied by Python's own means.
+"""Pickling and copying of arrays by Python's own means, :mod:`pickle` and :mod:`copy`.
 
-In: an array, for :mod:`pickle` and :mod:`copy`. Out: one with the same elements on the same device. As with PyTorch's
-tensors, a deep copy has a copy of the gradient, and a pickled array takes along that it has a gradient, not its values:
-it begins with zeros. A shallow copy is another object over the same memory and with the same gradient.
+The result has the same elements on the same device. As with PyTorch's tensors, a deep copy has a copy of the gradient,
+and a pickled array remembers that it has a gradient, but not its values: it begins with zeros. A shallow copy is
+another object over the same memory and with the same gradient.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ class Copied:
         grad = self.grad
         if grad is not None:
             own = memo.get(id(grad))
+            # An array and a gradient that the copied object also refers to elsewhere must stay one object.
             if own is None:
                 own = memo[id(grad)] = grad._like()
                 perform(Copy(own, grad))
@@ -60,6 +61,8 @@ class Copied:
 def _restored(
     cls: type[array], data: np.ndarray[Any, Any], dtype: Any, shape: tuple[int, ...], place: str, grad: bool
 ) -> array:
+    # The constructor of a user's subclass may take other arguments; the base of the run time is made, and its class
+    # set.
     own = next(base for base in cls.__mro__ if base.__module__.startswith("diffkern.runtime."))
     made: array = own(dtype=dtype, shape=shape, device=place)
     perform(Assign(made, data))
@@ -69,7 +72,7 @@ def _restored(
 
 
 def _of_class(cls: type[array], source: array) -> array:
-    """Return an array of a class over the memory of another one, without what a program has added to that."""
+    """Return an array of a class over the memory of another one, without attributes that a program added to it."""
     made: array = object.__new__(cls)
     for base in type(source).__mro__:
         for name in getattr(base, "__slots__", ()):

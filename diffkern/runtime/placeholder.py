@@ -1,7 +1,7 @@
-"""What ``dk.array(dtype=float)`` is: the annotation of a parameter, and in the place of an array none.
+"""The value of ``dk.array(dtype=float)``: the annotation of a parameter, and a stand-in for no array.
 
-In: an element type and a number of axes. Out: an annotation that counts as an array without elements, as programs for
-Warp begin with: for ``isinstance``, in a field of a struct, and as an argument of a launch.
+It counts as an array without elements, as programs for Warp begin with: for ``isinstance``, in a field of a struct,
+and as an argument of a launch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Placeholder(ArrayAnnotation):
     Attributes
     ----------
     shape
-        The extents of an array that has no elements; a program may note here what else it likes.
+        The extents of an array that has no elements; a program may store anything else here.
     """
 
     array: ClassVar[type]
@@ -40,12 +40,12 @@ class Placeholder(ArrayAnnotation):
 
     @classmethod
     def of(cls, dtype: Any, ndim: int) -> Placeholder:
-        """Return that of an element type, or of any."""
+        """Return the placeholder of an element type, or of any."""
         return cls.like(array_annotation(dtype, ndim))
 
     @classmethod
     def like(cls, annotation: ArrayAnnotation) -> Placeholder:
-        """Return that of an annotation's element type and number of axes."""
+        """Return the placeholder of an annotation's element type and number of axes."""
         made = cls(annotation.element, annotation.ndim, annotation.kinds)
         made.shape = (0,) * annotation.ndim
         return made
@@ -56,7 +56,7 @@ class Placeholder(ArrayAnnotation):
         return 0
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """Return an array of NumPy without elements."""
+        """Return a NumPy array without elements."""
         element: Stored = FLOAT32 if self.element is None else self.element
         return np.zeros((0,) * self.ndim + component_shape(element), stored_type(element))
 

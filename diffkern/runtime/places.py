@@ -1,8 +1,8 @@
-"""Which contents the steps of a roll-out hand on, and which each step makes anew before it looks at them.
+"""Live state between the steps of a roll-out, as opposed to memory that each step overwrites before it reads it.
 
-In: the reads and writes of the steps, in their order. Out: of a write, whether what it overwrites may be needed when
-the steps run again from an earlier state. What every step so far has wholly overwritten before anything else (an array
-of forces, the row of a trajectory) is needed by none: at each earlier state it has yet to be written.
+From the reads and writes of the steps, in their order, follows for a write whether the contents that it overwrites may
+be needed when the steps run again from an earlier state. Memory that every step so far has wholly overwritten before
+anything else (an array of forces, the row of a trajectory) is not live: at each earlier state it has yet to be written.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class _Place:
 
 
 class Places:
-    """The parts of one block of memory that steps have accessed: they do not overlap, in order of their addresses."""
+    """The parts of one block of memory that steps have accessed: disjoint, in order of their addresses."""
 
     __slots__ = ("_lows", "_places")
 
@@ -43,7 +43,7 @@ class Places:
         Returns
         -------
         bool
-            Whether every step that accessed them has made them anew first.
+            Whether every step that accessed them has overwritten them first.
         """
         first = bisect_right(self._lows, low) - 1
         if first < 0 or self._places[first].high <= low:
@@ -52,10 +52,13 @@ class Places:
         found = self._places[first:last]
         if len(found) == 1 and found[0].low <= low and high <= found[0].high:
             place = found[0]
+            # Only the first access of a step counts: whatever it does later, it finds its own values.
             if place.turn != turn:
                 place.turn = turn
+                # An access to a part of the bytes leaves others as an earlier step left them.
                 place.anew &= whole and (low, high) == (place.low, place.high)
             return place.anew
+        # Accesses that overlap known parts differently merge them to one part, which is live to be on the safe side.
         made = _Place(low, high, whole and not found, turn)
         if found:
             made.low, made.high = min(low, found[0].low), max(high, found[-1].high)
@@ -63,7 +66,7 @@ class Places:
         return made.anew
 
     def anew(self, low: int, high: int) -> bool:
-        """Whether every step that accessed any of these bytes has made them anew first."""
+        """Return whether every step that accessed any of these bytes has overwritten them first."""
         first, last = bisect_right(self._lows, low) - 1, bisect_left(self._lows, high)
         found = [place for place in self._places[max(first, 0) : last] if place.high > low]
         return all(place.anew for place in found)

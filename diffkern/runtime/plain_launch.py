@@ -1,7 +1,7 @@
 """The fast path of a launch that nothing keeps.
 
-In: a kernel, dimensions, arguments. Out: the kernel has run; or a :class:`LaunchError` before anything ran. Where a
-tape, a sequence or a stream may take the launch it is packed and dispatched; the rest is written for little overhead.
+Where a tape, a sequence or a stream may take the launch it is packed and dispatched; the rest is written for little
+overhead. A :class:`LaunchError` is raised before anything has run.
 """
 
 from __future__ import annotations
@@ -27,15 +27,18 @@ def run(
     kernel: Launchable, dim: Any, args: Sequence[Any], record_tape: bool = True, place: Device | None = None
 ) -> None:
     """Launch with all arguments in one sequence, on a device if one was named."""
+    # One word says whether anything in the process may want to see launches.
     if attention.word[0]:
         dispatch(PackedLaunch(kernel, dim, args, place), record_tape)
         return
     programs = kernel.current().programs
     keys, parts, arrays = bind(kernel.name, kernel.parameters, args)
     executable = programs.get(keys) or kernel.forward(keys)
+    # Arguments on another device are an error, which the general path reports.
     if place is not None and (executable.device is not place or not executable.writes):
         dispatch(PackedLaunch(kernel, dim, args, place), record_tape)
         return
+    # A bool is an int by isinstance and not by type: True is no dimension.
     grid = executable.grids.get(dim) if type(dim) is int else None
     if grid is None:
         grid = grid_of(kernel, executable, dim)
@@ -49,6 +52,7 @@ def run(
         if last[1] != arguments or last[0] is not grid:
             extents.check(kernel.name, grid, arguments)
     if executable.may_share and executable.apart != arguments:
+        # The check is about addresses, so that the same arguments need it only once.
         check_shared(kernel.name, executable, arrays)
         executable.apart = arguments
     writes = executable.writes
@@ -61,6 +65,7 @@ def run(
         if held is not None:
             if not held._writable:
                 check_writable(kernel, executable, arrays)
+            # Raised before the run: a kernel that fails half-way has changed something too.
             held._memory.version += 1
     try:
         executable.run(grid, arguments)

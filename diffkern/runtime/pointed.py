@@ -1,8 +1,8 @@
-"""Launches whose arguments hold arrays in elements: what they read and write besides their arguments.
+"""Launches whose arguments hold arrays in elements: the arrays that they read and write besides their arguments.
 
-In: the arrays of a launch. Out: the arrays to which their elements point; errors where one that is written may be
-another one, since a program takes elements of different indices for different ones; and arrays of descriptors like
-those of a launch, of copies or cotangents of these arrays.
+From the arrays of a launch follow the arrays to which their elements point; errors where one that is written may be
+another one, since a program assumes that elements of different indices are distinct; and arrays of descriptors like
+those of a launch, but of copies or cotangents of these arrays.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["Table", "check_apart", "check_constant", "held_in", "pointed_by"]
 
 
 class Table:
-    """What the elements of an array pointed to at one time.
+    """The arrays to which the elements of an array pointed at one time.
 
     Parameters
     ----------
@@ -38,6 +38,7 @@ class Table:
         self._words = np.ascontiguousarray(holder._elements()).view(np.uint64)
         self._width = self._words.shape[-1]
         known = holder._memory.pointed or {}
+        # The first word of a descriptor is its address, 0 for an element without an array.
         rows = [row.tobytes() for row in self._words.reshape(-1, self._width) if row[0]]
         self.arrays = [known[row] for row in rows]
 
@@ -47,7 +48,7 @@ class Table:
         return {held._packed: held for held in self.arrays}
 
     def mapped(self, function: Callable[[array], array]) -> array:
-        """Return an array of descriptors of what a function makes of the arrays; they have to be kept by others."""
+        """Return an array of descriptors of what a function returns for each array; the caller keeps these alive."""
         words = self._words.copy()
         made = {key: np.frombuffer(function(held)._packed, np.uint64) for key, held in self.distinct.items()}
         for row in words.reshape(-1, self._width):
@@ -60,15 +61,16 @@ class Table:
 
 
 def pointed_by(executable: Executable, arrays: Iterable[array | None]) -> list[array]:
-    """Return what a program may read because elements of its arguments point to it."""
+    """Return the arrays that a program may read because elements of its arguments point to them."""
     if not executable.by_id:
         return []
+    # An upper bound: all arrays that elements of the block are known to have pointed to, whatever they hold now.
     holders = dict.fromkeys(a._memory for a in arrays if a is not None and a._memory.pointed is not None)
     return [held for memory in holders for held in (memory.pointed or {}).values()]
 
 
 def held_in(executable: Executable, arrays: Sequence[array | None], among: Collection[int]) -> Iterator[array]:
-    """Return the arrays that elements of some parameters point to, each once for each parameter."""
+    """Yield the arrays that elements of some parameters point to, each once for each parameter."""
     if executable.by_id:
         for index in executable.manifest.pointing:
             holder = arrays[index]
@@ -77,7 +79,7 @@ def held_in(executable: Executable, arrays: Sequence[array | None], among: Colle
 
 
 def check_apart(kernel: str, executable: Executable, arrays: Sequence[array | None]) -> None:
-    """Raise if a program writes to what it may reach in another way as well."""
+    """Raise if a program writes to memory that it may also reach another way."""
     pointing = executable.manifest.pointing
     for index in executable.writes:
         written = arrays[index]
@@ -98,9 +100,10 @@ def check_apart(kernel: str, executable: Executable, arrays: Sequence[array | No
 def _check_elements(
     kernel: str, executable: Executable, arrays: Sequence[array | None], index: int, table: Table
 ) -> None:
-    """Check the arrays in elements that are written: no two are one, and none is another array of the launch."""
+    """Check the written arrays in elements: no two overlap, and none overlaps another array of the launch."""
     own = sorted((held for held in table.arrays if held.size), key=lambda held: held._range)
     name = f"elements of {executable.name_of(index)!r}"
+    # Sorted by address, so that arrays which overlap are neighbours.
     for first, second in itertools.pairwise(own):
         if _overlap(first, second):
             raise LaunchError(
@@ -133,7 +136,7 @@ def _overlap(a: array, b: array) -> bool:
 def check_constant(
     kernel: str, executable: Executable, arrays: Sequence[array | None], varied: Collection[Memory], why: str
 ) -> None:
-    """Raise if a launch reads or writes what has a gradient, or may vary as `why` says, through an element."""
+    """Raise if a launch accesses an array with a gradient, or one that may vary as `why` says, through an element."""
     for held in pointed_by(executable, arrays):
         if held.requires_grad or held._memory in varied:
             why = "has a gradient" if held.requires_grad else why

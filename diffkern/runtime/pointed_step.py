@@ -1,7 +1,7 @@
 """Launches on a tape that read or write arrays in elements of arrays.
 
-In: a launch, before and after it ran. Out: a step whose adjoint finds copies of these arrays, as they were, and their
-cotangents through descriptors like those that the launch found.
+The adjoint of such a step finds copies of these arrays, as they were, and their cotangents through descriptors like
+those that the launch found.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class PointedStep(LaunchStep):
     Attributes
     ----------
     tables
-        By parameter, what its elements pointed to.
+        By parameter, the arrays that its elements pointed to.
     """
 
     __slots__ = ("_kept", "tables")
@@ -39,7 +39,7 @@ class PointedStep(LaunchStep):
         self._check_apart()
 
     def _check_apart(self) -> None:
-        """Refuse an array that is also a parameter, or in elements of two: its cotangent would be found in two ways."""
+        """Raise if an array is also a parameter, or in elements of two: its cotangent would be reached in two ways."""
         launch = self.launch
         seen = [a for k, a in enumerate(launch.arrays) if a is not None and k in self.active and k not in self.tables]
         for index, table in self.tables.items():
@@ -64,6 +64,8 @@ class PointedStep(LaunchStep):
             if when == "before" and index in wanted:
                 self.saved[index] = table.mapped(self._copied)
             elif when == "after":
+                # Descriptors are copied even of arrays that are not: the program may exchange elements before the
+                # reverse sweep.
                 self.contents[index] = table.mapped(self._copied if index in wanted else self._own)
 
     def _copied(self, held: array) -> array:
@@ -102,6 +104,7 @@ class PointedStep(LaunchStep):
         inner: list[array] = []
 
         def cotangent(held: array) -> array:
+            # Called once for each array, however many elements point to it: these then share one cotangent.
             inner.append(cotangents.of(held))
             return inner[-1]
 
@@ -135,7 +138,7 @@ class _Adjoint(AdjointLaunch):
         return [*super().reads(), *self._inner]
 
     def writes(self) -> list[array]:
-        """Return the cotangents, those in elements too."""
+        """Return the cotangents, including those in elements."""
         return [*super().writes(), *self._inner]
 
     def steps(self) -> None:

@@ -1,8 +1,8 @@
-"""A launch, forward or adjoint, in the form in which it is repeated: packed, checked, with its native steps.
+"""A launch, forward or adjoint, prepared for repetition: packed, checked, with its native steps.
 
-In: a packed launch, and for an adjoint the gradients. Out: something that runs any number of times, whose parameters
-and dimensions can be changed in between. Every change is checked and packed when it is made; one that is refused
-changes nothing. It keeps alive all that it points to, and waits with a change until no call is in progress.
+It runs any number of times, and its parameters and dimensions can be changed in between. Every change is checked and
+packed when it is made; one that is refused changes nothing. It keeps alive all that it points to, and a change waits
+until no call is in progress.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Prepared:
     given : sequence, optional
         Gradients that were given by hand, for each leaf an array or None; the others are the arguments' own.
     stream : Stream, optional
-        Where it runs by default.
+        The default stream.
     record_tape : bool, optional
         Whether a tape that records takes it.
     fixed : bool, optional
@@ -106,7 +106,8 @@ class Prepared:
 
     @property
     def launch(self) -> PackedLaunch:
-        """The forward launch, with the parameters of now."""
+        """The forward launch with its current parameters."""
+        # An interrupt may have come between a change of the form and that of the plan.
         if self.plan.flags & STALE:
             self._complete()
         if self.setter.changed:
@@ -120,11 +121,11 @@ class Prepared:
 
     @property
     def steps(self) -> Steps | None:
-        """The native form, None if there is none."""
+        """The native steps, None if there are none."""
         return self._form.steps
 
     def _catch_up(self) -> None:
-        """Pack what was changed in the block alone."""
+        """Pack the parameters that were changed in the block alone."""
         launch, block = self._form.launch, self._form.block
         try:
             self.setter.read()
@@ -133,12 +134,13 @@ class Prepared:
                 packed = bytes(block[slot.offset : slot.offset + slot.size]) if held is None else held._packed
                 launch.parts[slot.leaf] = packed
         except BaseException:
+            # Interrupted: the parts are still behind the block, and the next reader has to do it again.
             self.setter.note()
             raise
 
     @property
     def operation(self) -> PackedLaunch | AdjointLaunch:
-        """What runs."""
+        """The operation that runs."""
         launch = self.launch
         return launch if self.adjoint is None else self.adjoint
 
@@ -148,7 +150,7 @@ class Prepared:
         return self.operation.executable
 
     def _find_slots(self) -> None:
-        """Find the parameters that can be changed by writing to the block, without any other check than their type."""
+        """Find the parameters that can be changed by writing to the block, checking nothing but their type."""
         launch = self.launch
         self._searched = True
         block = self._form.block
@@ -178,15 +180,16 @@ class Prepared:
         self.setter.open(quick, self.plan, block, launch.arrays, launch.executable.may_share)
 
     def _are_alone(self) -> bool:
-        """Whether no array that may be put in the place of one can share memory with another, or that is all the same.
+        """Return whether arrays put in place of others cannot share memory, or whether sharing would not matter.
 
-        Of arrays that are no views only the same one does.
+        Arrays that are no views share memory only with themselves.
         """
         launch = self._form.launch
         return not launch.executable.may_share or all(a is None or a._alone is not None for a in launch.arrays)
 
     def _forget_slots(self) -> None:
-        """Have them found again by the next change that asks for them."""
+        """Discard the slots; the next change that needs them finds them again."""
+        # What was written to the block through them has to reach the parts first.
         if self.setter.changed:
             self._catch_up()
         self.setter.close()
@@ -202,23 +205,23 @@ class Prepared:
         return Slot(leaf, start, launch.keys[index], size, is_array=True, counter=self._counter_of(leaf))
 
     def _races_with(self, leaf: int) -> Races | None:
-        """What an adjoint is checked for that depends on a value."""
+        """Return the check of an adjoint that depends on a value, or None."""
         races = None if self.adjoint is None else self.adjoint.executable.races
         return races if races is not None and leaf in races.arguments else None
 
     def _gathers_with(self, leaf: int) -> bool:
-        """Whether it depends on a value which program of an adjoint runs."""
+        """Return whether the choice of an adjoint's program depends on a value."""
         gathering = None if self.adjoint is None else self.adjoint.gathering
         return gathering is not None and leaf in gathering.arguments
 
     def scatter(self, leaf: int, packed: bytes) -> None:
-        """Take the program that is right for all values, unless that which runs is right once a value is changed."""
+        """Switch from gathering to the program for all values, if the change of a value makes gathering wrong."""
         adjoint = self.adjoint if self._gathers_with(leaf) else None
         if adjoint is not None and adjoint.gathers and not adjoint.gathers_with(leaf, packed):
             self._choose_again(may_gather=False)
 
     def gather(self, leaf: int) -> None:
-        """Take the program whose threads gather, if it has become right by the change of a value."""
+        """Switch to the gathering program, if the change of a value has made it right."""
         adjoint = self.adjoint if self._gathers_with(leaf) else None
         if adjoint is not None and not adjoint.gathers and adjoint.gathers_with(leaf, self.launch.parts[leaf]):
             self._choose_again()
@@ -228,7 +231,7 @@ class Prepared:
         self._take(launch, self._adjoint_of(launch, cotangents, may_gather), self._form.given)
 
     def check_races(self, leaf: int, parts: Sequence[bytes]) -> None:
-        """Raise if threads may race once a value has been changed, and all are those that are given."""
+        """Raise if threads may race when a value has been changed; `parts` are all leaves after the change."""
         races, launch = self._races_with(leaf), self.launch
         if races is not None:
             races.check(launch.kernel.name, launch.dims, parts.__getitem__)
@@ -239,7 +242,7 @@ class Prepared:
         self._forget_slots()
 
     def _check_settled(self, leaf: int, packed: bytes) -> None:
-        """Raise if a value would be changed on which it depends what a gradient keeps of arrays."""
+        """Raise if a value would be changed that determines what a gradient keeps of arrays."""
         launch = self.launch
         if leaf in self.settled and packed != launch.parts[leaf]:
             raise LaunchError(
@@ -250,16 +253,16 @@ class Prepared:
             )
 
     def _counter_of(self, leaf: int) -> int | None:
-        """Return the place of an array's counter among those of the plan, None if the kernel does not write to it."""
+        """Return the position of an array's counter in the plan, None if the kernel does not write to the array."""
         writes = [k for k in self.executable.writes if self._form.launch.arrays[k] is not None]
         return writes.index(leaf) if leaf in writes else None
 
     def watch(self, user: Any) -> None:
-        """Tell something that has a plan when this has another form."""
+        """Notify an object that has a plan when this launch gets another form."""
         self._users = [weakref.ref(living) for living in (*self._living(), user)]
 
     def watched(self, stamp: Stamp) -> Stamp:
-        """Return what every change renews: the stamp that is given, unless there is one."""
+        """Return the stamp that every change renews: the given one, unless there is one already."""
         if self._stamp is None:
             self._stamp = stamp
         return self._stamp
@@ -283,13 +286,14 @@ class Prepared:
 
     @brief
     def run(self, stream: Stream | None = None) -> None:
-        """Run once, by way of Python: to the tape, a sequence, a stream, or at once."""
+        """Run once from Python: on the tape, in a sequence, on a stream, or at once."""
         stream = self.stream if stream is None else stream
         if self._is_packed(stream):
             perform(Packed(self._form, self.operation), stream)
             return
         self.check_alive()
         if self.adjoint is None:
+            # A tape or sequence keeps the launch it is given, whose arguments must not change with this record's.
             dispatch(self.launch.copy(), self.record_tape, stream)
             return
         if stream is not None and not isinstance(stream, Stream):
@@ -299,21 +303,22 @@ class Prepared:
         perform(self._adjoint_of(self.launch.copy(), self.adjoint.cotangents), stream)
 
     def _is_packed(self, stream: Any) -> bool:
-        """Whether a GPU takes the argument block as it is: a tape, a sequence or a graph keeps a launch of its own."""
+        """Return whether a GPU takes the block as it is: a tape, a sequence or a graph keeps a launch of its own."""
         device = self._form.device
         if device is CPU or not self._form.block or device.is_capturing:
             return False
         return isinstance(stream, (Stream, NoneType)) and current.tape is None and current.recorder is None
 
     def check_alive(self) -> None:
-        """Raise if it was released."""
+        """Raise if the record was released."""
         if self.released:
             raise LaunchError("this record was released", remedy="record the launch again")
 
     def release(self) -> None:
-        """Let go of everything, after calls in progress; sequences that contain it cannot be replayed any more."""
+        """Release everything, after calls in progress; sequences that contain it cannot be replayed any more."""
         if not self.released:
             self._forget_slots()
+            # The flag comes first, so that no new call enters while those in progress are waited for.
             self.plan.flag(RELEASED)
             self.released = True
             self._tell_users()
@@ -355,7 +360,7 @@ class Prepared:
 
     @brief
     def set_param(self, index: int, value: Any, adjoint: bool = False) -> None:
-        """Change a parameter, or its gradient, in the place of the built-in of the setter."""
+        """Change a parameter, or its gradient; the Python counterpart of the setter's native built-in."""
         if not adjoint:
             if not self._searched:
                 self._find_slots()
@@ -372,7 +377,7 @@ class Prepared:
             self.set(index, value)
 
     def _write_quickly(self, index: int, value: Any) -> bool:
-        """Write a struct, or a number of NumPy's, to the block; return whether it was one that fits."""
+        """Write a struct, or a NumPy number, to the block; return whether it was one that fits."""
         writer = self._writers.get(index)
         if writer is not None:
             self._wait_idle()
@@ -425,11 +430,14 @@ class Prepared:
                 self.set_value(index, key, parts[0], value)
                 return
             packed, held = parts[0], leaves[0]
+        # Another type takes another program, and an adjoint's arrays have gradients: both are a change of the whole
+        # form.
         if key != launch.keys[index] or self.adjoint is not None or not self._form.block:
             self.change({index: (key, [packed], [held])}, {})
             return
         counter = self._counter_of(leaf)
         before = launch.arrays[leaf]
+        # Only an array that is written and lies in other memory needs another counter of changes.
         other = counter is not None and before is not None and before._memory is not held._memory
         counted = held._memory.is_counted and not held._memory.is_host
         if other and (self.family or counted):
@@ -444,12 +452,14 @@ class Prepared:
         block, offset = form.block, form.offsets[leaf]
         behind = offset + len(packed)
         if form.device is not CPU:
+            # On a GPU the addresses may select another variant of the program, which the plan does not have.
             arguments = arguments_of(block[:offset] + packed + block[behind:])
             if self.executable.chosen(arguments) is not form.program:
                 self.change({index: (key, [packed], [held])}, {})
                 return
         counters, address = self.plan.counters, ctypes.addressof(held._memory.counter)
         self._wait_idle()
+        # Renewed before and after the change: whoever reads the stamp in between finds it outdated afterwards.
         self._renew()
         self._tell_users(of_arrays=True)
         # An interrupt comes between two calls; from here on there is none.
@@ -489,7 +499,7 @@ class Prepared:
             self.change({k: self.launch.kernel.parameters[k].convert_leaves(v) for k, v in values.items()}, {})
 
     def _same_arrays(self, index: int, held: Sequence[array | None]) -> bool:
-        """Whether the arrays of an argument are those of the present one, so that at most its values differ."""
+        """Return whether the arrays of an argument are the present ones, so that at most its values differ."""
         present = self.launch.arrays[self.launch.span(index)]
         if len(present) != len(held):
             return False
@@ -497,7 +507,7 @@ class Prepared:
         return all(a is b or (a is not None and b is not None and a._same_place(b)) for a, b in pairs)
 
     def _set_leaves(self, index: int, value: Any) -> None:
-        """Change a parameter of a kernel that takes structs."""
+        """Change a struct parameter."""
         launch = self.launch
         key, packed, held = launch.kernel.parameters[index].convert_leaves(value)
         if key != launch.keys[index] or not self._same_arrays(index, held):
@@ -513,14 +523,16 @@ class Prepared:
             self.keep(index, value)
 
     def _write(self, leaf: int, packed: bytes) -> None:
-        """Change a value in the block, and in those of all that share it."""
+        """Change a value in the block, and in those of all members that share it."""
         goals: list[Any] = [self._form.launch.parts]
         places: list[Any] = [leaf]
         members = self.family or (self,)
         parts = [*self.launch.parts[:leaf], packed, *self.launch.parts[leaf + 1 :]]
+        # All checks come first, of all members: a refused value must not have reached any of them.
         for member in members:
             member._check_settled(leaf, packed)
             member.check_races(leaf, parts)
+        # A member whose program gathers would be wrong for the new value, and is switched before the value is written.
         for member in members:
             member.scatter(leaf, packed)
         for member in members:
@@ -546,7 +558,7 @@ class Prepared:
         self.keep(index, value)
 
     def keep(self, index: int, value: Any) -> None:
-        """Keep alive what a value points to."""
+        """Keep a value alive that may own memory."""
         if type(value) is not float and type(value) is not int:
             self.kept[index] = copy.copy(value)
 
@@ -560,6 +572,7 @@ class Prepared:
         if self.adjoint is not None:
             checked = [None if ct is None else cotangent(launch, i, ct) for i, ct in enumerate(merged)]
             cotangents, before = with_own(launch, checked), self._form.launch.merged
+            # All leaves of one array share a cotangent, which is listed under the first of them.
             wanted = [i for i in range(len(merged)) if before.get(i, i) in self.adjoint.cotangents]
             check_not_lost(launch, wanted, cotangents)
             adjoint = self._adjoint_of(launch, cotangents)
@@ -596,6 +609,7 @@ class Prepared:
         self._wait_idle()
         self._forget_slots()
         self._tell_users()
+        # Whoever compares the stamp meanwhile finds it changed, before and after the exchange.
         self._renew()
         self.plan.flag(STALE)
         self._form = form
@@ -604,13 +618,13 @@ class Prepared:
         self._tell_users()  # those too that another thread has brought up to date meanwhile
 
     def _tell_users(self, of_arrays: bool = False) -> None:
-        """Tell what has a plan that this has changed; with `of_arrays` only plans that would be others for others."""
+        """Mark the plans that contain this launch as stale; with `of_arrays` only those that depend on its arrays."""
         for user in self._living():
             if user.leaves_out or not of_arrays:
                 user.plan.flag(STALE)
 
     def _complete(self) -> None:
-        """Let the plan be that of the present form, also after an interrupt has kept it from that."""
+        """Make the plan that of the present form, also after an interrupt has prevented it."""
         if self.plan is self._form.plan:
             self.plan.renew()
         else:
@@ -625,9 +639,9 @@ def _fixed() -> LaunchError:
 
 
 def from_ctype(value: Any, element: Element) -> Any:
-    """Return a value of ctypes as NumPy's: a number, or an array of numbers for a vector or matrix.
+    """Return a ctypes value as NumPy's: a number, or an array of numbers for a vector or matrix.
 
-    Numbers of Python and values such as ``dk.vec3(…)`` are what they are.
+    Python numbers and values such as ``dk.vec3(…)`` are returned unchanged.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""A loaded program: addresses of compiled code, and what the launch path must know of it.
+"""A loaded program: addresses of compiled code, and the properties that the launch path needs.
 
-In: the addresses and the manifest of a forward or adjoint program. Out: an :class:`Executable` that runs over the
-threads of a launch on an argument block. It holds no arguments, so any number of threads may use it at once.
+An :class:`Executable` is made of the addresses and the manifest of a forward or adjoint program, and runs over the
+threads of a launch on an argument block. It holds no arguments, so that any number of threads may use it at once.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class Executable:
     Parameters
     ----------
     address, finish : int
-        Where its functions are: the kernel, and the one that adds up partial sums.
+        Addresses of its functions: the kernel, and the one that adds up partial sums.
     manifest : Manifest
-        The program's facts.
+        The program's manifest.
     code : Code, optional
-        What keeps the functions in memory.
+        The owner of the functions' memory.
 
     Attributes
     ----------
@@ -60,11 +60,11 @@ class Executable:
         Addresses of the kernel function and of the one that adds up partial sums (0 without).
     code : Code or None
         The machine code, where it is in memory for this program alone: it stays there as long as it is referenced, so
-        whoever calls an address in it without this program has to keep it.
+        that callers of an address in it who do not hold this program have to keep it.
     sites : int
         Number of uniform addresses that are accumulated to.
     updates : bool
-        Whether it can be told that its run is alone, where it makes plain updates of atomic ones.
+        Whether the program can be told that its run is alone, and then makes plain updates of atomic ones.
     blockwise : bool
         Whether threads of a block work together, so that a launch is whole blocks.
     writes, reads : tuple of int
@@ -74,39 +74,39 @@ class Executable:
     whole : tuple of (int, int)
         Those that a launch over their shape overwrites as a whole, each with its number of axes.
     by_id : bool
-        Whether it looks at objects of the host by their ids.
+        Whether it looks up objects of the host by their ids.
     writes_elements : bool
         Whether it writes to arrays in elements of arrays.
     is_in_place : bool
-        Whether one of them is both read and written.
+        Whether a parameter is both read and written.
     may_share : bool
-        Whether it is of consequence that its arrays share memory: one is written, and there is another.
+        Whether it matters that its arrays share memory: one is written, and there is another.
     apart : bytes
-        The arguments of the last launch that were looked at for that.
+        The arguments of the last launch that passed the check for that.
     layout : Layout
-        Of its argument block.
+        The layout of its argument block.
     contiguous_cotangents : frozenset of int
         Parameters whose cotangent must be contiguous.
     device : Device
-        Where it runs.
+        The device it runs on.
     block_dim : int
         Threads of a block where a launch does not say.
     grids : dict
-        The grids of launches that say nothing of their blocks, by their dimensions: an integer, or a tuple of them.
+        The grids of launches without block options, by their dimensions: an integer, or a tuple of them.
     extents : Extents or None
-        What the shapes of a launch are held against, None where nothing is.
+        The check of the shapes of a launch, None where none is needed.
     regions : Regions
-        Which elements of its arrays a launch touches.
+        The elements of its arrays that a launch touches.
     races : Races or None
-        Of an adjoint: what the numbers of a launch are held against, None where nothing is.
+        Of an adjoint: the check of the numbers of a launch, None where none is needed.
     gathering : Gathering or None
-        Of an adjoint: when another program of it may run, whose threads gather; None where there is none.
+        Of an adjoint: the condition under which its gathering variant may run; None where there is none.
     sorts : bool
-        Of an adjoint: whether there is another program of it whose contributions can be added up by destinations.
+        Of an adjoint: whether it has a variant whose contributions can be summed by destination.
     stamped : set of tuple
-        Of an adjoint: what decides about launches of which stamps have shown that no two threads race.
+        Of an adjoint: the deciding properties of launches for which stamps have shown that no two threads race.
     sweeps : dict
-        Of an adjoint: what was decided for launches of one shape.
+        Of an adjoint: the choices made for launches of one shape.
     """
 
     __slots__ = (
@@ -157,7 +157,7 @@ class Executable:
         self.sorts = bool(manifest.sums)
 
     def _note_added(self, manifest: Manifest) -> None:
-        """Note what chunks may have copies of."""
+        """Note the arrays of which chunks may have private copies."""
         types = [parse_array_type(manifest.params[k].type) for k in manifest.added]
         sizes = [(t.ndim, t.dtype.itemsize // scalar_of(t.dtype).itemsize) for t in types]
         self._sizes = self.layout.shapes(zip(manifest.added, (axes for axes, _ in sizes), strict=True)), sizes
@@ -168,7 +168,7 @@ class Executable:
 
     @property
     def derivative(self) -> DerivativePlan:
-        """What it reads and accumulates into, of an adjoint."""
+        """The residuals that an adjoint reads and the cotangents that it accumulates into."""
         if self._derivative is None:
             self._derivative = DerivativePlan.of(self.manifest)
         return self._derivative
@@ -206,8 +206,9 @@ class Executable:
         return self.cut(dims, blocks)
 
     def dims_of(self, dim: Any, blocks: Blocks = USUAL) -> tuple[int, ...]:
-        """Return the extents of a launch; the last is the threads of a block where it counts blocks and these are asked
-        for.
+        """Return the extents of a launch.
+
+        Where a launch counts blocks and the kernel asks for the threads in them, these are the last extent.
 
         Raises
         ------
@@ -243,7 +244,7 @@ class Executable:
         return Grid(c.n, c.chunk, c.chunks, dims, header(c.dims, c.chunk, _STATUS_ADDRESS))
 
     def check(self, pack: Callable[[], bytes | None]) -> None:
-        """Raise a LaunchError if the code does not take arguments for what they are; the CPU's takes all.
+        """Raise a LaunchError if the code does not take these arguments; the CPU's takes all.
 
         `pack` returns the packed arguments, None where they are not yet made.
         """
@@ -253,13 +254,13 @@ class Executable:
         return self
 
     def remember(self, key: Any, found: Sweep) -> None:
-        """Keep what was decided for launches of one shape."""
+        """Cache the choice for launches of one shape."""
         if len(self.sweeps) >= _CACHED_DIMS:
             self.sweeps.clear()
         self.sweeps[key] = found
 
     def run(self, grid: Grid, arguments: bytes) -> None:
-        """Run all threads of a launch; `arguments` are the packed parameters behind the header."""
+        """Run all threads of a launch; `arguments` are the packed parameters without the header."""
         n = grid.n
         if n == 0:
             return
@@ -267,21 +268,24 @@ class Executable:
             for step in self._steps(in_groups, arguments, 1, self._added):
                 step.run()
             return
+        # Partial sums need a buffer for each launch, and their own second pass.
         if self.sites:
             self.run_blocks(grid, [arguments], colours=1)
             return
+        # The bytes object itself is the block: its contents lie at a fixed offset from its id, and it is alive during
+        # the call.
         block = grid.header + arguments
         pool.entry(self.address, id(block) + self._block_offset, 0, n, grid.size, 0, 1)
 
     def steps(self, grid: Grid, arguments: bytes, colours: int = 1) -> Steps | None:
-        """Return a run in native code, on one argument block, or None if it has to be watched."""
+        """Return a run in native code, on one argument block, or None if Python has to watch it."""
         in_groups = None if self._added is None else self._groups(grid, arguments)
         return self._steps(in_groups or grid, arguments, colours, None if in_groups is None else self._added)
 
     def copied_steps(self, grid: Grid, arguments: bytes, colours: int, copied: words[int]) -> Steps | None:
-        """Return a run in native code in which each chunk has copies of some arrays, as far as :meth:`steps` does.
+        """Return a native run in which each chunk has copies of some arrays, under the conditions of :meth:`steps`.
 
-        They are what :func:`diffkern.runtime.native.replay.copied` says.
+        The copies are described by :func:`diffkern.runtime.native.replay.copied`.
         """
         return self._steps(grid, arguments, colours, copied)
 
@@ -313,7 +317,7 @@ class Executable:
         return self._grouped[key]
 
     def block(self, grid: Grid, arguments: bytes) -> bytearray:
-        """Return the argument block of a launch that repeats without native steps: here there is none."""
+        """Return the argument block of a launch that repeats without native steps: on the CPU there is none."""
         return bytearray()
 
     def run_blocks(self, grid: Grid, arguments: list[bytes], colours: int) -> None:
@@ -324,7 +328,10 @@ class Executable:
             head = with_partials(head, partials.ctypes.data)
         blocks = b"".join([head + packed for packed in arguments])
         address = id(blocks) + _BYTES_OFFSET
+        # With one block for all, every chunk reads the same one: a stride of 0.
         stride = len(head) + len(arguments[0]) if len(arguments) > 1 else 0
+        # The pool returns when all chunks of a colour have ended, so that chunks next to each other never overlap in
+        # time.
         for colour in range(colours):
             pool.run(self.address, address + self.updates, stride, grid.n, grid.size, colour, colours)
         if partials is not None:

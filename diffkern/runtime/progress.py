@@ -1,4 +1,4 @@
-"""Progress bars on standard error, of what takes more than a second."""
+"""Progress bars on standard error, for work that takes more than a second."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _AFTER_S: Final = 1.0
 
 
 class Bar:
-    """A bar that appears after a second; nothing where none is wanted or tqdm is not installed.
+    """A bar that appears after a second; does nothing where none is wanted or tqdm is not installed.
 
     Parameters
     ----------
     total : int
-        How much there is to do.
+        Number of units of work.
     what : str
-        Stands before it.
+        The text in front of it.
     shown : bool, optional
         Whether it is wanted; by default where standard error is a terminal.
     """
@@ -36,7 +36,7 @@ class Bar:
         self._bar = bar(total=total, desc=what, unit="", delay=_AFTER_S, miniters=0, file=sys.stderr)
 
     def update(self, done: int = 1) -> None:
-        """Note that so much more is done; 0 shows how long it has taken."""
+        """Note that more units are done; 0 updates the elapsed time."""
         if self._bar is not None:
             self._bar.update(done)
 
@@ -47,6 +47,6 @@ class Bar:
         self.close()
 
     def close(self) -> None:
-        """Let the bar stay as it is."""
+        """Leave the bar as it is."""
         if self._bar is not None:
             self._bar.close()

@@ -1,10 +1,10 @@
-"""The work of streams on the CPU: queues, marks in them, and what host memory has to be waited for.
+"""The work of streams on the CPU: queues, marks in them, and the pending work on host memory.
 
-In: work, given to a queue. Out: it runs in order, in a thread of the queue's own. Ctrl-C may end any Python function of
-the giving thread between two calls, so nothing here counts: ``Queue.work`` is the truth, every change of it is one call
-of C, and what an interrupted call left undone (a thread to start, a queue to take out of those with work) the next wait
-does. For the same reason no thread waits for a condition variable, whose lock Python takes and gives back: the waits
-here are for plain locks.
+Work that is given to a queue runs in order, in a thread of the queue's own. Ctrl-C may end any Python function of the
+giving thread between two calls, so that nothing here keeps counts: ``Queue.work`` is the truth, every change of it is
+one call of C, and what an interrupted call left undone (a thread to start, a queue to take out of those with work) the
+next wait does. For the same reason no thread waits for a condition variable, whose lock Python takes and gives back:
+all waits are for plain locks.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _IDLE_SECONDS = 1.0  # how long a thread without work lives on
 
 
 class Failure:
-    """An error that ended the work of a queue, and of those that waited for it. It is raised to one of those who look.
+    """An error that ended the work of a queue, and of queues that waited for it. It is raised to one caller only.
 
     Attributes
     ----------
     told : bool
         Whether it has been raised.
     left_out : int
-        How many pieces of work were left out because of it.
+        Number of pieces of work that were skipped because of it.
     """
 
     __slots__ = ("_error", "left_out", "told")
@@ -63,16 +63,16 @@ class Failure:
 
 
 class Mark:
-    """One happening of an event: the place in a queue where it was recorded.
+    """One recording of an event: a place in a queue.
 
     Attributes
     ----------
     happened : bool
-        Whether all work before it has run, or was left out after an error.
+        Whether all work before it has run, or was skipped after an error.
     time : float
-        When that was, in seconds.
+        The time of that, in seconds.
     failure : Failure or None
-        What ended the work before it.
+        The error that ended the work before it.
     """
 
     __slots__ = ("_done", "failure", "happened", "time")
@@ -85,38 +85,41 @@ class Mark:
         self.failure: Failure | None = None
 
     def happen(self, failure: Failure | None = None) -> None:
-        """Let it happen, once."""
+        """Mark it as happened, once."""
         self.time = time.perf_counter()
         self.failure = failure
         self.happened = True
+        # Published last: whoever gets the lock finds the time and the failure.
         self._done.release()
 
     def forget(self, failure: Failure) -> None:
-        """Let it have happened, in the child of a fork, where no other thread holds its lock."""
+        """Mark it as happened in the child of a fork, where no other thread holds its lock."""
         if not self.happened:
             self.time, self.failure = time.perf_counter(), failure
         self.happened, self._done = True, threading.Lock()
 
     def is_set(self) -> bool:
-        """Whether it has happened and no error is left to be raised."""
+        """Return whether it has happened and no error is left to be raised."""
         return self.happened and (self.failure is None or self.failure.told)
 
     def block(self) -> Failure | None:
-        """Wait for it, and return what ended the work before it unless it was raised."""
+        """Wait for it, and return the error that ended the work before it unless it was raised."""
         while not self.happened:
+            # Waiting with a timeout lets Ctrl-C through. The lock is passed on, as several threads may wait for one
+            # mark.
             if self._done.acquire(timeout=LOOK_SECONDS):
                 self._done.release()
         return None if self.failure is None or self.failure.told else self.failure
 
     def wait(self) -> None:
-        """Wait for it, and raise what ended the work before it."""
+        """Wait for it, and raise the error that ended the work before it."""
         failure = self.block()
         if failure is not None:
             failure.tell()
 
 
 class Awaited:
-    """A mark that the work of another queue waits for: what ended the work before it ends that as well."""
+    """A mark that the work of another queue waits for: an error before the mark ends that work as well."""
 
     __slots__ = ("mark",)
 
@@ -136,10 +139,10 @@ class Queue:
     Attributes
     ----------
     work : deque
-        What has not run to its end yet: functions, marks, and the locks of those who wait.
+        The work that has not ended yet: functions, marks, and the locks of waiting threads.
     failure : Failure or None
-        What ended the work. The rest would compute from wrong contents, so it is left out; what comes after it
-        was reported runs again.
+        The error that ended the work. The rest would compute from wrong contents and is skipped; work that comes after
+        the error was reported runs again.
     """
 
     def __init__(self) -> None:
@@ -150,14 +153,16 @@ class Queue:
         _queues.add(self)
 
     def put(self, work: _Work) -> None:
-        """Let work run after all that was put before."""
+        """Add work, to run after all that was put before."""
         with _lock:
+            # Marked as busy before there is work: a thread that looks at host memory meanwhile waits rather than races.
             _busy.add(self)
             attention.busy(True)
             if self.failure is not None and self.failure.told:
                 self.work.append(_Resumption())
             self.work.append(work)
         self._wake.put(None)
+        # A thread that has just run out of work may still hold the lock; it looks for work once more after its release.
         if not self._serving.locked():
             threading.Thread(target=self._serve, name="diffkern stream", daemon=True).start()
 
@@ -175,7 +180,7 @@ class Queue:
             self._rest()
 
     def _rest(self) -> None:
-        """Take the queue out of those that have to be waited for, if it has no work and no error to tell of."""
+        """Remove the queue from those that have to be waited for, if it has no work and no error to report."""
         with _lock:
             if not self.work and (self.failure is None or self.failure.told):
                 _busy.discard(self)
@@ -187,6 +192,8 @@ class Queue:
             try:
                 while True:
                     while self.work:
+                        # The work stays in the queue while it runs, so that an empty queue means that all work has
+                        # ended.
                         self._do(self.work[0])
                     try:
                         self._wake.get(timeout=_IDLE_SECONDS)
@@ -198,6 +205,7 @@ class Queue:
                 return
 
     def _do(self, work: _Work) -> None:
+        # Taken out before the lock is released: the waiting thread then finds the queue without work.
         if isinstance(work, _Waiter):
             self._drop()
             work.lock.release()
@@ -208,6 +216,7 @@ class Queue:
             if self.failure is not None and self.failure.told:
                 self.failure = None
         elif self.failure is not None:
+            # Only work of the user counts in the note that the error gets.
             self.failure.left_out += not isinstance(work, Awaited)
         elif isinstance(work, Awaited):
             self.failure = work.mark.block()
@@ -225,7 +234,7 @@ class Queue:
             self._rest()
 
     def forget(self) -> None:
-        """Begin anew in the child of a fork: the work belongs to the parent, and so does the thread."""
+        """Start over in the child of a fork: the work belongs to the parent, and so does the thread."""
         left, self.work = self.work, deque()
         self.failure = None
         self._wake, self._serving = SimpleQueue(), threading.Lock()
@@ -269,7 +278,7 @@ _lock = threading.Lock()
 
 
 class _Thread(threading.local):
-    """What is known of each thread."""
+    """The state of each thread."""
 
     serves = False
     """Whether it runs the work of a stream, which waits for other streams only where it says so."""
@@ -280,6 +289,7 @@ _thread = _Thread()
 
 def drain() -> None:
     """Wait until the work of all streams has run, and raise an error of one of them that was not raised yet."""
+    # A thread that serves a stream must not wait for its own queue. The loop covers work that is put meanwhile.
     while _busy and not _thread.serves:
         with _lock:
             queues = list(_busy)
@@ -298,15 +308,16 @@ def drain_queues() -> None:
 
 
 def on_its_way(event: Event) -> None:
-    """Let everything that looks at host memory wait for an event, behind a copy to or from pinned memory."""
+    """Make all reads of host memory wait for an event, behind a copy to or from pinned memory."""
     with _lock:
         _busy.add(_Transfer(event))
         attention.busy(True)
 
 
 def forget_work_after_fork() -> None:
-    """Begin anew in the child of a fork, which has only the thread that forked."""
+    """Start over in the child of a fork, which has only the thread that forked."""
     global _lock
+    # Another thread may have held the lock at the fork, and will never release it here.
     _lock = threading.Lock()
     _busy.clear()
     attention.busy(False)

@@ -1,7 +1,7 @@
-"""Fills with zero that a replay can do without, where the memory is known to be zero already.
+"""Elision of fills with zero in replays that find the memory zero already.
 
-In: the operations of a sequence on the CPU, and the forms that run. Out: which fills are needed at most by the first
-replay, as each leaves the memory zero; and a plan without them, for replays that find it so.
+From the operations of a sequence on the CPU and the forms that run follow the fills that only the first replay needs,
+as each replay leaves the memory zero; and a plan without them, for replays that start with it zero.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LEAST = 1 << 16
 
 
 class Quick:
-    """A plan for replays that begin with some memory at zero, and leave it so.
+    """A plan for replays that start with some memory at zero, and leave it so.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ class Quick:
     zero : sequence of Memory
         The memory.
     python : callable
-        What runs the whole sequence instead.
+        Runs the whole sequence instead.
     """
 
     __slots__ = ("__weakref__", "_call", "_zero", "plan")
@@ -52,6 +52,7 @@ class Quick:
             self._call()
         else:
             call()
+        # A flag means that the call went by way of Python, where other things may have happened in between.
         if not self.plan.flags:
             for memory, version in zip(zero, before, strict=True):
                 # Nothing else has changed it.
@@ -60,9 +61,9 @@ class Quick:
 
 
 def needless_fills(operations: Sequence[Operation], forms: Sequence[Steps | None]) -> dict[int, array]:
-    """Return the fills with zero of memory that the sequence touches only between them and adjoints that take it all.
+    """Return the fills with zero of memory that is touched only by them and by adjoints that consume all of it.
 
-    By their places, with what they fill.
+    The result maps the position of each fill to the array that it clears.
     """
     found: dict[int, array] = {}
     for index, operation in enumerate(operations):
@@ -74,8 +75,9 @@ def needless_fills(operations: Sequence[Operation], forms: Sequence[Steps | None
 
 
 def _is_large_clear(goal: array, form: Steps | None) -> bool:
-    """Whether a form sets to zero an array that is a block of memory by itself, and large."""
+    """Return whether a form clears an array that is a large block of memory by itself."""
     memory = goal._memory
+    # Another library may write to its own memory between replays, and a view's block is touched through other arrays.
     if memory.foreign or goal._data.nbytes != memory.nbytes or memory.nbytes < _LEAST or form is None or len(form) != 1:
         return False
     step = form[0]
@@ -83,7 +85,7 @@ def _is_large_clear(goal: array, form: Steps | None) -> bool:
 
 
 def _leaves_zero(operations: Sequence[Operation], forms: Sequence[Steps | None], held: array) -> bool:
-    """Whether all that touches an array is fills with zero, and adjoints that take it and leave it zero."""
+    """Return whether an array is touched only by fills with zero and by adjoints that consume it and leave it zero."""
     memory = held._memory
     for operation, form in zip(operations, forms, strict=True):
         if all(a._memory is not memory for a in (*operation.reads(), *operation.writes())):

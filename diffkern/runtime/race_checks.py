@@ -1,8 +1,8 @@
-"""Would two threads of a launch race in an array, where only the launch's numbers can tell?
+"""Race checks of launches that depend on numbers known only at the launch.
 
-In: the :class:`~diffkern.manifest.RaceCheck`\\ s of an adjoint, the dimensions of a launch, the extents of its arrays
-and its integer arguments. Out: nothing, or an :class:`AutodiffError` that names two such threads: the adjoint would not
-know which of them came first.
+The :class:`~diffkern.manifest.RaceCheck`\\ s of an adjoint are evaluated for the dimensions of a launch, the extents of
+its arrays and its integer arguments. If two threads may race in an array, an :class:`AutodiffError` names them: the
+adjoint would not know which of them came first.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _extent = struct.Struct("q")
 
 
 class Races:
-    """What launches of an adjoint program are checked for.
+    """The race checks for launches of one adjoint program.
 
     Parameters
     ----------
     manifest : Manifest
-        The program's facts.
+        The program's manifest.
 
     Attributes
     ----------
@@ -68,6 +68,8 @@ class Races:
         """
         found = tuple(number_in(part(k), self._types.get(k), axis) for k, axis in self._places)
         numbers = dict(zip(self._places, found, strict=True))
+        # Deciding whether two index expressions meet can take long, and a program is mostly launched with the same
+        # numbers.
         if (dims, found) not in self._found:
             if len(self._found) >= _CACHED:
                 self._found.clear()
@@ -78,7 +80,7 @@ class Races:
 
 
 def number_in(part: bytes, t: Type | None, axis: int) -> int:
-    """Return what a part of the argument block says: the extent of an array along an axis, or an integer of a type.
+    """Return a number from a part of the argument block: the extent of an array along an axis, or an integer.
 
     Parameters
     ----------
@@ -92,6 +94,7 @@ def number_in(part: bytes, t: Type | None, axis: int) -> int:
     if axis < 0:  # a number is followed by zeros up to eight bytes
         assert isinstance(t, Scalar)
         return int.from_bytes(part[: t.itemsize], sys.byteorder, signed=t.kind is Kind.INT)
+    # The address comes first, then the extents.
     extent: int = _extent.unpack_from(part, 8 * (1 + axis))[0]
     return extent
 
@@ -112,7 +115,7 @@ def check_races(
     dims : sequence of int
         The launch's dimensions.
     numbers : mapping
-        What :func:`needed` asks for.
+        The numbers that :func:`needed` asks for.
 
     Raises
     ------

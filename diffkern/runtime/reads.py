@@ -1,8 +1,8 @@
-"""What the host reads of arrays, or gives to other libraries that may read it.
+"""Reads of arrays by the host, or by other libraries that are given an array.
 
-In: an array, before its elements are looked at. Out: nothing, or an error where a sequence is recorded that has written
-them: a replay would not look again, so what Python makes of them would stay as it is now. What differentiates the
-program is told of it. Diffkern's own looks at elements do not come here.
+Before elements are read, an error is raised if a sequence that has written them is being recorded: a replay would not
+read again, so that Python's results would stay as they are now. Tapes and tangents are told of the read. Diffkern's own
+reads do not come here.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ __all__ = ["note_read"]
 
 
 def note_read(held: Any) -> None:
-    """Take note that the host reads an array.
+    """Note that the host reads an array.
 
     Raises
     ------
     LaunchError
-        If a recording has written it that does not allow this.
+        If a recording that does not allow this has written it.
     """
     if attention.word[0]:
         _note(held)

@@ -1,8 +1,7 @@
-"""Views that take the bytes of an array as elements of another type, or in another order.
+"""Views that reinterpret the bytes of an array as elements of another type, or in another order.
 
-In: an array's data, or what describes them on a GPU. Out: the same memory in another form. Where the numbers stay the
-same, of the same type in the same places, the gradient of the view is the same view of the gradient; otherwise no
-gradient goes through it.
+They work on an array's data, or on its description on a GPU. Where the numbers stay the same, of the same type in the
+same places, the gradient of the view is the same view of the gradient; otherwise no gradient goes through it.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class Recast:
     Parameters
     ----------
     view : callable
-        Makes it of a NumPy array, at whose contents it does not look.
+        Makes it of a NumPy array, whose contents it does not read.
     keeps_numbers : bool
         Whether it shows the numbers of the array as they are.
     """
@@ -46,17 +45,19 @@ class Recast:
 
 
 def are_same_numbers(a: Stored, b: Stored) -> bool:
-    """Whether elements of two types consist of numbers of one type, one behind the other."""
+    """Return whether elements of two types consist of numbers of one type, one behind the other."""
     if isinstance(a, Struct) or isinstance(b, Struct) or is_complex(a) or is_complex(b):
         return a == b
     return scalar_of(a) == scalar_of(b)
 
 
 def is_injective(held: array) -> bool:
-    """Whether different indices of an array are different elements."""
+    """Return whether different indices of an array are different elements."""
     if held._type.layout == "C":
         return True
     inner = held._data.nbytes // max(held.size, 1)
+    # From the shortest stride to the longest: each has to step over all that the shorter ones span. Sufficient, and
+    # necessary for views that slicing makes.
     for stride, length in sorted(zip(map(abs, held._data.strides[: held.ndim]), held.shape, strict=True)):
         if length > 1 and stride < inner:
             return False
@@ -65,18 +66,18 @@ def is_injective(held: array) -> bool:
 
 
 def is_recast(held: array) -> bool:
-    """Whether an array is a view of another one's bytes."""
+    """Return whether an array is a view of another one's bytes."""
     return type(held._view) is Recast
 
 
 def keeps_numbers(held: array) -> bool:
-    """Whether an array shows the numbers of the array that it is a view of."""
+    """Return whether an array shows the numbers of the array that it is a view of."""
     view = held._view
     return type(view) is not Recast or view.keeps_numbers
 
 
 def is_opaque(held: array) -> bool:
-    """Whether an array shows other numbers than the array that it is a view of in the end."""
+    """Return whether an array shows other numbers than the array that it is ultimately a view of."""
     above: array | None = held
     while above is not None and above._parent is not None:
         if not keeps_numbers(above):
@@ -86,7 +87,7 @@ def is_opaque(held: array) -> bool:
 
 
 def check_passes(held: array) -> None:
-    """Refuse an array through which no gradient goes, where one would have to.
+    """Raise for an array that no gradient passes through, where one would have to.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""``dk.Launch``: a launch as an object that runs again and again, with other parameters if need be.
+"""``dk.Launch``: a launch as an object that runs repeatedly, with other parameters if need be.
 
-In: what :func:`diffkern.launch` takes, with ``record_cmd=True``. Out: a record. Its ``launch`` is a native built-in
-function, and everything that can be checked is checked before it: when the record is made or changed.
+A record is made by :func:`diffkern.launch` with ``record_cmd=True``. Its ``launch`` is a native built-in function, and
+everything that can be checked is checked before it: when the record is made or changed.
 """
 
 from __future__ import annotations
@@ -36,23 +36,24 @@ class Launch(Uncopied):
     """A recorded launch. Made by :func:`launch` with ``record_cmd=True``, or by indexing a :class:`Sequence`.
 
     ``record.launch(stream=None)`` runs it: on the stream given here, or the one it was recorded with, or the current
-    one. Inside a :class:`Tape` it is recorded there, inside :func:`record` by the sequence. What it runs is what the
-    kernel meant when it was recorded; numbers, vectors and structs are those of that time too. It keeps alive the
-    arrays that it points to. Any number of threads may launch it at once.
+    one. Inside a :class:`Tape` it is recorded there, inside :func:`record` by the sequence. It runs the kernel in the
+    version that was recorded; numbers, vectors and structs are those of that time too. It keeps alive the arrays
+    that it
+    points to. Any number of threads may launch it at once.
 
     ``record.set_param_at_index(index, value, adjoint=False)`` sets a parameter by its position to whatever may be
     passed in a launch; with ``adjoint=True`` its gradient, of the record of an adjoint, None for the argument's own.
     What does not fit is a :class:`LaunchError`, and the record is as before then.
 
     ``dk.Launch(kernel, device)`` is a launch put together by hand: ``set_dim``, then the parameters, in any order.
-    Numbers, vectors and structs begin as zeros, and what does not fit together is said when it is launched.
+    Numbers, vectors and structs begin as zeros, and what does not fit together is reported when it is launched.
 
     Parameters
     ----------
     kernel : Kernel
-        What is launched.
+        The kernel to launch.
     device : str or Device, optional
-        Where to run; where the arrays are by default.
+        The device to run on; that of the arrays by default.
     hooks, params_addr, bounds, fwd_args, adj_args : optional
         Accepted where they are None.
     params : sequence, optional
@@ -88,6 +89,7 @@ class Launch(Uncopied):
         self._record = self._by_hand = None
         if isinstance(kernel, Prepared):
             self._record = kernel
+            # Both attributes are native built-ins that fall back to the Python functions where these are needed.
             self.launch = kernel.plan.call(kernel.run)
             self.set_param_at_index = kernel.setter.call(kernel.set_param)
             return
@@ -125,7 +127,7 @@ class Launch(Uncopied):
 
     @property
     def device(self) -> Device:
-        """Where it runs."""
+        """The device that it runs on."""
         return self._prepared.launch.device
 
     @property
@@ -137,7 +139,7 @@ class Launch(Uncopied):
 
     @property
     def is_adjoint(self) -> bool:
-        """Whether it runs the adjoint."""
+        """True if it runs the adjoint."""
         return self._prepared.adjoint is not None if self._by_hand is None else self._by_hand.adjoint
 
     @property
@@ -183,7 +185,7 @@ class Launch(Uncopied):
 
     @brief
     def set_param_at_index_from_ctype(self, index: int, value: Any, adjoint: bool = False) -> None:
-        """Set a parameter by value to a number, or an array of numbers, of :mod:`ctypes`, of the very type it has."""
+        """Set a parameter by value to a number, or an array of numbers, of :mod:`ctypes`, of exactly its type."""
         if isinstance(value, ArrayC):
             self.set_param_at_index(index, value.array, adjoint)
         elif self._by_hand is not None:
@@ -233,9 +235,9 @@ class Launch(Uncopied):
         Parameters
         ----------
         values : sequence, optional
-            One for each parameter; of an adjoint's record also the gradients behind them.
+            One for each parameter; for an adjoint's record optionally followed by the gradients.
         adj_values : sequence, optional
-            Of an adjoint's record, one gradient for each parameter, None for the argument's own.
+            For an adjoint's record, one gradient for each parameter, None for the argument's own.
         """
         parameters = self.kernel.parameters
         for given in (values, adj_values):
@@ -268,6 +270,7 @@ class Launch(Uncopied):
         """Set all parameters, none of which may be an array, to values of :mod:`ctypes`."""
         if len(values) != len(self.kernel.parameters):
             raise wrong_count(self.kernel.name, self.kernel.parameters, len(values))
+        # Converted before the first is set: an error leaves the record as it was.
         numbers = [self._from_ctype(index, value) for index, value in enumerate(values)]
         for index, number in enumerate(numbers):
             self._prepared.set(index, number)
@@ -309,7 +312,7 @@ class Launch(Uncopied):
 
     @brief
     def release(self) -> None:
-        """Let go of the arrays, when launches in progress have ended. The record cannot be used any more."""
+        """Release the arrays, when launches in progress have ended. The record cannot be used any more."""
         self._prepared.release()
 
     def __enter__(self) -> Launch:
@@ -335,11 +338,12 @@ def launch_or_record(
     place: Device | None = None,
     blocks: Blocks = USUAL,
 ) -> Launch | None:
-    """Do the less common kinds of a launch: adjoints and records."""
+    """Run or record the less common kinds of a launch: adjoints and records."""
     if stream is not None and not isinstance(stream, Stream):
         raise MisuseError(
             f"stream must be a dk.Stream, not {stream!r}", remedy="make one with dk.Stream(), or leave it out"
         )
+    # Arrays may still be None in a record that is completed by setting parameters.
     if record_cmd and not adjoint and is_open(kernel, (*inputs, *outputs), blocks.block_dim):
         made = ByHand(kernel, place, blocks, False, (*inputs, *outputs), stream)
         made.dim = several(dim)
@@ -357,6 +361,7 @@ def launch_or_record(
     if record_cmd:
         operation = AdjointLaunch(packed, cotangents)
         return Launch(_prepared(packed, (*inputs, *outputs), operation, given, stream, record_tape))
+    # Copies in their place are consumed instead, in a dialect whose users read these cotangents afterwards.
     if kernel.dialect.cotangents_stay:
         for index, ct in _left_alone(packed, given):
             cotangents[index] = new(ct.shape, ct._element, False, ct._memory.device)
@@ -366,7 +371,7 @@ def launch_or_record(
 
 
 def _left_alone(packed: PackedLaunch, given: Sequence[array | None]) -> Iterator[tuple[int, array]]:
-    """Yield the given cotangents of what a kernel writes and does not read, which nothing is added to."""
+    """Yield the given cotangents of arrays that a kernel writes and does not read, which nothing is added to."""
     executable = packed.executable
     shared = collections.Counter(ct._memory for ct in given if ct is not None)
     for index in {*executable.writes} - {*executable.reads}:

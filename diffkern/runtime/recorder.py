@@ -1,6 +1,6 @@
-"""What is recorded: the steps of a sequence, taken while arrays change.
+"""Recording of the steps of a sequence while arrays change.
 
-In: operations on arrays. Out: :class:`Item` values, launches among them prepared for repetition, which a sequence
+Operations on arrays become :class:`Item` values, launches among them prepared for repetition, which a sequence
 compiles.
 """
 
@@ -42,7 +42,7 @@ class Item:
 
     @property
     def operation(self) -> Operation:
-        """What it does."""
+        """The operation of the step."""
         if self.prepared is not None:
             self.prepared.check_alive()
             return self.prepared.operation
@@ -51,17 +51,18 @@ class Item:
 
     @property
     def steps(self) -> Steps | None:
-        """Its native form."""
+        """Its native steps."""
         return self.operation.steps() if self.prepared is None else self.prepared.steps
 
     def again(self, copies: dict[PackedLaunch, PackedLaunch]) -> None:
-        """Do it in the way of a program: a tape or another sequence may take it.
+        """Perform it like a program would: a tape or another sequence may take it.
 
         Parameters
         ----------
         copies : dict
-            The launches that take the places of those of the sequence, by these. An adjoint is of the one that its
-            launch has, so that the two go on to share their arguments.
+            The launches that replace those of the sequence, by these. An adjoint is of the one that replaces its
+            launch, so
+            that the two go on to share their arguments.
         """
         operation, tape = self.operation, current.tape
         if isinstance(operation, PackedLaunch):
@@ -89,22 +90,23 @@ def _log_anew(launch: PackedLaunch) -> None:
     assert launch.logged is not None
     made = launch.with_log(launch.logged)
     dispatch(made)
+    # The log of the sequence has room for what was counted at its recording; the new one may have fewer slots.
     for own, new in zip(launch.log or (), made.log or (), strict=True):
         if new.size:
             perform(Copy(own[: new.size], new))
 
 
 class Recorder(Scope):
-    """Takes what happens to arrays.
+    """Takes the operations on arrays in a block.
 
     Parameters
     ----------
     runs : bool
-        Whether things also happen while they are recorded.
+        Whether operations also run while they are recorded.
     allow_reads : bool, optional
         Whether the host may read what was recorded to be written.
     written : mapping of Memory to str, optional
-        What a recording around it has written, and by what.
+        The memory that a surrounding recording has written, and by what.
     is_capture : bool, optional
         Whether a graph is captured.
     """
@@ -125,11 +127,11 @@ class Recorder(Scope):
         self._settled: dict[int, tuple[PackedLaunch, frozenset[int]]] = {}
 
     def inside(self) -> Recorder:
-        """Return what takes a part of this recording that becomes one step of it."""
+        """Return the recorder of a part of this recording that becomes one step of it."""
         return Recorder(False, self._allow_reads, self.written, self._is_capture)
 
     def add(self, operation: Operation, stream: Stream | None) -> None:
-        """Take one operation."""
+        """Record one operation."""
         item = Item(operation, stream or current.stream, current.tape is not None)
         self.items.append(item)
         label = operation.label
@@ -148,12 +150,13 @@ class Recorder(Scope):
         if not leaves:
             return
         _, known = self._settled.get(id(launch), (launch, frozenset()))
+        # The launch is kept with its id, which could otherwise be given to another one.
         self._settled[id(launch)] = launch, known | leaves
         for prepared in self._prepared.get(id(launch), ()):
             prepared.settle(leaves)
 
     def check_read(self, held: array) -> None:
-        """Refuse that the host reads what was recorded to be written: a replay would not look at it again."""
+        """Raise if the host reads what was recorded to be written: a replay would not read it again."""
         label = self.written.get(held._memory)
         if label is None or self._allow_reads:
             return

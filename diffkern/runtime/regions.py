@@ -1,8 +1,8 @@
-"""Which elements of its arrays a launch touches, in numbers.
+"""The elements of its arrays that a launch touches, as boxes of indices.
 
-In: the :class:`~diffkern.manifest.Box` es of a program, the dimensions of a launch, its integer arguments, the extents
-of its arrays. Out: for each array a :data:`Region`, boxes that contain all that the launch touches. Two regions tell a
-tape whether one launch overwrites what the adjoint of another one needs.
+From the :class:`~diffkern.manifest.Box` es of a program, the dimensions of a launch, its integer arguments and the
+extents of its arrays follows for each array a :data:`Region`: boxes that contain all that the launch touches. Two
+regions tell a tape whether one launch overwrites what the adjoint of another one needs.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ _address = struct.Struct("q")
 
 
 class Regions:
-    """What launches of a program touch.
+    """The regions that launches of one program touch.
 
     Parameters
     ----------
     manifest : Manifest
-        The program's facts.
+        The program's manifest.
 
     Attributes
     ----------
     arguments : frozenset of int
-        The integer parameters that this depends on.
+        The integer parameters that the regions depend on.
     are_known : bool
         Whether anything is known of any parameter.
     """
@@ -70,15 +70,15 @@ class Regions:
         self._found: dict[tuple[object, ...], Region] = {}
 
     def read(self, launch: PackedLaunch, index: int) -> Region:
-        """Return what the program reads of a parameter."""
+        """Return the region of a parameter that the program reads."""
         return self._of(launch, "param", index)
 
     def read_before(self, launch: PackedLaunch, index: int) -> Region:
-        """Return what an adjoint reads of a parameter as it was before the launch."""
+        """Return the region of a parameter that an adjoint reads as it was before the launch."""
         return self._of(launch, "saved", index)
 
     def written(self, launch: PackedLaunch, index: int) -> Region:
-        """Return what the program writes of a parameter."""
+        """Return the region of a parameter that the program writes."""
         return self._of(launch, "written", index)
 
     def _of(self, launch: PackedLaunch, what: str, index: int) -> Region:
@@ -87,6 +87,7 @@ class Regions:
             return None
         parts, types, dims = launch.parts, self._types, launch.dims
         numbers = tuple([number_in(parts[k], types.get(k), axis) for k, axis in self._places])
+        # Everything that the boxes are computed from, so that a loop over launches computes each only once.
         key = (what, index, dims, numbers, held.shape)
         if key not in self._found:
             if len(self._found) >= _CACHED:
@@ -97,7 +98,7 @@ class Regions:
 
 
 def _places(box: Box) -> Iterable[tuple[int, int]]:
-    """The extents (parameter, axis) and arguments (parameter, -1) that a box depends on."""
+    """Yield the extents (parameter, axis) and arguments (parameter, -1) that a box depends on."""
     bounds = [form for span in box.spans for form in (span.low, span.high)]
     for form in (*box.index, *box.exact, *bounds):
         for p in () if form is None else (form.const, *(c for _, c in form.terms)):
@@ -121,23 +122,27 @@ class _Numbers:
     def region(self, boxes: Sequence[Box], shape: Sequence[int]) -> Region:
         try:
             found = [extent for box in boxes if (extent := self.extent(box, shape)) is not None]
+        # The kernel computes with 32 bits: an index that wraps may be anywhere, so that the region is the whole array.
         except _WrappedError:
             return None
         return _merged(found) if len(found) > 1 else tuple(found)
 
     def extent(self, box: Box, shape: Sequence[int]) -> Extent | None:
-        """What a box contains of an array; None for nothing."""
+        """Return the extent of the elements of an array in a box; None if there are none."""
         bounds: list[tuple[int, int]] = []
         for span in box.spans:
             low, high = self.between(span, bounds)
             if low > high:
                 return None
             bounds.append((low, high))
+        # Evaluated for their errors only: intermediate results of the index that may wrap around.
         for form in box.exact:
             self.interval(form, bounds)
         found = []
         for index, wraps, length in zip(box.index, box.wrap, shape, strict=True):
             low, high = (0, length - 1) if index is None else self.interval(index, bounds)
+            # Negative indices count from the end. An interval that crosses zero falls into two parts, which one box
+            # cannot express.
             if wraps and low < 0:
                 low, high = (low + length, high + length) if high < 0 else (0, length - 1)
             low, high = max(low, 0), min(high, length - 1)
@@ -147,7 +152,7 @@ class _Numbers:
         return tuple(found)
 
     def between(self, span: Span, bounds: Sequence[tuple[int, int]]) -> tuple[int, int]:
-        """The least and the greatest value of an integer of a thread."""
+        """Return the least and the greatest value of an integer of a thread."""
         if span.kind == "thread":
             return 0, self.dims[span.axis] - 1
         assert span.high is not None
@@ -160,15 +165,16 @@ class _Numbers:
             return self.interval(span.low, bounds)[0], high // divisor
         if span.kind == "quotient":
             return low // divisor, high // divisor
+        # Within one multiple of the divisor the remainder is monotonic; across several it takes any value.
         return (low % divisor, high % divisor) if low // divisor == high // divisor else (0, divisor - 1)
 
     def interval(self, form: Form, bounds: Sequence[tuple[int, int]]) -> tuple[int, int]:
-        """The least and the greatest value of a form.
+        """Return the least and the greatest value of an affine form.
 
         Raises
         ------
         _WrappedError
-            If 32 bits may not do for it, or for what it is computed from.
+            If 32 bits may not suffice for it, or for what it is computed from.
         """
         low = high = self.value(form.const)
         for k, p in form.terms:
@@ -195,10 +201,11 @@ class _Numbers:
 
 
 def _merged(extents: Sequence[Extent]) -> tuple[Extent, ...]:
-    """Boxes in place of some that overlap or touch each other, where that adds few elements."""
+    """Return boxes with some merged that overlap or touch each other, where that adds few elements."""
     found: list[Extent] = []
     for extent in extents:
         now = extent
+        # A merged box may touch others that neither of the two did, and is compared with all again.
         while (other := next((one for one in found if _are_one(one, now)), None)) is not None:
             found.remove(other)
             now = _around(other, now)
@@ -207,7 +214,7 @@ def _merged(extents: Sequence[Extent]) -> tuple[Extent, ...]:
 
 
 def _are_one(a: Extent, b: Extent) -> bool:
-    """Whether one box around two has no more elements than they have between them."""
+    """Return whether one box around two has no more elements than they have together."""
     return size_of((_around(a, b),)) <= size_of((a,)) + size_of((b,))
 
 
@@ -216,12 +223,12 @@ def _around(a: Extent, b: Extent) -> Extent:
 
 
 def joined(a: Region, b: Region) -> Region:
-    """Return what contains two regions of one array."""
+    """Return a region that contains two regions of one array."""
     return None if a is None or b is None else _merged((*a, *b))
 
 
 def size_of(region: Sequence[Extent]) -> int:
-    """Return how many elements boxes have, those counted twice that are in two."""
+    """Return the number of elements of boxes, counting those in two boxes twice."""
     return sum(math.prod(high - low for low, high in extent) for extent in region)
 
 
@@ -232,9 +239,11 @@ def part_of(held: array, extent: Extent) -> array:
 
 
 def meet(held: array, region: Region, other: array, others: Region) -> bool:
-    """Return whether two regions, each of an array, have elements in common as far as is known."""
+    """Return whether two regions, each of an array, may have elements in common."""
     if held._memory is not other._memory:
         return False
+    # Boxes of the same array are compared by indices, which tells interleaved columns apart; other arrays only by
+    # address.
     if (held is other or held._same_place(other)) and is_injective(held):
         if region is None or others is None:
             return region != () and others != ()
@@ -249,7 +258,7 @@ def _overlap(a: Extent, b: Extent) -> bool:
 
 
 def ranges_of(held: array, region: Region) -> list[tuple[int, int]]:
-    """Return the ranges of addresses in which the boxes of an array lie, one for each."""
+    """Return the range of addresses of each box of an array."""
     if region is None:
         return [held._range]
     (address,), strides = _address.unpack_from(held._packed), held._data.strides[: len(held.shape)]

@@ -1,7 +1,7 @@
 """A reverse sweep that runs a second time: the same operations as one native call.
 
-In: the operations of a sweep, as a tape would perform them, and what they depend on. Out: something that performs them
-again with other seeds, as long as nothing has changed since: no contents, no gradient array, no step of the tape.
+From the operations of a sweep, as a tape would perform them, and what they depend on, comes an object that performs
+them again with other seeds, as long as nothing has changed since: no contents, no gradient array, no step of the tape.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _LARGEST = 1 << 20
 
 
 class Seed(Assign):
-    """The gradient that a sweep begins with."""
+    """The gradient that a sweep starts from."""
 
     def steps(self) -> Steps | None:
-        """Return a copy from ``values``, whatever they are now: they change."""
+        """Return a copy from ``values``, whatever they are at present: they change between sweeps."""
         return self.as_copy()
 
 
 class Collector(Scope):
-    """Takes the operations of a sweep in its block instead of having them run."""
+    """Collects the operations of a sweep in its block instead of running them."""
 
     runs = False
 
@@ -43,10 +43,10 @@ class Collector(Scope):
         return "recorder", self, self
 
     def check_read(self, held: array) -> None:
-        """Do nothing: what a sweep reads is the user's in no part."""
+        """Do nothing: no read by a sweep is the user's."""
 
     def add(self, operation: Operation, stream: Stream | None) -> None:
-        """Take one operation."""
+        """Collect one operation."""
         self.operations.append(operation)
 
 
@@ -59,7 +59,7 @@ class _Body:
         self.plan = Plan(steps, [memory.counter for memory in written], 0)
 
     def run(self) -> None:
-        """Run by way of Python, where other threads have tapes or streams."""
+        """Run from Python, where other threads have tapes or streams."""
         drain()
         for operation in self.operations:
             operation.touch()
@@ -81,7 +81,7 @@ class Repeat:
     targets : sequence of array
         The arrays with a seed.
     versions : mapping of Memory to int
-        The memory that it depends on.
+        The versions of the memory that it depends on.
     grads : sequence of (array, array or None)
         Arrays and the gradients that they had.
     """
@@ -110,6 +110,8 @@ class Repeat:
             if operation.device is not CPU:
                 return None
             own = operation.steps()
+            # Temporary cotangents start with a fill, so that the fills bound the memory that the compiled sweep holds
+            # on to.
             if isinstance(operation, Assign):
                 size += operation.goal._data.nbytes
             if own is None or size > _LARGEST:
@@ -118,9 +120,11 @@ class Repeat:
         return steps
 
     def fits(self, targets: Sequence[tuple[array, Any]]) -> bool:
-        """Whether a sweep from these arrays is this one."""
+        """Return whether a sweep from these arrays is this one."""
         known = self._targets
         if len(targets) != len(known):
+            # Cheap comparisons in plain loops: this runs before each sweep, and only pays if it is much quicker than
+            # one.
             return False
         for (target, _), other in zip(targets, known):  # noqa: B905 - the lengths were compared above
             if target is not other:
@@ -134,7 +138,8 @@ class Repeat:
         return True
 
     def run(self, seeds: Sequence[tuple[array, Any]]) -> None:
-        """Run it."""
+        """Run the sweep with these seeds."""
         for seed, (_, values) in zip(self._seeds, seeds, strict=True):
+            # Written into the same buffer, whose address is in the plan.
             seed.values[...] = seed.goal._stored(values)
         self._call()

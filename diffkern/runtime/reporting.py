@@ -1,8 +1,8 @@
-"""Programs that report: they run with a record, which is looked at after the launch.
+"""Programs that report errors or print: they run with a record, which is read after the launch.
 
-In: an executable whose manifest has ``checks`` or ``outputs``. Out: launches that write to the standard output what
-their threads have printed, and that raise :class:`KernelRuntimeError` when a thread made an error, with its place in
-the source, the thread, and the access. All other threads have run by then.
+For an executable whose manifest has ``checks`` or ``outputs``, launches write to the standard output what their threads
+have printed, and raise :class:`KernelRuntimeError` if a thread made an error, with its place in the source, the
+thread, and the access. All other threads have run by then.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ReportingExecutable(Executable):
     __slots__ = ()
 
     def steps(self, grid: Grid, arguments: bytes, colours: int = 1) -> Steps | None:
-        """Return None: what it reports has to be looked at after each launch."""
+        """Return None: its reports have to be read after each launch."""
         return None
 
     def copied_steps(self, grid: Grid, arguments: bytes, colours: int, copied: words[int]) -> Steps | None:
@@ -53,17 +53,19 @@ class ReportingExecutable(Executable):
         """
         buffers = self._stamps(arguments[0], grid.dims)
         record = np.zeros(abi.RECORD_STAMPS + len(buffers), np.int64)
+        # The addresses of the stamps follow the record, which itself is reached by the status word of the header.
         record[abi.RECORD_STAMPS :] = [0 if b is None else b.ctypes.data for b in buffers]
         printed = empty_buffer() if self.manifest.outputs else None
         if printed is not None:
             record[abi.RECORD_OUTPUT] = printed.ctypes.data
         super().run_blocks(replace(grid, header=with_status(grid.header, record.ctypes.data)), arguments, colours)
+        # Shown before an error is raised: what threads printed often explains it.
         if printed is not None:
             show(self.manifest, printed)
         if record[abi.RECORD_CODE]:
             raise error_of(self.manifest, [int(field) for field in record], grid.dims)
 
     def _stamps(self, arguments: bytes, dims: Sequence[int]) -> list[np.ndarray[Any, Any] | None]:
-        """A stamp per element of each array in which two threads of this launch could store to one element."""
+        """Return a stamp per element of each array in which two threads of this launch could store to one element."""
         counts = stamp_counts(self.manifest, arguments, dims)
         return [np.zeros(count, np.int64) if count else None for count in counts]

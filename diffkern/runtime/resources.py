@@ -1,10 +1,10 @@
-"""Objects that kernels know by an id (:mod:`diffkern.lang.queries`): their descriptors, and what tapes keep of them.
+"""Objects that kernels look up by an id (:mod:`diffkern.lang.queries`): descriptors, and what tapes keep of them.
 
-In: a device and a kind; then, again and again, the words of the descriptor and the arrays to which they lead, which
-together are a :class:`Content`. Out: an id. A kernel that looks at such an object does so at addresses that are no
-argument of its launch, so a tape asks here what a launch may have looked at, and lets its adjoint look at the same:
-arrays of a content that a tape needs are not written again, and where the descriptor has changed, it leads back to them
-while the adjoint runs.
+A :class:`Resource` has an id, given its device and kind. It is led, any number of times, to the words of a descriptor
+and the arrays to which they lead, which together are a :class:`Content`. A kernel reads such an object at addresses
+that are no argument of its launch, so that a tape asks here which objects a launch may have read, and lets its adjoint
+read the same: arrays of a content that a tape needs are not written again, and where the descriptor has changed, it
+leads back to them while the adjoint runs.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = [
 
 
 class Content:
-    """What the words of a descriptor lead to.
+    """The arrays that the words of a descriptor lead to.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class Content:
     fixed
         Those of the others that are a user's.
     uses
-        What needs the arrays as they are: launches on tapes that still exist.
+        The uses that need the arrays as they are: launches on tapes that still exist.
     """
 
     def __init__(
@@ -66,12 +66,12 @@ class Content:
 
     @property
     def kept(self) -> bool:
-        """Whether a tape needs what the arrays hold."""
+        """True if a tape needs the contents of the arrays."""
         return bool(self.uses)
 
     @property
     def versions(self) -> tuple[int, ...]:
-        """How often each array was written to."""
+        """The version of each array."""
         return tuple([a._memory.now for a in self.arrays])
 
     def add(self, use: Use) -> None:
@@ -79,6 +79,7 @@ class Content:
         if not self.uses:
             self._exposures = Exposures()
             watch(self)
+        # Changes by others up to now concern earlier uses only: this one starts from the contents of now.
         self.look()
         for held in self.arrays:
             self._exposures.note(held)
@@ -93,7 +94,7 @@ class Content:
                         use.changed = held
 
     def before_exposure(self, memory: Memory) -> None:
-        """Look at arrays whose memory is about to be given away."""
+        """Store digests of arrays whose memory is about to be given away."""
         if self.uses and current.recorder is None:
             for held in self.arrays:
                 if held._memory is memory:
@@ -114,11 +115,11 @@ class Resource:
     Parameters
     ----------
     device : Device
-        Where it lies.
+        The device it lies on.
     kind : int
         The kind of the object.
     words : int
-        How many words it has, the id among them.
+        Number of words, including the id.
 
     Attributes
     ----------
@@ -127,10 +128,12 @@ class Resource:
     inner : tuple of Resource
         Other objects whose ids are among the words.
     times_built : int
-        How often the object was built where it lay, which leaves the words as they were.
+        Number of times the object was built in place, which leaves the words as they were.
     """
 
     def __init__(self, device: Device, kind: int, words: int) -> None:
+        # A descriptor that is used again gets another id with the same address: a stale id is recognized by the first
+        # word.
         self._words, self._use = _unused(device, words) or (new((words,), UINT64, True, device), 0)
         address = self._words._address
         if address >> ADDRESS_BITS:
@@ -151,7 +154,7 @@ class Resource:
         _PRESENT[self.id] = self
 
     def lead_to(self, content: Content, values: Sequence[int]) -> None:
-        """Let the words behind the id be others, and lead to a content."""
+        """Set the words behind the id so that they lead to a content."""
         self._content = content
         self._values[1:] = values
         perform(Assign(self._words, self._values))
@@ -159,11 +162,12 @@ class Resource:
         if current.recorder is None:
             self._direct, self._known = (key, content), self._words._memory.now
         else:
+            # A recording changes the words when it runs and not now; -1 makes the next look read them.
             self._recorded[key], self._known = content, -1
 
     @property
     def content(self) -> Content:
-        """What the words lead to; while something is recorded, what they lead to there."""
+        """The content that the words lead to; while something is recorded, the one they lead to there."""
         if self._recorded and current.recorder is None and self._words._memory.now != self._known:
             self._follow()
         return self._content
@@ -183,19 +187,20 @@ class Resource:
 
     @property
     def built(self) -> tuple[int, int]:
-        """Another one whenever the object was built."""
+        """A value that differs whenever the object was built again."""
         return self.times_built, self._words._memory.now
 
     def __del__(self) -> None:
         words = getattr(self, "_words", None)
         if words is not None and words._memory.is_host:
+            # The id in the memory no longer matches, so that a kernel with a stale id finds no object.
             words._data[0] = 0
         if words is not None:
             _UNUSED.append((words, self._use + 1))
 
 
 def _unused(device: Device, words: int) -> tuple[array, int] | None:
-    """Take a descriptor of a device that no object has any more."""
+    """Take a descriptor of a device that no object uses any more, or return None."""
     for k, (old, _) in enumerate(_UNUSED):
         if old._memory.device is device and old.size == words:
             return _UNUSED.pop(k)
@@ -203,16 +208,16 @@ def _unused(device: Device, words: int) -> tuple[array, int] | None:
 
 
 class PutBack(Copy):
-    """The words of a descriptor as they were before an adjoint."""
+    """The copy that restores the words of a descriptor after an adjoint."""
 
     @property
     def is_due(self) -> bool:
-        """Whether they have been copied."""
+        """True if the words were saved, so that they have to be restored."""
         return self.source._memory.now > 0
 
 
 class Use:
-    """That a launch may have looked at an object, which led to its content of that time.
+    """The use of an object by a launch that may have read it, with the content it led to at that time.
 
     Attributes
     ----------
@@ -234,7 +239,7 @@ class Use:
         return [self.resource._words._memory, *(a._memory for a in self.content.arrays)]
 
     def lead_back(self) -> None:
-        """Let the object be as it was then, if it was built anew since."""
+        """Restore the object to its state at the launch, if it was built again since."""
         resource = self.resource
         if resource.content is not self.content:
             resource.lead_to(self.content, self.values[1:].tolist())
@@ -242,12 +247,12 @@ class Use:
     def around(
         self, what: str, cotangents: Mapping[int, array] | None = None
     ) -> tuple[list[Operation], list[Operation]]:
-        """Return what is to be done before an adjoint and after it, so that it finds the object as the launch did.
+        """Return the operations before and after an adjoint that make it find the object as the launch did.
 
         Parameters
         ----------
         what : str
-            Which launch it is.
+            The launch, for messages.
         cotangents : mapping of int to array, optional
             Those of arrays in :attr:`Content.given`, by the same words.
 
@@ -262,13 +267,14 @@ class Use:
             values = values.copy()
             for word, ct in cotangents.items():
                 values[word] = ct._address
+        # The words are still those of the launch.
         elif words._memory.now == self.words:
             return [], []
         now = new(words.shape, UINT64, False, words._memory.device)
         return [Copy(now, words), Assign(words, values)], [PutBack(words, now)]
 
     def _changed(self) -> array | None:
-        """Return one of the arrays that does not hold any more what it held, if there is one."""
+        """Return an array whose contents have changed since the launch, or None."""
         self.content.look()
         if self.changed is not None:
             return self.changed
@@ -276,7 +282,7 @@ class Use:
         return next((held for held, before, now in pairs if before != now), None)
 
     def check(self, what: str) -> None:
-        """Raise if the arrays do not hold any more what they held; `what` says which launch looked at them."""
+        """Raise if the contents of the arrays have changed; `what` is the launch that read them."""
         content, held = self.content, self._changed()
         if held is None:
             return
@@ -295,13 +301,15 @@ class Use:
 
 
 def check_places(kernel: str, executable: Executable, parts: Sequence[bytes]) -> None:
-    """Raise if a launch is given the id of an object that lies elsewhere than it runs, or its kernel captures one."""
+    """Raise if a launch is given the id of an object on another device, or its kernel captures one."""
     elsewhere = [r for r in present() if r.device is not executable.device]
     if not elsewhere:
         return
     ids, given = executable.manifest.ids, {*parts}
     places = () if ids is None else ids.places
     for one in elsewhere:
+        # An id has the bits of a kind and an address: that another argument has the same eight bytes is next to
+        # impossible.
         is_given = one.id.to_bytes(8, "little") in given
         if is_given or one.id & _PLACE in places:
             raise LaunchError(
@@ -313,12 +321,12 @@ def check_places(kernel: str, executable: Executable, parts: Sequence[bytes]) ->
 
 
 def present() -> list[Resource]:
-    """Return all objects there are."""
+    """Return all existing objects."""
     return list(_PRESENT.values())
 
 
 def looked_at(executable: Executable, parts: Sequence[bytes] | Mapping[int, bytes]) -> list[Resource]:
-    """Return the objects that a launch may look at: those whose ids it is given, or all of its device.
+    """Return the objects that a launch may read: those whose ids it is given, or all of its device.
 
     Parameters
     ----------
@@ -348,27 +356,27 @@ def _named(ids: Ids, parts: Sequence[bytes] | Mapping[int, bytes]) -> list[Resou
 
 
 def used(executable: Executable, parts: Sequence[bytes] | Mapping[int, bytes]) -> list[Use]:
-    """Return what the objects that a launch may look at lead to; parameters as of :func:`looked_at`."""
+    """Return the uses of the objects that a launch may read; parameters as of :func:`looked_at`."""
     return [Use(resource) for resource in looked_at(executable, parts)]
 
 
 def given_to(launch: PackedLaunch) -> list[array]:
-    """Return the users' arrays at which a launch may look by ids."""
+    """Return the users' arrays that a launch may read by ids."""
     found = looked_at(launch.executable, launch.parts)
     return [held for resource in found for held in resource.content.given.values()]
 
 
 def check_not_given(launch: PackedLaunch, varied: Collection[Memory], where: str) -> None:
-    """Raise if a launch may look by an id at an array with a gradient or a tangent, which does not go on from there.
+    """Raise if a launch may read by an id an array with a gradient or a tangent, which would be lost.
 
     Parameters
     ----------
     launch : PackedLaunch
         The launch.
     varied : collection of Memory
-        What has a tangent or a cotangent besides arrays that require one.
+        Memory with a tangent or a cotangent, besides arrays that require one.
     where : str
-        Where that is, in words.
+        The situation, for messages.
     """
     check_without_derivative(launch.kernel, given_to(launch), varied, where)
 

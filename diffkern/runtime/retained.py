@@ -1,7 +1,7 @@
-"""Gradients that arrays keep although the tape goes on behind what wrote to them: ``retain_grad``.
+"""Gradients that arrays retain although later steps of the tape go on: ``retain_grad``.
 
-In: the steps of a reverse sweep. Out: the same with two more things done: before the last step that wrote to such an
-array is taken back, its gradient is copied; at the end of the sweep the copy becomes the gradient.
+Two operations are added to a reverse sweep: before the last step that wrote to such an array is reversed, its gradient
+is copied; at the end of the sweep the copy becomes the gradient.
 """
 
 from __future__ import annotations
@@ -21,21 +21,22 @@ __all__ = ["keeping"]
 def keeping(
     steps: Sequence[Step], work: Sequence[Sequence[Work]], owners: Mapping[Memory, array]
 ) -> list[Sequence[Work]]:
-    """Return what takes steps back so that the gradients of some arrays are those of what they hold at the end.
+    """Return the work of a sweep with operations that retain the gradients of some arrays at the end of the tape.
 
     Parameters
     ----------
     steps : sequence of Step
         The steps, from the first.
     work : sequence
-        What takes them back, from the last.
+        The work that reverses them, from the last.
     owners : mapping of Memory to array
-        The arrays with gradients, of which those that retain them are looked at.
+        The arrays with gradients, of which some may retain them.
     """
     wanted = {memory: grad for memory, a in owners.items() if memory.retains and (grad := a.grad) is not None}
     made: list[Sequence[Work]] = []
     restored: list[Work] = []
     for step, part in zip(reversed(steps), work, strict=True):
+        # The sweep goes backwards: the first step it meets that wrote the array is the last one of the tape.
         for grad in [wanted.pop(memory) for memory in _written_by(step) & wanted.keys()] if wanted else ():
             copy = new(grad.shape, grad._element, False, grad._memory.device)
             made.append([Copy(copy, grad)])
@@ -45,7 +46,7 @@ def keeping(
 
 
 def _written_by(step: Step) -> set[Memory]:
-    """Return the memory that a step wrote to. A function of the user's says by itself what it leaves in gradients."""
+    """Return the memory that a step wrote to. A function of the user's is responsible for the gradients it leaves."""
     if isinstance(step, LaunchStep):
         return {a._memory for a in step.launch.writes()}
     if isinstance(step, (OverwriteStep, CopyStep, AddStep)):

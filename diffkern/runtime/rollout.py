@@ -1,9 +1,9 @@
-"""The steps of a roll-out on a tape: run once forward, and as often again as going back through them takes.
+"""The steps of a roll-out on a tape: run once forward, and again as often as reversing them takes.
 
-In: a function that does step k, and how many states may be kept. Out: a step of the tape. While a step runs, this
-stands in the place of the tape and sees every launch, copy and fill before it happens: what it overwrites is kept for
-the state that it belongs to. Going back to a state, each step in turn is recorded on a small tape of its own and taken
-back; :mod:`diffkern.runtime.binomial` says which states are kept meanwhile.
+A roll-out is made of a function that does step k and the number of states that may be kept, and becomes a step of the
+tape. While a step runs, the roll-out stands in for the tape and sees every launch, copy and fill before it happens:
+contents that are overwritten are kept for the state that they belong to. In the reverse sweep each step in turn is
+recorded on a small tape of its own and reversed; :mod:`diffkern.runtime.binomial` says which states are kept meanwhile.
 
 A step that runs again must do what it did at first. It is compared, launch by launch, by a hash for each step.
 """
@@ -52,15 +52,15 @@ class Rollout(Scope):
     tape : TapeRecording
         The tape whose block it is in.
     step : callable
-        Does the step of a number.
+        Runs the step of a given number.
     slots : int
-        How many states may be kept, the first among them.
+        Largest number of states kept, the first among them.
     on_disk : int
-        How many of them, the ones that are kept longest, are in files.
+        Number of them in files, the ones that are kept longest.
     folder : path
-        Where these are made.
+        The directory of the files.
     progress : bool or None
-        As :class:`Bar` has it, for going back.
+        As for :class:`Bar`, in the reverse sweep.
     """
 
     repeats = True
@@ -119,6 +119,8 @@ class Rollout(Scope):
         try:
             self._run_to(0, steps, steps, bar)
         except BaseException:
+            # The failed step may have written anything. Its own inputs come back from the last state, from which the
+            # steps in front of it run once more.
             state = self._states[-1]
             self._restore(state)
             for number in range(state.step, len(self._marks)):
@@ -130,6 +132,7 @@ class Rollout(Scope):
 
     def _note_on(self, tape: TapeRecording) -> None:
         self._running = -1
+        # No step drew from a generator if the first state's is still where it was: then no state needs one.
         first = self._states[0].randomness
         if first is not None and first.is_present:
             self._draws = False
@@ -142,15 +145,16 @@ class Rollout(Scope):
         self._states.append(State(number, self._spare, folder, Randomness() if self._draws else None))
 
     def _next(self, number: int, end: int) -> int:
-        """Where the next state is to be kept on the way to `end`; behind it if there is none."""
+        """Return the number of the next state to keep on the way to `end`, or `end` if there is none."""
         free = self._slots - len(self._states)
         if not free or end - number < 2:
             return end
+        # The last state counts among the slots of the schedule, so that one more than the free ones is passed.
         place = number + next_state(end - number, free + 1)
         return place if place < end - 1 else end  # the last step is taken back at once
 
     def _run_to(self, number: int, last: int, end: int, bar: Bar | None = None) -> None:
-        """Run steps up to `last`; keep states for going back from `end`."""
+        """Run steps up to `last`; keep states for reversing the steps before `end`."""
         place = self._next(number, end)
         while number < last:
             if number == place:
@@ -198,28 +202,30 @@ class Rollout(Scope):
 
     @property
     def differentiated(self) -> set[Memory]:
-        """The memory that has a part in gradients."""
+        """The memory that takes part in gradients."""
         tape = self._tape()
         assert tape is not None
         return {memory for memory, _ in self._arrays if tape.differentiates(memory)}
 
     def relies_on(self, held: array) -> bool:
-        """Whether going back relies on what an array held when the last step had run."""
+        """Return whether reversing the steps relies on the contents of an array after the last step."""
         return held not in self._states[-1] and not self._places[held._memory].anew(*held._range)
 
     def take_back(self, sweep: Cotangents, contents: Mapping[int, array]) -> None:
-        """Go back through all steps; afterwards the arrays hold what they held before.
+        """Reverse all steps; afterwards the arrays hold what they held before.
 
         Parameters
         ----------
         sweep : Cotangents
             The cotangents at the end, and then at the beginning.
         contents : mapping of int to array
-            What arrays, by their numbers, held when the last step had run, and have not any more.
+            Contents of arrays, by their numbers, after the last step, where they have changed since.
         """
         tape, arrays = self._tape(), list(self._arrays.values())
         assert tape is not None
         changed = {**self._written, **{(arrays[k]._memory, arrays[k]._packed): arrays[k] for k in contents}}
+        # The steps run again on the user's arrays, so that their present contents are set aside and put back at the
+        # end.
         before = [(held, copied(held)) for held in changed.values()]
         known = tape.known(memory for memory, _ in changed)
         uses, randomness = self._objects.uses(), Randomness()
@@ -232,9 +238,11 @@ class Rollout(Scope):
                 for end in range(len(self._marks), 0, -1):
                     self._back_from(end, sweep)
                     bar.update()
+        # Also after an error: the user finds the arrays as they were before backward().
         finally:
             self._back_to_start()
             self._spare.clear()
+            # In reverse order: of arrays that overlap, the one that was copied first has the contents of before.
             for held, copy in reversed(before):
                 perform(Copy(held, copy))
             for use in uses:
@@ -243,7 +251,8 @@ class Rollout(Scope):
             tape.know(known)
 
     def _back_from(self, end: int, sweep: Cotangents) -> None:
-        """Take one step back."""
+        """Reverse one step."""
+        # States behind the step have served. Each restores what it kept, back to the last one in front of the step.
         while len(self._states) > 1 and self._states[-1].step >= end:
             left = self._states.pop()
             self._restore(left)
@@ -254,7 +263,7 @@ class Rollout(Scope):
         self._take_back(end - 1, sweep)
 
     def _take_back(self, number: int, sweep: Cotangents) -> None:
-        """Record a step, and run its adjoint."""
+        """Record a step on a tape of its own, and run its adjoint."""
         tape = self._tape()
         assert tape is not None
         inner = self._inner = tape.inside()
@@ -264,6 +273,7 @@ class Rollout(Scope):
         finally:
             self._inner = None
         carry_out(inner.taken_back(sweep))
+        # Memory that the step made is gone with it, and so are its cotangents.
         sweep.forget(self._new)
 
     def _back_to_start(self) -> None:
@@ -283,7 +293,7 @@ class Rollout(Scope):
     # -- what a step does --------------------------------------------------------------------------------------------
 
     def record_launch(self, launch: PackedLaunch) -> None:
-        """Run a launch."""
+        """Run a launch of a step."""
         executable, arrays = launch.executable, launch.arrays
         if executable.writes_elements:
             raise LaunchError(
@@ -292,6 +302,7 @@ class Rollout(Scope):
                 loc=place_of(launch.kernel.func),
                 remedy="pass these arrays as parameters of their own, or launch it on a plain dk.Tape",
             )
+        # Checked before the launch: afterwards a change of the user's could not be told from that of the launch.
         for held in arrays:
             if held is not None:
                 self._look_at(held)
@@ -300,9 +311,13 @@ class Rollout(Scope):
             part if held is None else self._told(held, k in reads)
             for k, (part, held) in enumerate(zip(launch.parts, arrays, strict=True))
         ]
+        # Folding each operation into a hash needs no memory per operation. `told` names arrays so that those which a
+        # step makes anew are recognized although they lie elsewhere each time.
         self._mark = hash((self._mark, id(executable), launch.dims, *told))
         if executable.by_id:
             self._objects.check(launch)
+        # Reads are noted first: an array that is read and written by one launch is not overwritten wholly before any
+        # read.
         for index in executable.reads:
             if (held := arrays[index]) is not None:
                 self._accessed(held, False)
@@ -344,28 +359,28 @@ class Rollout(Scope):
             tape.follow_copy(goal, source, self._new)
 
     def note_read(self, held: array) -> None:
-        """Take note that the host reads an array."""
+        """Note that the host reads an array."""
         if (tape := self._first()) is not None:
             tape.note_read(held)
 
     def note_unrecorded(self, operation: Operation) -> None:
-        """Take note of an operation that is left out of gradients on purpose."""
+        """Note an operation that is deliberately left out of gradients."""
         if (tape := self._first()) is not None:
             tape.note_unrecorded(operation)
 
     def derive(self, found: Iterable[array], sources: Iterable[Memory]) -> None:
-        """Take note that arrays are derivatives of what was computed from some memory."""
+        """Note that arrays are derivatives of what was computed from some memory."""
         if (tape := self._first()) is not None:
             tape.derive(found, sources)
 
     def note_change(self, held: array) -> None:
-        """Take the present contents of an array as what a step has left."""
+        """Record the present contents of an array as the result of a step."""
         if self._inner is not None:
             self._inner.note_change(held)
         self._left(held)
 
     def check_adjoint(self, adjoint: AdjointLaunch) -> None:
-        """Refuse an adjoint that is launched by hand: running again, it would add to gradients once more."""
+        """Raise for an adjoint that is launched by hand: running again, it would add to gradients once more."""
         raise LaunchError(
             f"kernel {adjoint.launch.kernel.name!r}: its adjoint is launched in a step of dk.checkpoint, which runs "
             "several times",
@@ -373,11 +388,11 @@ class Rollout(Scope):
         )
 
     def record_add(self, goal: array, source: array) -> None:
-        """Refuse a sum, which is a part of a gradient that is computed in a step."""
+        """Raise for a sum, which is part of a gradient that is computed in a step."""
         raise self._no_gradient()
 
     def record_adjoint(self, adjoint: AdjointLaunch) -> None:
-        """Refuse an adjoint, which is a part of a gradient that is computed in a step."""
+        """Raise for an adjoint, which is part of a gradient that is computed in a step."""
         raise self._no_gradient()
 
     def _no_gradient(self) -> LaunchError:
@@ -387,38 +402,41 @@ class Rollout(Scope):
         )
 
     def before_exposure(self, memory: Memory) -> None:
-        """Note what the steps left in memory that is about to be given away."""
+        """Store digests of what the steps left in memory that is about to be given away."""
         if self._versions.get(memory) == memory.now:
             for (owner, _), held in list(self._arrays.items()):
                 if owner is memory:
                     self._exposures.note_now(held)
 
     def _first(self) -> TapeRecording | None:
-        """The tape, if the step runs for the first time."""
+        """Return the tape if the step runs for the first time, else None."""
         return self._tape() if self._running == len(self._marks) else None
 
     def _told(self, held: array, is_read: bool) -> Any:
-        """What tells an array from others, whenever its step runs."""
+        """Return a value that identifies an array whenever its step runs."""
         memory = held._memory
+        # Memory from before the step is numbered when it is first met: the numbers are the same in every run.
         if not self._is_new(memory):
             return self._numbers.setdefault(memory, len(self._numbers)), held._packed
         if memory in self._new:
             return self._new[memory], held.shape
         number = self._new[memory] = -1 - len(self._new)
+        # New memory that the step reads was filled by the host, with values that have to be the same again.
         if is_read and not memory.is_zero:
             drain()
             return number, held.shape, digest(held)
         return number, held.shape
 
     def _is_new(self, memory: Memory) -> bool:
-        """Whether the step that runs has made it."""
+        """Return whether the running step has made some memory."""
         return memory.born > self._began and not memory.foreign
 
     def _accessed(self, held: array, whole: bool) -> bool:
-        """Note an access; return whether what an array held before the step does not matter."""
+        """Note an access; return whether the contents before the step do not matter."""
         memory = held._memory
         if not held.size or self._is_new(memory):
             return True
+        # Running again from an earlier state, that step would make another array.
         if memory.born > self._born and not memory.foreign:
             raise LaunchError(
                 f"a step of dk.checkpoint uses {described(held)}, which an earlier step has made",
@@ -431,14 +449,14 @@ class Rollout(Scope):
         return places.accessed(*held._range, self._turn, whole)
 
     def _overwritten(self, held: array, whole: bool) -> None:
-        """Keep what an array holds for the last state, if it may be needed."""
+        """Keep the contents of an array for the last state, if they may be needed."""
         if not self._accessed(held, whole and held._type.layout == "C"):
             self._states[-1].keep(held)
         if held.size and not self._is_new(held._memory):
             self._written.setdefault((held._memory, held._packed), held)
 
     def _look_at(self, held: array) -> None:
-        """Refuse what was changed otherwise than by launches, copies and fills."""
+        """Raise if an array was changed otherwise than by launches, copies and fills."""
         memory = held._memory
         known = self._versions.setdefault(memory, memory.now)
         if known != memory.now or (self._exposures.seen and self._exposures.inspect(held)):
@@ -451,7 +469,7 @@ class Rollout(Scope):
             self._exposures.note(held)
 
     def _left(self, held: array) -> None:
-        """Take what an array holds as what a step has left."""
+        """Record the contents of an array as the result of a step."""
         self._note(held)
         if (tape := self._first()) is not None and held._memory not in self._new:
             tape.follow_change(held)

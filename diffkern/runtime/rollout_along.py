@@ -1,8 +1,8 @@
-"""Steps of a roll-out that carry tangents along: what ``dk.hvp`` of a roll-out takes back.
+"""Steps of a roll-out that carry tangents: what ``dk.hvp`` of a roll-out reverses.
 
-In: a step, and the tangents in whose block it runs, or whose blocks. Out: the same as a step of a roll-out on the tape
-around these: it launches kernels with tangents, so that the states which are kept have the tangents too, and it does
-the same whenever it runs: it knows the tangents that there were when it ran for the first time.
+A step, and the blocks of tangents in which it runs, become a step of a roll-out on the tape around these: it launches
+kernels with tangents, so that the states which are kept include the tangents, and it does the same whenever it runs,
+because it remembers the tangents that existed when it ran for the first time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["StepsAlong", "tangents_on_a_tape"]
 
 
 def tangents_on_a_tape(around: object) -> tuple[list[Tangents], TapeRecording] | None:
-    """Return the blocks of tangents, from the inside to the outside, and the tape around them; None without these."""
+    """Return the blocks of tangents, innermost first, and the tape around them; None without these."""
     found: list[Tangents] = []
     while isinstance(around, Tangents):
         found.append(around)
@@ -32,9 +32,9 @@ class StepsAlong:
     Parameters
     ----------
     tangents : sequence of Tangents
-        From the inside to the outside.
+        Innermost first.
     step : callable
-        Does the step of a number.
+        Runs the step of a given number.
     """
 
     def __init__(self, tangents: Sequence[Tangents], step: Callable[[int], object]) -> None:
@@ -44,13 +44,15 @@ class StepsAlong:
         self._before: list[list[int]] = [[] for _ in tangents]
 
     def __call__(self, number: int) -> None:
-        """Do a step, on the tape that is current, which is the roll-out."""
+        """Run a step, on the current tape, which is the roll-out."""
         here, began = current.tape, births()
         outermost = self._tangents[-1]
+        # The outermost block hands its launches to the roll-out for the time of the step, instead of the tape around.
         around, outermost.around = outermost.around, here
         for one, known, before in zip(self._tangents, self._known, self._before, strict=True):
             if number == len(before):
                 before.append(len(known))
+            # Arrays that get a tangent in a later step have none here, although they do by now.
             one.resume(known[: before[number]])
         current.tape = self._tangents[0]  # type: ignore[assignment]  # it is in a tape's place
         try:

@@ -1,7 +1,4 @@
-"""A roll-out as a step of a tape: what its gradient needs of the arrays, and how it is taken back.
-
-In: arrays that a roll-out has read and written, and what can run its steps again. Out: its part of a reverse sweep.
-"""
+"""A roll-out as a step of a tape: the contents that its gradient needs, and its part of a reverse sweep."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ class Steps(Protocol):
 
     @property
     def differentiated(self) -> set[Memory]:
-        """The memory that has a part in gradients."""
+        """The memory that takes part in gradients."""
         ...
 
     @property
@@ -39,17 +36,17 @@ class Steps(Protocol):
         ...
 
     def relies_on(self, held: array) -> bool:
-        """Whether going back relies on what an array held when the last step had run."""
+        """Return whether reversing the steps relies on the contents of an array after the last step."""
         ...
 
     def take_back(self, sweep: Cotangents, contents: Mapping[int, array]) -> None:
-        """Go back through all steps; `contents` are those of arrays, by their numbers, that have changed since."""
+        """Reverse all steps; `contents` are those of arrays, by their numbers, that have changed since."""
         ...
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """The arrays of a roll-out, as of a launch."""
+    """The arrays of a roll-out, in the form in which a launch has its arrays."""
 
     arrays: Sequence[array]
 
@@ -62,7 +59,7 @@ class RolloutStep:
     launch
         The arrays that it has read and written.
     contents
-        Copies of what they held behind it, where a later step overwrote them.
+        Copies of their contents after it, where a later step overwrote them.
     lost
         Those that were changed where the tape could not see it.
     """
@@ -75,20 +72,20 @@ class RolloutStep:
         self.steps = steps
 
     def read_after(self, index: int) -> Region:
-        """Return that going back may read all of an array."""
+        """Return that reversing the steps may read all of an array."""
         return None
 
     def take_copy(self, index: int, copy: Contents, *, before: bool) -> None:
-        """Take a copy of an array."""
+        """Store a copy of an array."""
         assert isinstance(copy, array)
         self.contents[index] = copy
 
     def needs_after(self, index: int) -> bool:
-        """Whether going back reads what an array held after the roll-out."""
+        """Return whether reversing the steps reads the contents of an array after the roll-out."""
         return self.steps.relies_on(self.launch.arrays[index])
 
     def prepare(self, cotangents: Cotangents) -> Sequence[Work]:
-        """Return what takes the roll-out back."""
+        """Return the work that reverses the roll-out."""
         if cotangents.live.isdisjoint(self.steps.written):
             return []
         for index, held in enumerate(self.launch.arrays):
@@ -98,7 +95,9 @@ class RolloutStep:
                     "it held",
                     remedy="make the change inside the tape's block, or call backward() before it",
                 )
+        # Which cotangents are live is taken now: earlier steps of the tape add to the set before the work runs.
         live = frozenset(cotangents.live)
+        # The steps run only later, so that everything with a part in gradients has to count as live.
         cotangents.live.update(self.steps.differentiated)
 
         def roll_out() -> None:

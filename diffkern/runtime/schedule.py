@@ -1,8 +1,7 @@
-"""How a launch is cut into chunks, and how an adjoint's accumulations are kept from racing between them.
+"""Schedules: the chunks of a launch, and how an adjoint's accumulations are kept from racing between them.
 
-In: a launch's dimensions and the facts of a program's manifest. Out: small frozen plans. They depend on the
-dimensions and sizes, and on how many processors the process may use, never on the number of threads, so that results do
-not either.
+The plans are small frozen values. They depend on the dimensions and sizes, and on how many processors the process may
+use, never on the number of threads, so that results do not either.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ _ALL = 2**62
 
 
 class Blocks(NamedTuple):
-    """What a launch says of its blocks; None where it does not say.
+    """The block options of a launch; None where it does not give one.
 
     Attributes
     ----------
     block_dim
         Threads of a block.
     max_blocks
-        The most blocks of a GPU's grid.
+        Largest number of blocks of a GPU's grid.
     tiled
         Whether its dimensions count blocks, and the kernel may ask for the thread in its block as one more index.
     """
@@ -67,7 +66,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How an adjoint runs.
+    """The schedule of an adjoint.
 
     Attributes
     ----------
@@ -86,7 +85,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Conflicts:
-    """Which cotangents threads would race in with plain accumulation.
+    """The cotangents in which threads would race with plain accumulation.
 
     Attributes
     ----------
@@ -109,7 +108,7 @@ def normalize_dim(dim: Any) -> tuple[int, ...]:
     Raises
     ------
     ValueError
-        If they are no such thing, negative, or too large.
+        If they are not integers, negative, or too large.
     """
     extents = several(dim)
     if not isinstance(extents, tuple):
@@ -127,15 +126,16 @@ def normalize_dim(dim: Any) -> tuple[int, ...]:
 
 
 def grain_of(cost: float, together: tuple[int, ...] = ()) -> Grain:
-    """Return how many threads of a program make a chunk; more than there are where all have to be in one.
+    """Return the number of threads that make a chunk; more than any launch has where all have to be in one.
 
     Parameters
     ----------
     cost : float
         Rough operations of one thread.
     together : tuple of int, optional
-        How many threads run in vector registers, more of them first.
+        Numbers of threads that run in vector registers, the largest first.
     """
+    # A cost of 0 means that the threads have to run one after the other.
     worthwhile = int(_CHUNK_WORK / max(cost, 1.0)) if cost else _ALL
     return Grain(worthwhile, together[-1], together[0]) if together else Grain(worthwhile)
 
@@ -150,7 +150,7 @@ def cut(dims: tuple[int, ...], cost: float, together: tuple[int, ...] = (), at_l
     cost : float
         Rough operations of one thread.
     together : tuple of int, optional
-        How many threads run in vector registers, more of them first.
+        Numbers of threads that run in vector registers, the largest first.
     at_least : int, optional
         Shortest chunk that is allowed.
     """
@@ -177,7 +177,7 @@ def cut_groups(dims: tuple[int, ...], cost: float, together: tuple[int, ...], co
     cost : float
         Rough operations of one thread.
     together : tuple of int
-        How many threads run in vector registers, more of them first.
+        Numbers of threads that run in vector registers, the largest first.
     copied : int
         Scalars that a chunk has copies of.
     """
@@ -190,7 +190,7 @@ def cut_groups(dims: tuple[int, ...], cost: float, together: tuple[int, ...], co
 
 
 def check_whole_blocks(dims: tuple[int, ...], arity: int, block_dim: int, rows: bool = False) -> None:
-    """Check a launch whose threads work together in blocks; with `rows`, each of them lies in one row of threads.
+    """Check a launch whose threads work together in blocks; with `rows`, each block has to lie in one row of threads.
 
     Raises
     ------
@@ -215,7 +215,7 @@ def check_whole_blocks(dims: tuple[int, ...], arity: int, block_dim: int, rows: 
 
 
 def cut_blocks(dims: tuple[int, ...], arity: int, block_dim: int, cost: float) -> Cut:
-    """Return the chunks of a launch whose threads work together in blocks; what is counted are blocks.
+    """Return the chunks of a launch whose threads work together in blocks; the units are blocks.
 
     The last of the four extents is the number of threads of a block.
 
@@ -237,7 +237,7 @@ def plan_adjoint(
     conflicts: Conflicts,
     elements: Mapping[int, int],
 ) -> Plan | None:
-    """Return how to run an adjoint that accumulates plainly, or None if it has to be one with atomics.
+    """Return the plan of an adjoint that accumulates plainly, or None if it has to use atomics.
 
     Parameters
     ----------
@@ -246,9 +246,9 @@ def plan_adjoint(
     cost : float
         Rough operations of one thread.
     together : tuple of int
-        How many threads run in vector registers, more of them first.
+        Numbers of threads that run in vector registers, the largest first.
     conflicts : Conflicts
-        Where threads collide.
+        The collisions of threads.
     elements : mapping of int to int
         Scalars in each cotangent that collides anywhere.
     """

@@ -1,10 +1,10 @@
-"""What is current in a thread for a block of the program, so that Ctrl-C cannot leave it current behind the block.
+"""Scopes: objects that are current in a thread for a block, which Ctrl-C cannot leave current behind the block.
 
-In: objects with a ``with`` block: tapes, recorders, streams, devices. Out: entering and leaving each change
+Entering and leaving the ``with`` block of a tape, recorder, stream or device each change
 :data:`diffkern.runtime.state.current` and the word for launches in one native call. An interrupt comes between two
-calls of Python, and also at the beginning of a function in Python, an ``__exit__`` for instance, before its first
+Python calls, and also at the beginning of a function in Python, an ``__exit__`` for instance, before its first
 statement: a native one it finds either not begun or done. The native methods take their place in the class at the first
-block. Where the native code is not for the platform (Windows), Python does the same in steps.
+block. Where there is no native code for the platform (Windows), Python does the same in steps.
 """
 
 from __future__ import annotations
@@ -28,19 +28,20 @@ _native_put: Callable[[str, Any], None] | None = None
 
 
 def put(name: str, value: Any) -> None:
-    """Make something the current one of its kind in this thread, None for nothing."""
+    """Make an object the current one of its kind in this thread, None for nothing."""
     _bring_up()
     (_native_put or put_at_import)(name, value)
 
 
 def _bring_up() -> None:
-    """Let scopes be entered and left in native code, if there is any."""
+    """Install the native methods of scopes, if there are any."""
     global _native_put
     functions = pool.functions() if _native_put is None else {}
     if not functions:
         return
     setup = ctypes.PYFUNCTYPE(None, ctypes.py_object)(functions["dk_scope_setup"])
     setup((current, attention.address, "_begin", "_end", "_outer", _UNCOUNTED))
+    # Replaced in the class and not in instances: `with` looks its methods up in the type.
     for name, function in (("__enter__", "dk_scope_enter"), ("__exit__", "dk_scope_leave")):
         definition = pool.method(name.encode(), functions[function], pool.METH_FASTCALL)
         setattr(Scope, name, pool.method_of(Scope, definition))
@@ -48,9 +49,13 @@ def _bring_up() -> None:
 
 
 def put_at_import(name: str, value: Any) -> None:
-    """Do the same while diffkern is imported: native code is brought up by a thread that would wait for the import."""
+    """Do the same during the import of diffkern, when native code cannot be loaded yet.
+
+    Native code is brought up by a thread, which would wait for the import.
+    """
     before = getattr(current, name)
     setattr(current, name, value)
+    # The current device does not count: a launch looks at its arrays for that.
     if name != _UNCOUNTED:
         attention.add((value is not None) - (before is not None))
 
@@ -58,6 +63,7 @@ def put_at_import(name: str, value: Any) -> None:
 def _enter(scope: Scope) -> Any:
     """Enter in Python."""
     name, value, result = scope._begin()
+    # Saved first: an interrupt behind this line finds what to go back to.
     scope._outer = (name, getattr(current, name), scope._outer)
     put_at_import(name, value)
     return result
@@ -72,7 +78,7 @@ def _leave(scope: Scope, *error: Any) -> None:
 
 
 class _First:
-    """A method of scopes until the first block, and for ever where there is no native code."""
+    """A method of scopes until the first block, and permanently where there is no native code."""
 
     def __init__(self, name: str, python: Callable[..., Any]) -> None:
         self._name = name
@@ -90,7 +96,7 @@ class _First:
 
 
 class Scope(ABC):
-    """Something that is current inside its ``with`` block.
+    """An object that is current inside its ``with`` block.
 
     A subclass says in ``_begin`` under which name of ``current`` what becomes current, and what the block gets; it must
     change nothing itself. ``_end`` runs when the block has been left.
@@ -108,4 +114,4 @@ class Scope(ABC):
     def _end(  # noqa: B027 - mostly there is nothing to do
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Do what is to be done behind the block."""
+        """Clean up after the block."""

@@ -6,8 +6,8 @@ with the cotangents' cotangents as tangents; and its dependence on p is that of 
 adjoint of the kernel in forward mode. Both come of running the kernel once more along tangents, on copies of what it
 writes.
 
-In: an adjoint launch, and what the launch read at its time. Out: operations, which are launches, adjoints, copies and
-sums again, so that a tape or tangents around can take derivatives of these too.
+The results are operations (launches, adjoints, copies and sums), so that a surrounding tape or tangents can take
+derivatives of these too.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["AdjointStep", "Again", "check_repeatable", "inputs_of", "on_copies",
 
 
 def record(operation: Operation) -> None:
-    """Perform an operation, which the current tape or tangents take; others than those of sweeps are only performed."""
+    """Perform an operation, and record it on the current tape or tangents if it is of a kind that sweeps consist of."""
     tape = current.tape
     if tape is None:
         perform(operation)
@@ -54,12 +54,12 @@ def record(operation: Operation) -> None:
 
 
 def check_repeatable(launch: PackedLaunch) -> None:
-    """Refuse to differentiate the adjoint of a launch that cannot run once more as it ran.
+    """Raise if the adjoint of a launch cannot be differentiated because the launch cannot run again as it ran.
 
     Raises
     ------
     AutodiffError
-        If it looks at objects by their ids, is given an array twice and writes to it, or uses what atomic updates
+        If it looks up objects by their ids, is given an array twice and writes to it, or uses what atomic updates
         return.
     """
     if launch.executable.by_id:
@@ -71,7 +71,7 @@ def check_repeatable(launch: PackedLaunch) -> None:
 
 
 def _check_log(launch: PackedLaunch, log: Log) -> None:
-    """Refuse a log that another run of the launch would not write in the same way, or that has to be counted first."""
+    """Raise for a log that another run of the launch would write differently, or that has to be counted first."""
     if log.active is None:
         raise _refused(launch, "uses what atomic updates return")
     if log.calls is None:
@@ -111,18 +111,18 @@ def inputs_of(adjoint: AdjointLaunch) -> dict[int, array]:
 
 
 class Again:
-    """A launch once more, along tangents, on copies of what it writes.
+    """A launch run again along tangents, on copies of what it writes.
 
     Parameters
     ----------
     launch : PackedLaunch
         The launch.
     inputs : mapping of int to array
-        What it reads, by parameter.
+        The arrays that it reads, by parameter.
     varied : collection of int
         The parameters with tangents; what is written has them as well.
     rooms : StepRooms, optional
-        Where arrays for it come from.
+        The provider of temporary arrays.
 
     Attributes
     ----------
@@ -149,6 +149,8 @@ class Again:
         def along(held: array, is_written: bool) -> array | None:
             if not is_written and id(held._whole) not in wanted:
                 return None
+            # Parameters that are given one array share its tangent, as the kernel's stores through one are seen by the
+            # other.
             if id(held) not in made:
                 made[id(held)] = self._room(held)
             return made[id(held)]
@@ -156,6 +158,7 @@ class Again:
         self.launch = launch_along(launch.without_log(), along)
         for index, held in inputs.items():
             self._put(index, held)
+        # The user's arrays hold later contents by now, and must keep them.
         for index in writes:
             held = launch.arrays[index]
             if held is not None:
@@ -173,7 +176,7 @@ class Again:
         return [index for index in self._of.executable.writes if index in self._inputs]
 
     def region(self, index: int) -> Region:
-        """Return what the launch touches of a parameter."""
+        """Return the region of a parameter that the launch touches."""
         executable = self._of.executable
         read = executable.regions.read(self._of, index) if index in executable.reads else ()
         if not self._is_settled:
@@ -181,11 +184,11 @@ class Again:
         return joined(read, self.written(index)) if index in executable.writes else read
 
     def written(self, index: int) -> Region:
-        """Return what the launch writes of a parameter."""
+        """Return the region of a parameter that the launch writes."""
         return self._of.executable.regions.written(self._of, index) if self._is_settled else None
 
     def begin(self, tangents: Mapping[int, array]) -> list[Operation]:
-        """Return what sets the tangents, zero where none is given, and the copies of what the launch overwrites."""
+        """Return operations that set the tangents (zero by default), and copies of what the launch overwrites."""
         work: list[Operation] = []
         for index, own in self.tangents.items():
             region = self.region(index)
@@ -200,7 +203,7 @@ class Again:
         return work
 
     def results(self, tangents: Mapping[int, array]) -> list[Operation]:
-        """Return what sets tangents of what the launch has written to what became of them."""
+        """Return the copies of the tangents after the launch to the given arrays, of what it has written."""
         pairs = tangents.items()
         return [copy for index, ct in pairs for copy in copies_of(ct, self.tangents[index], self.written(index))]
 
@@ -212,6 +215,7 @@ class Again:
             _check_log(self._of, program.derivative.log)
             self.launch = self.launch.with_log(program.derivative.log)
         saved, copies, of = {}, [], {place: index for index, place in self._places.items()}
+        # The adjoint of the JVP kernel has residuals of its own: contents that the second run overwrites.
         for k in program.derivative.before:
             if (held := self.launch.arrays[k]) is not None:
                 saved[k] = self._room(held)
@@ -220,8 +224,9 @@ class Again:
 
 
 def _places_of_tangents(launch: PackedLaunch, along: PackedLaunch) -> dict[int, int]:
-    """Return where the tangent of each leaf of a launch stands."""
+    """Return the position of the tangent of each leaf of a launch."""
     found: dict[int, int] = {}
+    # Tangents follow all arguments of the primal, in the order of the parameters that have them.
     place = len(launch.parts)
     for argument in along.kernel.with_tangents:  # type: ignore[attr-defined]  # a kernel with tangents
         span = launch.span(argument)
@@ -243,13 +248,13 @@ class AdjointStep:
     launch
         The launch it is the adjoint of, with the arrays that hold what that read.
     inputs
-        What the launch read, by parameter.
+        The arrays that the launch read, by parameter.
     varied
-        Those of them through which gradients go.
+        Those of them that gradients pass through.
     before
         Copies of the cotangents of what was written, as they were before the adjoint, where they are needed.
     contents, lost, lost_before
-        As of a step that is a launch.
+        As for a step that is a launch.
     """
 
     def __init__(self, adjoint: AdjointLaunch, number: int, inputs: Mapping[int, array], varied: Sequence[int]) -> None:
@@ -264,20 +269,20 @@ class AdjointStep:
         self.lost_before: set[int] = set()
 
     def needs_after(self, index: int) -> bool:
-        """Whether the derivative reads what a parameter holds."""
+        """Return whether the derivative reads the contents of a parameter."""
         return index in self.inputs
 
     def read_after(self, index: int) -> Region:
-        """Return what the derivative reads of an input: what the launch does."""
+        """Return the region of an input that the derivative reads: the one that the launch reads."""
         launch = self.adjoint.launch
         return launch.executable.regions.read(launch, index)
 
     def take_copy(self, index: int, copy: Contents, *, before: bool) -> None:
-        """Take a copy of what the derivative reads of an input."""
+        """Store a copy of what the derivative reads of an input."""
         self.contents[index] = copy
 
     def rests_on(self) -> frozenset[int]:
-        """Return the integer arguments on which it depends what the launch reads."""
+        """Return the integer arguments that determine the region which the launch reads."""
         return self.adjoint.launch.executable.regions.arguments
 
     def reads_still(self) -> list[Memory]:
@@ -299,6 +304,8 @@ class AdjointStep:
                 )
         rooms = cotangents.rooms.of_step()
         inputs, fill = rooms.filled({i: self.contents.get(i, held) for i, held in self.inputs.items()})
+        # Primal of this step: ct_in += J(p)^T ct_out; ct_out = 0 where overwritten. The cotangents of ct_in are the
+        # tangents of the second run.
         again = Again(self.adjoint.launch, inputs, own, rooms)
         given = {index: cotangents.of(ct) for index, ct in own.items()}
         written = [index for index in self.adjoint.launch.executable.writes if index in own]
@@ -308,6 +315,7 @@ class AdjointStep:
             cotangents.live.update(self.inputs[index]._memory for index in self.varied)
         else:
             work.append(again.launch)
+        # J applied to the cotangents' cotangents is the cotangent of what the adjoint consumed.
         work += again.results({index: given[index] for index in written})
         cotangents.live.update(ct._memory for ct in own.values())
         return work
@@ -315,8 +323,9 @@ class AdjointStep:
     def _towards_inputs(
         self, again: Again, cotangents: Cotangents, written: Sequence[int], rooms: StepRooms
     ) -> list[Operation]:
-        """Return what adds to the cotangents of the inputs."""
+        """Return the operations that add to the cotangents of the inputs."""
         along, begin = rooms.filled({index: self.before[index] for index in written})
+        # The adjoint consumes these cotangents, and the kept ones may serve another sweep.
         for index, ct in along.items():
             if ct is self.before[index]:  # which stays as it is
                 along[index] = rooms.room(ct)
@@ -325,6 +334,8 @@ class AdjointStep:
         primal = {index: rooms.room(self.inputs[index]) for index in changed}
         begin += [Assign(part, 0) for index, ct in primal.items() for part in parts_of(ct, again.region(index))]
         end: list[Operation] = []
+        # The second run read copies of what it overwrote, so that the cotangents of the copies are added to the
+        # originals'.
         for index in changed:
             if index in self.varied:
                 goal, region = cotangents.of(self.inputs[index]), again.region(index)

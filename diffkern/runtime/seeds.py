@@ -1,7 +1,8 @@
 """The gradients that a reverse sweep begins with.
 
-In: a loss, and gradients for any arrays, of ours or of another library. Out: pairs of an array on the tape and what its
-cotangent begins with: a number, elements in host memory, or an array, on a GPU and where a sequence is recorded.
+From a loss, and gradients for any arrays, of diffkern or of another library, come pairs of an array on the tape and the
+initial value of its cotangent: a number, elements in host memory, or an array, on a GPU and where a sequence is
+recorded.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Seeds = list[tuple[array, Any]]
 
 
 def seeds_of(loss: Any, grads: Mapping[Any, Any] | None, known: Container[Memory]) -> Seeds | None:
-    """Return what a sweep begins with; None where it begins with what the gradients hold.
+    """Return the seeds of a sweep; None where it begins with the present contents of the gradients.
 
     Raises
     ------
@@ -77,7 +78,7 @@ def seeds_of(loss: Any, grads: Mapping[Any, Any] | None, known: Container[Memory
 
 
 def check_apart(seeds: Seeds, begun: Sequence[array]) -> None:
-    """Refuse gradients to begin with of which one would take the place of another, or of a part of it.
+    """Raise if one initial gradient would overwrite another, or a part of it.
 
     Parameters
     ----------
@@ -94,6 +95,7 @@ def check_apart(seeds: Seeds, begun: Sequence[array]) -> None:
     before: list[int] = []
     for k in sorted(range(len(begun)), key=lambda k: begun[k]._range):
         ct = begun[k]
+        # A sweep by address: only gradients whose ranges still reach to this one can overlap it.
         before = [other for other in before if begun[other]._range[1] > ct._range[0]]
         for other in before:
             if begun[other]._memory.device is ct._memory.device and overlaps(begun[other]._data, ct._data):
@@ -107,7 +109,7 @@ def check_apart(seeds: Seeds, begun: Sequence[array]) -> None:
 
 
 def _check_type(goal: Any, value: array) -> None:
-    """Raise if elements of a gradient cannot be copied as they are."""
+    """Raise if elements of a gradient cannot be copied without conversion."""
     if value._data.dtype != goal._data.dtype and value._memory.is_host:
         raise LaunchError(
             f"the gradient for {described(goal)} is {described(value)}, and a sequence copies it as it is",
@@ -116,12 +118,12 @@ def _check_type(goal: Any, value: array) -> None:
 
 
 def _ours(value: Any) -> Any:
-    """Return a tensor of another library as an array over the same memory; anything else as it is."""
+    """Return a tensor of another library as an array over the same memory; anything else unchanged."""
     return adopt(value, None) if not isinstance(value, array) and is_foreign_tensor(value) else value
 
 
 def _values(goal: Any, value: Any) -> Any:
-    """Return a gradient as elements in host memory; as the array that it is on a GPU, and for a sequence."""
+    """Return a gradient as elements in host memory; as an array if it is on a GPU, and for a sequence."""
     if isinstance(value, array):
         if value._memory.is_host and (current.recorder is None or not isinstance(goal, array)):
             return value._data

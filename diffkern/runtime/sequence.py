@@ -1,7 +1,7 @@
 """``dk.record()``: launches, copies, fills and gradients as one object that is replayed in one native call.
 
-In: whatever happens to arrays inside the ``with`` block. Out: a :class:`Sequence`: a list of steps whose parameters can
-be changed, that can be cut, put into another order, differentiated and written down.
+The operations on arrays inside the ``with`` block become a :class:`Sequence`: a list of steps whose parameters can
+be changed, that can be cut, reordered, differentiated and written to a file.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Sequence(Uncopied):
         return Launch(item.prepared)
 
     def __iter__(self) -> Iterator[Launch]:
-        """Go through the records of the launches."""
+        """Iterate over the records of the launches."""
         return iter([Launch(item.prepared) for item in self._program.items if item.prepared is not None])
 
     # -- parameters --------------------------------------------------------------------------------------------------
@@ -100,12 +100,12 @@ class Sequence(Uncopied):
         value
             Its value, checked for every launch before any is changed.
         kernel : Kernel, optional
-            The kernel, where only its launches are meant.
+            The kernel, to set it for its launches only.
 
         Returns
         -------
         int
-            How many launches there were.
+            Number of launches.
         """
         return self._set_params({name: value}, kernel)
 
@@ -115,7 +115,7 @@ class Sequence(Uncopied):
         self._set_params(values, kernel)
 
     def _set_params(self, values: Mapping[str, Any], kernel: Any) -> int:
-        """Set parameters by name when all are checked, and return how many there were."""
+        """Set parameters by name after all are checked, and return how many were set."""
         launches = [item.prepared for item in self._program.items if item.prepared is not None]
         goals: list[tuple[Prepared, dict[int, Any]]] = []
         missing = dict.fromkeys(values)
@@ -131,6 +131,7 @@ class Sequence(Uncopied):
                 f"no launch of the sequence has a parameter {name!r}",
                 remedy="set one that a kernel of the sequence has",
             )
+        # Two passes, so that a value which one launch refuses has changed none.
         for prepared, own_values in goals:
             prepared.check(own_values)
         for prepared, own_values in goals:
@@ -140,7 +141,7 @@ class Sequence(Uncopied):
     # -- order -------------------------------------------------------------------------------------------------------
 
     def dependencies(self) -> list[set[int]]:
-        """Return for each step the earlier ones that have to come before it: they touch memory of which one writes."""
+        """Return for each step the earlier ones it depends on: they touch memory that one of the two writes."""
         operations = [item.operation for item in self._program.items]
         return waits([(o.reads(), o.writes()) for o in operations], every=True)
 
@@ -183,7 +184,8 @@ class Sequence(Uncopied):
         Parameters
         ----------
         loss, grads : optional
-            As in :meth:`Tape.backward`. Without them the gradients begin with what ``grad`` of the results holds at
+            As in :meth:`Tape.backward`. Without them the gradients begin with the contents of ``grad`` of the
+            results at
             each replay.
         zero : bool, optional
             Whether a replay sets the gradients to zero first; without `loss` and `grads` it never does.
@@ -200,6 +202,8 @@ class Sequence(Uncopied):
             )
         drain()
         tape = Tape()
+        # The steps go through a tape, which records them, and the operations that tape and sweep perform go to the
+        # recorder: copies of what is overwritten, the launches, their adjoints.
         with Recorder(runs=False) as recorder:
             with tape:
                 copies: dict[PackedLaunch, PackedLaunch] = {}
@@ -208,6 +212,7 @@ class Sequence(Uncopied):
             if zero and not (loss is None and grads is None):
                 tape.zero()
             tape.backward(loss, grads)
+        # The copies that the tape made are for these arrays and dimensions.
         for item in recorder.items:
             if item.prepared is not None:
                 item.prepared.fix()
@@ -227,7 +232,7 @@ class Sequence(Uncopied):
     # -- showing -----------------------------------------------------------------------------------------------------
 
     def table(self) -> list[dict[str, Any]]:
-        """Return for each step what it is, its dimensions and parameters, stream, and the time of the last timed run.
+        """Return for each step its name, dimensions, parameters, stream, and the time of the last timed run.
 
         Times are in seconds, None before the first ``replay(timed=True)``.
         """
@@ -296,22 +301,24 @@ class Sequence(Uncopied):
 
 
 class record(Scope):
-    """Records what happens to arrays in a ``with`` block: ``with dk.record() as sequence:``.
+    """Records the operations on arrays in a ``with`` block: ``with dk.record() as sequence:``.
 
-    Launches, ``dk.copy``, fills and assignments, and what a :class:`Tape` does are taken. What Python computes is not:
-    a number that was read from an array is a constant of the sequence, and to read in the block what it has written is
+    Launches, ``dk.copy``, fills and assignments, and what a :class:`Tape` does are recorded. What Python computes is
+    not:
+    a number that was read from an array is a constant of the sequence, and reading in the block what it has written is
     an error. Branches and loops that depend on results are written with :func:`capture_if` and :func:`capture_while`.
 
     Parameters
     ----------
     run : bool, optional
-        Whether things also happen while they are recorded. With False nothing does, so their results are not there.
+        Whether operations also run while they are recorded. With False none does, so that there are no results.
     allow_reads : bool, optional
         Whether arrays that the block has written may be read in it, for purposes that have no part in what is recorded.
     """
 
     def __init__(self, run: bool = True, allow_reads: bool = False) -> None:
         self._recorder = Recorder(run, allow_reads)
+        # Made empty at once, so that the block has an object to name; filled when the block ends.
         self._sequence = Sequence()
 
     def _begin(self) -> tuple[str, Recorder, Sequence]:

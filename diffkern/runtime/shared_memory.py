@@ -1,9 +1,8 @@
-"""Arrays of a launch that share memory, where the kernel writes to one of them.
+"""Detection of arrays of a launch that share memory, where the kernel writes to one of them.
 
-In: a program, and the arrays that it is given. Out: nothing, or a :class:`LaunchError` with the names of two that share
-elements without being the same array. What such a launch computes would depend on the order of its threads, and on how
-many of them run side by side. The same array for several parameters is one array with several names, and the rules for
-threads hold for it as for an array with one.
+A :class:`LaunchError` names two arrays that share elements without being the same array. The result of such a launch
+would depend on the order of its threads, and on how many of them run side by side. The same array for several
+parameters is one array with several names, and the rules for threads hold for it as for an array with one.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ __all__ = ["check_shared"]
 
 
 def check_shared(kernel: str, executable: Executable, arrays: Sequence[array | None]) -> None:
-    """Refuse arrays that share elements, unless they are one or the kernel only reads them.
+    """Raise if arrays share elements, unless they are the same array or the kernel only reads them.
 
     Raises
     ------
@@ -33,6 +32,7 @@ def check_shared(kernel: str, executable: Executable, arrays: Sequence[array | N
             break
     else:
         return  # of arrays that are no views two are the same, or apart
+    # Sorted by their lower ends: unless an array begins before an earlier one ends, all are disjoint.
     ranges = [held._range for held in arrays if held is not None]
     ranges.sort()
     end = 0
@@ -54,7 +54,7 @@ def _check_pairs(kernel: str, executable: Executable, arrays: Sequence[array | N
 
 
 def _are_shared(a: array, b: array) -> bool:
-    """Whether two arrays share elements and are not the same array."""
+    """Return whether two arrays share elements and are not the same array."""
     (low, high), (first, behind) = a._range, b._range
     if low >= behind or first >= high or (a._packed == b._packed and a._element == b._element):
         return False

@@ -1,13 +1,13 @@
-"""Adjoints that add up by sorted destinations what they would else add atomically.
+"""Adjoints that sum by sorted destinations what they would otherwise add atomically.
 
-In: an adjoint launch whose threads race, and each :class:`~diffkern.manifest.SortedSum` of its program. Out: whether it
-has run, as a program that stores its contributions one behind the other, and sums by destinations, which are sorted
-once for an array of indices.
+For an adjoint launch whose threads race, and each :class:`~diffkern.manifest.SortedSum` of its program, a variant of
+the program stores its contributions one behind the other, and sums them by destinations, which are sorted once for an
+array of indices.
 
-An array is sorted when it is met again as it was before, by the count of its changes, so one that changes with every
-step is never sorted. That count misses what others write through a view. What is trusted is therefore the contents: a
-digest is taken of them at each launch, and an order serves as long as it is the one of the contents that were sorted.
-Orders live as long as the memory of their array of indices.
+An array is sorted when it is met again with the same version, so that one which changes with every step is never
+sorted. The version misses what others write through a view. The contents are what is trusted therefore: a digest of
+them is taken at each launch, and an order is used as long as it belongs to the contents that were sorted. Orders live
+as long as the memory of their array of indices.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _MOST_ORDERS = 4  # for one array
 
 
 class Pack(Protocol):
-    """What makes an argument block in which other bytes stand for some cotangents."""
+    """A function that makes an argument block in which other bytes stand for some cotangents."""
 
     def __call__(self, cotangents: Mapping[int, array], own: Mapping[int, bytes], /) -> bytes: ...
 
@@ -89,17 +89,20 @@ class Sorting:
             return False
         pairs = [(found.cotangent, order) for found, order in zip(sums, orders, strict=True) if order is not None]
         taken = {k: order.take(self._cotangents[k]) for k, order in pairs}
+        # The program stores to the buffer where it would have added to the cotangent: one place per contribution, no
+        # races.
         program.run(program.grid(n), pack(self._cotangents, {k: held._packed for k, held in taken.items()}))
         for k, order in pairs:
             goal, numbers = self._cotangents[k], taken[k]
             itemsize = goal._data.itemsize
             order.order.add_up(goal._range[0], numbers._range[0], _itemsize(goal) // itemsize, itemsize)
+        # Given back only when all sums are done: two cotangents of one order would otherwise get the same buffer.
         for k, order in pairs:
             order.give(taken[k])
         return True
 
     def _program(self) -> Executable | None:
-        """The program that stores contributions; None where it has not been shipped and there is no compiler."""
+        """Return the program that stores contributions; None if it was not shipped and there is no compiler."""
         program = self._launch.optional_adjoint(frozenset(self._cotangents), SORTED)
         if program is None:
             self._plain.sorts = False
@@ -109,7 +112,7 @@ class Sorting:
 def sorting_of(
     launch: PackedLaunch, plain: Executable, cotangents: Mapping[int, array], contents: Mapping[int, array]
 ) -> Sorting | None:
-    """Return the sums of an adjoint that would else add atomically, if their destinations may be sorted.
+    """Return the sums of an adjoint that would otherwise add atomically, if their destinations may be sorted.
 
     Parameters
     ----------
@@ -120,7 +123,7 @@ def sorting_of(
     cotangents : mapping of int to array
         The cotangent of each active parameter. None shares memory with another.
     contents : mapping of int to array
-        Arrays that are read in the place of the launch's own.
+        Arrays that are read in place of the launch's own.
     """
     if not plain.sorts or plain.device is not CPU or len(launch.dims) != 1 or launch.merged:
         return None
@@ -130,6 +133,7 @@ def sorting_of(
     (n,), size = launch.dims, 0
     for found in plain.manifest.sums:
         goal, count = cotangents[found.cotangent], len(found.places) * n
+        # Places are numbered with 32 bits.
         if not goal._data.flags.c_contiguous or not _FEWEST <= count < 2**31:
             return None
         if goal.size > _MOST_DESTINATIONS * count:
@@ -139,6 +143,7 @@ def sorting_of(
             held = None if place.array is None else contents.get(place.array, launch.arrays[place.array])
             if place.array is None:
                 continue
+            # Indices that the launch itself writes are known only afterwards, and differ from launch to launch.
             if held is None or place.array in launch.executable.writes or not held._data.flags.c_contiguous:
                 return None
             arrays[place.array] = held
@@ -154,7 +159,7 @@ def _itemsize(goal: array) -> int:
 
 
 class _Order:
-    """Destinations that were sorted, and memory for what is to be added to them.
+    """Sorted destinations, and memory for the contributions to them.
 
     Attributes
     ----------
@@ -186,7 +191,7 @@ class _Order:
 
 
 class _Key(NamedTuple):
-    """What is sorted: places in arrays, for so many threads, and the number of destinations."""
+    """The key of an order: places in arrays, the number of threads, and the number of destinations."""
 
     places: tuple[Destination, ...]
     arrays: tuple[bytes, ...]
@@ -195,20 +200,20 @@ class _Key(NamedTuple):
 
 
 class _Entry:
-    """What is known of a key.
+    """The state of a key.
 
     Attributes
     ----------
     memories
-        The memory of the arrays; another one may have come to the same place.
+        The memory of the arrays; later memory may have the same address.
     now
-        The counts of their changes when they were last met.
+        Their versions when they were last met.
     digests
         Those of their contents then, if they were taken.
     order
         The order that was made last.
     refused
-        Whether what they held then cannot be sorted.
+        Whether the contents of then cannot be sorted.
     """
 
     __slots__ = ("digests", "memories", "now", "order", "refused")
@@ -221,7 +226,7 @@ class _Entry:
         self.refused = False
 
     def is_of(self, arrays: Sequence[array]) -> bool:
-        """Whether it is about these arrays."""
+        """Return whether it is about these arrays."""
         return all(memory() is held._memory for memory, held in zip(self.memories, arrays, strict=True))
 
 
@@ -230,7 +235,7 @@ _lock = free_in_child(threading.Lock())
 
 
 def _order_of(places: tuple[Destination, ...], held: Mapping[int, array], n: int, count: int) -> _Order | None:
-    """Return the destinations in their order, if that is known or should now be found."""
+    """Return the sorted destinations, if they are known or should now be sorted."""
     arrays = [held[k] for k in sorted({place.array for place in places if place.array is not None})]
     if not arrays:
         return None
@@ -239,6 +244,7 @@ def _order_of(places: tuple[Destination, ...], held: Mapping[int, array], n: int
     with _lock:
         known = _entries.setdefault(arrays[0]._memory, {})
         entry = known.get(key)
+        # Met for the first time: most arrays of indices are used once, or change, and sorting would not pay.
         if entry is None or not entry.is_of(arrays):
             if len(known) >= _MOST_ORDERS:
                 del known[next(iter(known))]
@@ -252,10 +258,13 @@ def _order_of(places: tuple[Destination, ...], held: Mapping[int, array], n: int
     if order is not None and order.digests == digests:
         entry.now = now
         return order
+    # The contents differ from those that were sorted, although no change was counted. The digests say from now on
+    # whether they stay.
     before, entry.now, entry.digests, entry.order = entry.digests, now, digests, None
     if order is not None or (before is not None and before != digests):
         return None  # it changes, perhaps with every launch
     destinations = _destinations(places, held, n, count)
+    # Another thread, or another library, may have written while the places were read.
     if destinations is None or tuple(map(digest, arrays)) != digests:
         entry.refused = destinations is None
         return None
@@ -283,7 +292,7 @@ def _destinations(
 
 
 def _read(place: Destination, held: array | None, n: int) -> np.ndarray[Any, Any] | None:
-    """Return what the threads read at a place, or the indices themselves; None if they read beyond an array."""
+    """Return the values that the threads read at a place, or the indices themselves; None beyond the array."""
     if held is None:
         ((step, first),) = place.index
         return first + step * np.arange(n, dtype=np.int64)
@@ -294,5 +303,6 @@ def _read(place: Destination, held: array | None, n: int) -> np.ndarray[Any, Any
         if min(first, first + step * (n - 1)) < 0 or max(first, first + step * (n - 1)) >= extent:
             return None
         start, stride = start + first * distance, stride + step * distance
+    # Affine in the thread index along every axis: all reads together are one strided view.
     read: np.ndarray[Any, Any] = np.ndarray((n,), data.dtype, data, start, (stride,))
     return read

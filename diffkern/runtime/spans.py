@@ -1,8 +1,8 @@
-"""What the process does, for whoever watches: launches, reverse sweeps and compilations, each with its begin and end.
+"""Spans for observers: launches, reverse sweeps and compilations of the process, each with its begin and end.
 
-In: observers, which are started and stopped. Out: they are told of every span while they are started. Launches that
-nobody watches do not come here: while there is an observer, the word that launches look at is not 0, and they take the
-way through :func:`diffkern.runtime.operation.perform`.
+Observers are started and stopped, and told of every span in between. Launches that nobody watches do not come here:
+while there is an observer, the word that launches look at is not 0, and they take the way through
+:func:`diffkern.runtime.operation.perform`.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Span:
         ``"launch"``, ``"adjoint"``, ``"memory"`` (copies and fills), ``"replay"``, ``"backward"``, ``"compile"``,
         ``"pass"``, ``"load"``.
     name
-        What it is, for a person.
+        Its name for messages.
     facts
-        What else is known, of types that JSON has.
+        Further facts, of JSON types.
     begin, end
         Nanoseconds of :func:`time.perf_counter_ns`.
     thread
@@ -48,7 +48,7 @@ class Span:
 
 
 class Observer(Protocol):
-    """Who is told of spans, by any thread.
+    """An object that is told of spans, by any thread.
 
     Attributes
     ----------
@@ -59,18 +59,19 @@ class Observer(Protocol):
     synchronizes: bool
 
     def begin(self, span: Span) -> None:
-        """Take note that something begins."""
+        """Note that a span begins."""
 
     def end(self, span: Span) -> None:
-        """Take note that it has ended."""
+        """Note that it has ended."""
 
     def past(self, span: Span) -> None:
-        """Take note of something that was over when its times became known."""
+        """Note a span that was over when its times became known."""
 
 
 class _Watched:
-    """Who observes, in any thread."""
+    """The observers, of all threads."""
 
+    # A tuple that is replaced as a whole: a span in progress keeps the observers that it began with.
     observers: tuple[Observer, ...] = ()
 
 
@@ -86,10 +87,10 @@ def start(observer: Observer, at_import: bool = False) -> None:
 
 
 def stop(observer: Observer) -> None:
-    """Tell an observer of nothing more.
+    """Stop telling an observer.
 
-    Where another thread has started it, launches go on to ask whether they are watched, which takes time and nothing
-    else.
+    If another thread has started it, launches go on asking whether they are watched, which takes time but has no other
+    effect.
     """
     with _lock:
         watched.observers = tuple(other for other in watched.observers if other is not observer)
@@ -99,21 +100,22 @@ def stop(observer: Observer) -> None:
 
 @contextlib.contextmanager
 def span(kind: str, name: str, waits_for: Any = None, /, **facts: Any) -> Iterator[Span]:
-    """Tell the observers of what is done in the block.
+    """Tell the observers of the work in the block.
 
     Parameters
     ----------
     kind, name
-        As a :class:`Span` has them.
+        As in a :class:`Span`.
     waits_for
         The GPU on which it runs, for observers that wait for it.
     **facts
-        As a :class:`Span` has them; more may be added in the block.
+        As in a :class:`Span`; more may be added in the block.
     """
     observers = watched.observers
     made = Span(kind, name, facts, thread=threading.get_ident())
     for observer in observers:
         observer.begin(made)
+    # Taken after the observers were told, and the end before, so that their own time is not counted.
     made.begin = time.perf_counter_ns()
     try:
         yield made
@@ -124,6 +126,7 @@ def span(kind: str, name: str, waits_for: Any = None, /, **facts: Any) -> Iterat
         raise
     finally:
         made.end = time.perf_counter_ns()
+        # In reverse, as ranges of profilers have to nest.
         for observer in reversed(observers):
             observer.end(made)
 

@@ -1,9 +1,9 @@
 """Race detection at run time, for launches whose adjoints need it.
 
-In: a launch that a tape is about to record, whose adjoint is right only if no two threads race. Out: the launch, marked
-as race-free; or the :class:`AutodiffError` that names two threads. A program of its own runs on
-copies of what the launch writes to, and stamps elements with the threads that read and write them
-(:mod:`diffkern.ad.stamps`). What was seen is remembered as long as nothing changes that decides about it.
+The adjoint of some launches is right only if no two threads race. When a tape is about to record such a launch, it is
+marked as race-free, or an :class:`AutodiffError` names two threads. A program of its own runs on copies of what the
+launch writes to, and stamps elements with the threads that read and write them (:mod:`diffkern.ad.stamps`). The result
+is remembered as long as nothing changes that it depends on.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _EXTENTS: Final = 8
 
 
 def checked_by_stamps(launch: PackedLaunch, active: frozenset[int], error: AutodiffError) -> PackedLaunch:
-    """Return a launch whose threads do not race as one of which that is known.
+    """Return a launch whose threads do not race, marked as such.
 
     Parameters
     ----------
@@ -47,12 +47,12 @@ def checked_by_stamps(launch: PackedLaunch, active: frozenset[int], error: Autod
     active : frozenset of int
         The parameters for which it is to be differentiated.
     error : AutodiffError
-        Why its adjoint is refused as long as that is not known.
+        The error for its adjoint as long as the absence of races is not known.
 
     Raises
     ------
     AutodiffError
-        If two threads race; or `error`, if that cannot be seen.
+        If two threads race; or `error`, if that cannot be determined.
     """
     trusted = launch.kernel.race_free
     if not trusted and not _can_look(launch):
@@ -62,20 +62,21 @@ def checked_by_stamps(launch: PackedLaunch, active: frozenset[int], error: Autod
     try:
         program = made.adjoint(active)
     except AutodiffError:
+        # The marked program has another obstacle; what the user can mend is the first.
         raise error from None  # which stands first in the kernel's way
     arrays = tuple(sorted({pair.array for pair in program.manifest.unproved}))
     if any(_overlaps_itself(held) for k in arrays if (held := launch.arrays[k]) is not None):
         raise error  # one element has several indices, by which the stamps are found
+    # A kernel that is declared race-free is believed, and costs no second run.
     if arrays and not trusted:
         _look(launch, program, arrays)
     return made
 
 
 def with_one_writer(launch: PackedLaunch, active: frozenset[int], program: Executable) -> PackedLaunch:
-    """Return a launch with the adjoint that is right for it, where one takes for granted that one thread stores to each
-    element.
+    """Return a launch with the right adjoint, where one assumes that one thread stores to each element.
 
-    That is a precondition of plain stores: where it cannot be looked at it is left to the user.
+    That is a precondition of plain stores: where it cannot be checked it is left to the user.
 
     Parameters
     ----------
@@ -100,6 +101,8 @@ def with_one_writer(launch: PackedLaunch, active: frozenset[int], program: Execu
         launch.stamper(arrays)
     except AutodiffError:  # stamps would not tell what the launch does
         return launch
+    # Several threads store, all the same number: right for the forward launch, but the adjoint would count the
+    # cotangent several times. The adjoint of a marked launch is made for that case.
     if not _look(launch, program, arrays):
         return launch
     pair = trusted[0]
@@ -113,7 +116,7 @@ def with_one_writer(launch: PackedLaunch, active: frozenset[int], program: Execu
 
 
 def _can_look(launch: PackedLaunch) -> bool:
-    """Whether what the launch does can be looked at: not if it is repeated, and may do other things then."""
+    """Return whether the launch can be checked: not if it is repeated, and may do other things then."""
     is_repeated = current.recorder is not None or launch.device.is_capturing
     return not (is_repeated or launch.executable.by_id)
 
@@ -129,12 +132,15 @@ def _look(launch: PackedLaunch, program: Executable, arrays: tuple[int, ...]) ->
     stamper = launch.stamper(arrays)
     manifest = stamper.manifest
     axes = manifest.tid_arity
+    # Stamps tell threads apart by the index that the kernel asks for.
     if not manifest.stamped[0].blocks and any(extent > 1 for extent in launch.dims[axes:]):
         raise _same_index(launch)
     key = _key(launch, manifest.stamped)
     if key is not None and key in program.stamped:
         return False
     stamping, copies = launch.stamping(stamper)
+    # The stamping program runs the whole kernel, on copies: the launch itself follows and must find its inputs
+    # unchanged.
     for operation in (*copies, stamping):
         perform(operation)
     shared = False
@@ -150,7 +156,7 @@ def _look(launch: PackedLaunch, program: Executable, arrays: tuple[int, ...]) ->
 
 
 def _key(launch: PackedLaunch, stamped: Sequence[Stamped]) -> tuple[Any, ...] | None:
-    """What decides which elements the threads of a launch access; None where that is not known."""
+    """Return the values that determine which elements the threads of a launch access; None if they are not known."""
     deciding = stamped[0].deciding
     if deciding is None:
         return None
@@ -160,8 +166,10 @@ def _key(launch: PackedLaunch, stamped: Sequence[Stamped]) -> tuple[Any, ...] | 
         found.append(launch.parts[index])
         if held is not None:
             memory = held._memory
+            # The contents may change without a change of the version, so that a version says nothing about them.
             if memory.is_exposed or memory.is_counted:
                 return None
+            # The version stands for the contents. `born` tells it from later memory at the same address.
             found += (memory.born, memory.now, memory.lendings)
     # Of the arrays themselves the extents alone: from them negative indices count.
     found += [launch.parts[one.array][_EXTENTS:] for one in stamped]
@@ -169,7 +177,7 @@ def _key(launch: PackedLaunch, stamped: Sequence[Stamped]) -> tuple[Any, ...] | 
 
 
 def _overlaps_itself(held: array) -> bool:
-    """Whether two elements of an array may share memory, as those of a broadcast array do."""
+    """Return whether two elements of an array may share memory, as those of a broadcast array do."""
     reach = held._data.itemsize * math.prod(component_shape(held._element))
     for stride, extent in sorted((abs(s), n) for s, n in zip(held.strides, held.shape, strict=True) if n > 1):
         if stride < reach:
@@ -187,7 +195,7 @@ def _same_index(launch: PackedLaunch) -> AutodiffError:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """A thread and where it accesses an element."""
+    """A thread and the place where it accesses an element."""
 
     thread: str
     loc: Loc | None
@@ -202,6 +210,8 @@ class _Stamps:
 
     def __init__(self, launch: PackedLaunch, stamped: Stamped, rows: Numbers) -> None:
         self.launch, self.stamped, self.rows = launch, stamped, rows
+        # Stamps are taken with an atomic maximum. The second of each pair holds LEAST minus the number, so that its
+        # maximum gives the smallest number: of all threads that store, the first and the last are known.
         self.last, self.first = rows[:, STORED], LEAST - rows[:, STORED + 1]
         stored = self.last > 0
         several = stored & (_thread(self.last) != _thread(self.first))
@@ -211,10 +221,13 @@ class _Stamps:
     def check(self) -> None:
         """Raise if two threads race for an element."""
         rows, read = self.rows, self.rows[:, READ] > 0
+        # Elements that one thread stores to: any other thread that reads them races, the first or the last reader at
+        # least.
         alone = (self.last > 0) & ~self.several
         late, early = rows[:, READ], LEAST - rows[:, READ + 1]
         for numbers in (late, early):
             self._refuse(alone & read & (_thread(numbers) != _thread(self.last)), numbers, self.last)
+            # An atomic update also races with reads by other threads, as with plain stores below.
             for updates in (rows[:, UPDATED], LEAST - rows[:, UPDATED + 1]):
                 updated = (rows[:, UPDATED] > 0) & read
                 self._refuse(updated & (_thread(numbers) != _thread(updates)), numbers, updates, "updates atomically")
@@ -222,6 +235,8 @@ class _Stamps:
             for stores in (self.last, self.first):
                 racing = (rows[:, UPDATED] > 0) & (self.last > 0) & (_thread(updates) != _thread(stores))
                 self._refuse(racing, stores, updates, "updates atomically", "stores to")
+        # Several threads may store to one element if all store the same value: the bits of the largest and the smallest
+        # agree.
         differing = self.several & (rows[:, VALUE] != LEAST - rows[:, VALUE + 1])
         for k in np.flatnonzero(differing)[:1]:
             raise self._two_values(int(k))
@@ -234,7 +249,7 @@ class _Stamps:
     def _refuse(
         self, which: Numbers, reading: Numbers, writing: Numbers, verb: str = "writes", first: str = "reads"
     ) -> None:
-        """Refuse the first element of some, with a load and a write of it, or a store and an update."""
+        """Raise for the first element of some, with a load and a write of it, or a store and an update."""
         for k in np.flatnonzero(which)[:1]:
             one, other = self._side(int(reading[k])), self._side(int(writing[k]))
             what = f"thread {one.thread} {first} {self._element(int(k))} here"
@@ -262,7 +277,7 @@ class _Stamps:
         return "the gradient of such a launch depends on which comes first"
 
     def _numbers(self) -> str:
-        """The numbers by which the launch decides who accesses what."""
+        """Return the numbers that determine which elements are accessed, for the message."""
         launch, found = self.launch, []
         for index in self.stamped.deciding or ():
             t = parse_type(launch.executable.manifest.params[index].type)
@@ -271,13 +286,14 @@ class _Stamps:
         return f" with {', '.join(found)}" if found else ""
 
     def _element(self, k: int) -> str:
-        """An element, as the source would have it."""
+        """Return an element in the notation of the source."""
         held, leaf = self.launch.arrays[self.stamped.array], self.launch.leaves[self.stamped.array]
         assert held is not None
         index = np.unravel_index(k, held.shape)
         return f"{leaf.name}[{', '.join(map(str, index))}]"
 
     def _side(self, number: int) -> _Side:
+        # A stamp is a thread and the site of the access in one number, and 0 for no access.
         thread, site = (number - 1) // SITES, (number - 1) % SITES
         return _Side(self._name(thread), self.stamped.sites[site])
 
@@ -290,6 +306,6 @@ class _Stamps:
 
 
 def _thread(numbers: Numbers) -> Numbers:
-    """The threads of accesses, -1 where there is none."""
+    """Return the threads of accesses, -1 where there is none."""
     found: Numbers = (numbers - 1) // SITES
     return found

@@ -1,8 +1,7 @@
-"""The one owner of what is current in a thread of Python: the tape, the sequence and the stream that take launches.
+"""The one owner of thread state: the current tape, recorder, streams and device that take launches.
 
-In: tapes, recorders and streams that are entered and left. Out: what is current, and one word of memory that is not 0
-while anything is current in any thread or work is pending on a stream. Prepared launches look at that word alone, in
-native code, and turn to Python when it is not 0.
+Besides the current objects there is one word of memory that is not 0 while anything is current in any thread or work is
+pending on a stream. Prepared launches look at that word alone, in native code, and turn to Python when it is not 0.
 """
 
 from __future__ import annotations
@@ -40,22 +39,23 @@ class _Current(threading.local):
 class Attention:
     """Reasons why launches have to ask Python: one word, readable by native code at ``address``.
 
-    Its halves are the number of things that are current in any thread, which :func:`diffkern.runtime.scope.put` keeps,
-    and whether work is pending. ``word[0]`` is both of them in Python. A device that is current does not count: it has
-    a say in launches without arrays alone.
+    Its halves are the number of objects that are current in any thread, which :func:`diffkern.runtime.scope.put` keeps,
+    and whether work is pending. ``word[0]`` is both of them in Python. A current device does not count: it only matters
+    for launches without arrays.
     """
 
     def __init__(self) -> None:
+        # Two halves of one word: native code tests both with a single load.
         self._halves = (ctypes.c_int32 * 2)()
         self.word = memoryview(self._halves).cast("B").cast("q")
         self.address = ctypes.addressof(self._halves)
 
     def restart(self, reasons: int) -> None:
-        """Begin with a number of things that are current, in the child of a fork."""
+        """Start with a number of current objects, in the child of a fork."""
         self._halves[0] = reasons
 
     def add(self, reasons: int) -> None:
-        """Add a number of things that are current, or take it away."""
+        """Add to the number of current objects."""
         self._halves[0] += reasons
 
     def busy(self, pending: bool) -> None:

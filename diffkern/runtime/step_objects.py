@@ -1,7 +1,7 @@
-"""Objects that kernels know by an id, in the steps of a roll-out: each step must find them as it did at first.
+"""Objects that kernels look up by an id, in the steps of a roll-out: each step must find them as it did at first.
 
-In: launches that look at such objects. Out: they were built by the same step, or before the roll-out and lead there
-whenever a step runs again; or an error.
+An object that a launch reads was built by the same step, or before the roll-out and is restored to that state whenever
+a step runs again; otherwise an error is raised.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["StepObjects"]
 
 
 class StepObjects:
-    """The objects that the steps of one roll-out look at."""
+    """The objects that the steps of one roll-out read."""
 
     def __init__(self) -> None:
         self._first = {resource: resource.built for resource in present()}
@@ -30,9 +30,10 @@ class StepObjects:
         self._now = {resource: resource.built for resource in present()}
 
     def check(self, launch: PackedLaunch) -> None:
-        """Refuse what a launch would find otherwise when its step runs again."""
+        """Raise if a launch would find an object in another state when its step runs again."""
         for resource in looked_at(launch.executable, launch.parts):
             self._seen.add(resource)
+            # The step has built it itself, and will again.
             if resource.built != self._now.get(resource):
                 continue
             use = self._older.get(resource)
@@ -46,5 +47,5 @@ class StepObjects:
             use.check(f"an earlier step (kernel {launch.kernel.name!r})")
 
     def uses(self) -> list[Use]:
-        """Return what the objects lead to at present."""
+        """Return the uses of the objects in their present state."""
         return [Use(resource) for resource in self._seen]

@@ -1,8 +1,8 @@
 """Streams and events on the CPU: ordered queues of work that run beside the Python program.
 
-In: work, enqueued on a stream. Out: it runs in order in a thread of its own, the work of several streams side by side.
-The default stream does everything at once: what it is given has run when the call returns, and before it runs it waits
-for the work of all other streams, as CUDA's default stream does. So does every look at the contents of an array.
+Work on a stream runs in order in a thread of its own, the work of several streams concurrently. The default stream runs
+everything at once: what it is given has run when the call returns, and before it runs it waits for the work of all
+other streams, as CUDA's default stream does. So does every look at the contents of an array.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Stream(Uncopied):
     Parameters
     ----------
     device : str or Device, optional
-        Where it runs.
+        The device that it runs on.
     priority : int, optional
         Of a GPU's streams those with lower numbers go first; on the CPU it has no effect.
     """
@@ -59,6 +59,7 @@ class Stream(Uncopied):
     """Whether it does everything at once."""
 
     def __new__(cls, device: Any = None, *args: Any, **kwargs: Any) -> Any:
+        # `dk.Stream("cuda:0")` makes the GPU's class, so that users and isinstance know one name.
         if cls is Stream and get_device(device) is not CPU:
             return object.__new__(gpu().Stream)
         return object.__new__(cls)
@@ -69,16 +70,16 @@ class Stream(Uncopied):
 
     @property
     def device(self) -> Device:
-        """Where it runs."""
+        """The device that it runs on."""
         return CPU
 
     @property
     def is_complete(self) -> bool:
-        """Whether all its work has run."""
+        """True if all its work has run."""
         return not self._queue.work
 
     def enqueue(self, work: Callable[[], None]) -> None:
-        """Let work run after all that the stream was given before."""
+        """Add work, to run after all that the stream was given before."""
         if self.is_default:
             drain()
             work()
@@ -86,7 +87,7 @@ class Stream(Uncopied):
             self._queue.put(work)
 
     def holds(self, work: Callable[[], None]) -> bool:
-        """Whether it was given this work, and has not done it yet."""
+        """Return whether it was given this work, and has not finished it yet."""
         return work in self._queue.work
 
     def synchronize(self) -> None:
@@ -94,7 +95,7 @@ class Stream(Uncopied):
         self._queue.wait()
 
     def record_event(self, event: Event | None = None) -> Event:
-        """Let an event, a new one by default, happen when all work so far has run."""
+        """Record an event, a new one by default, behind all work so far."""
         event = Event("cpu") if event is None else event
         if event.device.is_cuda:
             raise ValueError("a stream of the CPU records events of the CPU; make one with dk.Event('cpu')")
@@ -107,7 +108,7 @@ class Stream(Uncopied):
         return event
 
     def wait_event(self, event: Event) -> None:
-        """Let later work wait for what an event was last recorded on; an error in that ends the later work as well."""
+        """Make later work wait for what an event was last recorded on; an error in that ends the later work as well."""
         mark = event._mark
         if mark is None or mark.is_set():
             return
@@ -118,7 +119,7 @@ class Stream(Uncopied):
             self._queue.put(Awaited(mark) if known else mark.wait)
 
     def wait_stream(self, other: Stream, event: Event | None = None) -> None:
-        """Let later work wait for all work that another stream has so far."""
+        """Make later work wait for all work that another stream has so far."""
         if other is not self:
             self.wait_event(other.record_event(event))
 
@@ -132,7 +133,7 @@ class Event(Uncopied):
     Parameters
     ----------
     device : str or Device, optional
-        Whose streams it is for.
+        The device whose streams it is for.
     enable_timing : bool, optional
         Whether it keeps its time; on the CPU every event does.
     """
@@ -149,7 +150,7 @@ class Event(Uncopied):
 
     @property
     def device(self) -> Device:
-        """Where it belongs."""
+        """The device that it belongs to."""
         return CPU
 
     def _since(self, start: Event) -> float:
@@ -160,7 +161,7 @@ class Event(Uncopied):
 
     @property
     def is_complete(self) -> bool:
-        """Whether what it was last recorded on has run; True if it was never recorded."""
+        """True if what it was last recorded on has run, or if it was never recorded."""
         return self._mark is None or self._mark.happened
 
     def synchronize(self) -> None:
@@ -180,7 +181,7 @@ def get_stream(device: Any = None) -> Stream:
     Returns
     -------
     Stream
-        Where launches on the device go that name no other.
+        The stream of launches on the device that name no other.
     """
     place = get_device(device)
     if place is CPU:
@@ -190,7 +191,7 @@ def get_stream(device: Any = None) -> Stream:
 
 
 def set_stream(stream: Stream, device: Any = None) -> None:
-    """Make a stream the current one of this thread: launches go there that do not name another.
+    """Make a stream the current one of this thread, which takes launches that do not name another.
 
     Parameters
     ----------
@@ -211,8 +212,9 @@ def set_stream(stream: Stream, device: Any = None) -> None:
 
 
 def _entry(stream: Any) -> tuple[str, Any]:
-    """Return where the current stream of a device is kept, and what stands there if it is this one."""
+    """Return the name and value in ``current`` that make a stream the current one of its device."""
     if not stream.device.is_cuda:
+        # The default stream is stored as nothing current, so that launches keep their fast path.
         return "stream", None if stream.is_default else stream
     others = {k: s for k, s in (current.streams or {}).items() if k != stream.device.ordinal}
     if not stream.is_default:
@@ -228,7 +230,7 @@ class ScopedStream(Scope):
     stream : Stream or None
         The stream; with None the block does nothing.
     sync_enter : bool, optional
-        Whether its work in the block waits for what the outer stream has so far.
+        Whether its work in the block waits for the work that the outer stream has so far.
     sync_exit : bool, optional
         Whether the outer stream waits for the block's work.
     """
@@ -258,7 +260,7 @@ class ScopedStream(Scope):
 
 
 def record_event(event: Event | None = None) -> Event:
-    """Let an event happen when the current stream has done all its work so far.
+    """Record an event behind all work that the current stream has so far.
 
     Parameters
     ----------
@@ -274,31 +276,32 @@ def record_event(event: Event | None = None) -> Event:
 
 
 def wait_event(event: Event) -> None:
-    """Let later work of the current stream wait for an event.
+    """Make later work of the current stream wait for an event.
 
     Parameters
     ----------
     event : Event
-        What to wait for.
+        The event to wait for.
     """
     get_stream().wait_event(event)
 
 
 def wait_stream(stream: Stream, event: Event | None = None) -> None:
-    """Let later work of the current stream wait for all work that another has so far.
+    """Make later work of the current stream wait for all work that another has so far.
 
     Parameters
     ----------
     stream : Stream
         The other stream.
     event : Event, optional
-        What to record in the other stream; a new event by default.
+        The event to record in the other stream; a new one by default.
     """
     get_stream().wait_stream(stream, event)
 
 
 def synchronize() -> None:
     """Wait until all launches on all streams of all devices have run."""
+    # Streams of the CPU first: their work may still submit work to GPUs.
     drain()
     for device in _gpus():
         device.synchronize()
@@ -333,7 +336,7 @@ def synchronize_event(event: Event) -> None:
     Parameters
     ----------
     event : Event
-        What to wait for.
+        The event to wait for.
     """
     event.synchronize()
 
@@ -371,7 +374,7 @@ def get_event_elapsed_time(start: Event, end: Event, synchronize: bool = True) -
 
 
 def _gpus() -> list[Any]:
-    """The GPUs that were used; whoever has used none does not load what knows about them."""
+    """Return the GPUs that were used, without loading the GPU run time if none was."""
     gpus = sys.modules.get("diffkern.runtime.cuda.devices")
     return [] if gpus is None else gpus.used_devices()
 

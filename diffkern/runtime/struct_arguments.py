@@ -1,7 +1,7 @@
 """Structs as arguments of a launch: the bytes of their fields, the arrays among them, and the key of their type.
 
-The fields of a struct are leaves: numbers, vectors, matrices and arrays. What they are is found out once for each
-struct; the key depends on the arrays alone, and is remembered by their keys.
+The fields of a struct are leaves: numbers, vectors, matrices and arrays. How to pack them is determined once for each
+struct; the key depends on the arrays alone, and is cached by their keys.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class _Field(NamedTuple):
     name
         Its name.
     inner
-        What takes it apart, if it is a struct.
+        The packing of its fields, if it is a struct.
     null
         Its leaves where it is None, if it is an array.
     type
         The type of the number, vector or matrix that is passed for it.
     pack
-        What packs a plain number.
+        The function that packs a plain number.
     """
 
     name: str
@@ -53,7 +53,7 @@ class _Field(NamedTuple):
 
 
 class _Struct:
-    """How instances of a struct are taken apart, and the keys of their types by those of the arrays in them."""
+    """The packing of instances of a struct, and the keys of their types by those of the arrays in them."""
 
     def __init__(self, t: Struct) -> None:
         self.type: Final = t
@@ -61,7 +61,9 @@ class _Struct:
         self.keys: dict[tuple[str, ...], str] = {}
 
     def take(self, value: Any, parts: list[bytes], held: list[array | None], keys: list[str]) -> None:
-        """Append what the fields are, and the keys of arrays."""
+        """Append the bytes and arrays of the fields, and the keys of the arrays."""
+        # The dictionary of the instance: its fields were converted when they were assigned, and no descriptor is in the
+        # way.
         given = vars(value)
         for name, inner, null, t, pack in self.fields:
             item = given[name]
@@ -121,6 +123,7 @@ def packed_struct(value: Any, t: Struct) -> tuple[str, list[bytes], list[array |
     known.take(value, parts, held, keys)
     of = tuple(keys)
     key = known.keys.get(of)
+    # Numbers do not matter for the type: the keys of the arrays determine the key of the struct.
     if key is None:
         key = _key(value, t, held)
         if len(known.keys) >= _MOST_KEYS:
@@ -140,7 +143,7 @@ def _key(value: Any, t: Struct, held: list[array | None]) -> str:
 
 
 def _typed(value: Any, t: Struct) -> Struct:
-    """The type with the layouts of the arrays among the fields."""
+    """Return the type of a struct with the layouts of the arrays among its fields."""
     fields: list[tuple[str, FieldType]] = []
     for name, of in t.fields:
         item = vars(value)[name]
@@ -160,11 +163,11 @@ def leaves_of(names: tuple[str, ...], keys: tuple[str, ...]) -> tuple[Leaf, ...]
 
 
 def null_bytes(ndim: int) -> bytes:
-    """Return what stands in the argument block for an array without memory."""
+    """Return the bytes in the argument block of an array without memory."""
     return bytes(8 * (1 + 2 * ndim))
 
 
 def null_leaf(leaf: Leaf) -> bytes:
-    """Return what stands there for a leaf of None in the place of an array."""
+    """Return the bytes in the argument block of a leaf of None in place of an array."""
     assert isinstance(leaf.type, Array)
     return null_bytes(leaf.type.ndim)

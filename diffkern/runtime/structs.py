@@ -1,7 +1,7 @@
 """``@dk.struct``: classes of structs, and their instances on the host.
 
-In: a class with annotated fields. Out: the same class, whose instances check and convert what is assigned to a field,
-and which kernels take by value and as elements of arrays. An instance holds numbers as Python numbers of the field's
+A class with annotated fields is changed so that its instances check and convert what is assigned to a field, and
+kernels take them by value and as elements of arrays. An instance holds numbers as Python numbers of the field's
 precision, vectors and matrices as values such as ``dk.vec3(…)``, structs by value.
 """
 
@@ -48,7 +48,8 @@ def struct(cls: _Class) -> _Class:
 
     A field is a number, a vector or matrix, an array (``dk.array(dtype=…, ndim=…)``) or another struct. A field may
     have a default; without one it is zero, or None for an array. ``S(1.0, name=2.0)`` sets fields in order or by name.
-    Methods and properties may be used in kernels as on the host; there they cannot change ``self``, which is a value.
+    Methods and properties may be used in kernels as on the host; in kernels they cannot change ``self``, which is a
+    value.
 
     Parameters
     ----------
@@ -70,7 +71,7 @@ def struct(cls: _Class) -> _Class:
 
 
 def declared(cls: _Class, frame: FrameType, dialect: Dialect = NATIVE) -> _Class:
-    """Make a class of structs, whose annotations as text mean names of its module and of the frame that defines it."""
+    """Make a class of structs; annotations as text mean names of its module and of the frame that defines it."""
     if not isinstance(cls, type):
         raise MisuseError(
             f"@dk.struct decorates a class, not {cls!r}",
@@ -88,6 +89,7 @@ def declared(cls: _Class, frame: FrameType, dialect: Dialect = NATIVE) -> _Class
             continue  # a value in the class remains an attribute of it, which an instance's field hides
         if name in vars(cls):
             defaults[name] = _default(cls, name, fields[-1][1], vars(cls)[name])
+            # Removed from the class: a class attribute would answer for a field that an instance has lost.
             delattr(cls, name)
         elif nested is not None and nested.defaults:
             defaults[name] = _usual(nested.type, nested.defaults)
@@ -99,6 +101,7 @@ def declared(cls: _Class, frame: FrameType, dialect: Dialect = NATIVE) -> _Class
     cls.__delattr__ = _delete  # type: ignore[method-assign,assignment]
     cls.__repr__ = _repr  # type: ignore[method-assign,assignment]
     cls.__eq__ = _equal  # type: ignore[method-assign,assignment]
+    # Instances are mutable and compare by value, so that they must not be hashed.
     cls.__hash__ = None  # type: ignore[assignment]
     cls.__copy__ = copied  # type: ignore[attr-defined]
     for name, method in _METHODS.items():
@@ -116,7 +119,7 @@ def _is_method(name: str, value: Any) -> bool:
 
 
 def _error(cls: type, field: str | None, message: str, remedy: str) -> KernelTypeError:
-    """An error that points to a field, or to the class."""
+    """Return an error that points to a field, or to the class."""
     try:
         lines, first = inspect.getsourcelines(cls)
         path = inspect.getsourcefile(cls) or "?"
@@ -131,7 +134,7 @@ def _error(cls: type, field: str | None, message: str, remedy: str) -> KernelTyp
 
 
 def _annotation(cls: type, name: str, annotation: Any, frame: FrameType) -> Any:
-    """What an annotation means, which may be text."""
+    """Return the meaning of an annotation, which may be text."""
     where = f"the field {name} of {cls.__name__}"
     if name.startswith("_"):
         raise _error(cls, name, f"{where} begins with an underscore", "choose another name")
@@ -174,7 +177,7 @@ def _default(cls: type, name: str, t: FieldType, value: Any) -> Any:
 
 
 def _usual(struct: Struct, defaults: Mapping[str, Any]) -> Constant:
-    """A nested struct as its own defaults are, as a default; other fields are zero."""
+    """Return the default of a nested struct with defaults of its own; its other fields are zero."""
     return Constant(struct, tuple(defaults[n] if n in defaults else _no_value(t) for n, t in struct.fields))
 
 
@@ -185,7 +188,7 @@ def _no_value(t: FieldType) -> Any:
 
 
 def _constant(t: FieldType, value: Any) -> Any:
-    """A default as the compiler takes it: its type is stated, and it is immutable."""
+    """Return a default in the form that the compiler takes: with an explicit type, and immutable."""
     if isinstance(t, Struct):
         values = tuple(_constant(inner, getattr(value, name)) for name, inner in t.fields)
         if any(v is None for v in values):
@@ -222,6 +225,7 @@ def _init(self: Any, *args: Any, **kwargs: Any) -> None:
     for key, t in fields:
         if key not in given:
             default = definition.defaults.get(key)
+            # Zeros and defaults are of the right type already, and skip the check of assignments.
             vars(self)[key] = _zero(t) if default is None else _from_constant(t, default)
     for key, value in given.items():
         setattr(self, key, value)
@@ -265,13 +269,14 @@ def _delete(self: Any, name: str) -> None:
 
 
 def _as_field(t: FieldType, value: Any, what: str) -> Any:
-    """Convert what is assigned to a field."""
+    """Return a value converted for a field."""
     if isinstance(t, (Array, StructArray)):
         return _as_array(t, value, what)
     if isinstance(t, Struct):
         found = definition_of(type(value))
         if found is None or found.type != t:
             raise TypeError(f"{what} takes a {t.name}, not {type(value).__name__} {described(value)}")
+        # Structs are values: a later change of the assigned object must not change the field.
         return copied(value)
     numbers, _ = as_parts(as_numpy(value), t)
     if isinstance(t, Mat) and numbers.shape == (t.rows * t.cols,):  # row by row
@@ -284,6 +289,7 @@ def _as_field(t: FieldType, value: Any, what: str) -> Any:
     except (TypeError, OverflowError) as error:
         raise type(error)(f"{what} takes {t}, not {described(value)}: {error}") from None
     if scalar == BFLOAT16:
+        # The host shows the number that kernels compute with.
         stored = bfloat16_values(bfloat16_bits(numbers))
     if isinstance(t, Scalar):
         return stored.item()
@@ -312,7 +318,7 @@ def _type_text(t: Array | StructArray) -> str:
 
 
 def copied(instance: Any) -> Any:
-    """A struct with the same values; arrays are the same arrays."""
+    """Return a struct with the same values; arrays are the same arrays."""
     definition = _definition(instance)
     made = object.__new__(type(instance))
     for name, t in definition.type.fields:
@@ -326,19 +332,19 @@ def copied(instance: Any) -> Any:
 
 
 def _numpy_dtype(cls: type) -> np.dtype[Any]:
-    """The structured type of NumPy that elements of arrays of this struct have."""
+    """Return the structured NumPy type of elements of arrays of this struct."""
     definition = definition_of(cls)
     assert definition is not None
     return stored_type(definition.type)
 
 
 def _numpy_value(self: Any) -> Any:
-    """The struct as an element of NumPy's structured arrays."""
+    """Return the struct as an element of NumPy's structured arrays."""
     return np.array([element_values(self)], stored_type(_definition(self).type))[0]
 
 
 def _to(self: Any, device: Any) -> Any:
-    """A struct with the same values whose arrays lie on a device."""
+    """Return a struct with the same values whose arrays lie on a device."""
     made = copied(self)
     for name, value in vars(made).items():
         if isinstance(value, array) or definition_of(type(value)) is not None:
@@ -359,6 +365,7 @@ def _equal(self: Any, other: object) -> Any:
     if type(other) is not type(self):
         return NotImplemented
     pairs = [(vars(self)[name], vars(other)[name]) for name in _definition(self).type.names]
+    # Arrays compare element by element, which is no truth value; the same array is what counts here.
     return all(a is b if isinstance(a, array) or isinstance(b, array) else a == b for a, b in pairs)
 
 
@@ -373,6 +380,7 @@ def element_values(instance: Any) -> tuple[Any, ...]:
         if isinstance(t, Struct):
             value = element_values(value)
         elif isinstance(t, Array):
+            # An array in an element is its descriptor: address, extents and strides, all zero for None.
             value = np.zeros(1 + 2 * t.ndim, np.uint64) if value is None else np.frombuffer(value._packed, np.uint64)
         elif not isinstance(t, (Array, StructArray)) and scalar_of(t) == BFLOAT16:
             value = bfloat16_bits(np.asarray(value))
@@ -381,7 +389,7 @@ def element_values(instance: Any) -> tuple[Any, ...]:
 
 
 def arrays_in(instance: Any) -> Iterator[array]:
-    """The arrays among the fields of a struct."""
+    """Yield the arrays among the fields of a struct."""
     for value in vars(instance).values():
         if isinstance(value, array):
             yield value

@@ -1,7 +1,7 @@
 """Arrays of structs: the elements lie one after the other as in C, and each field is a strided array over them.
 
-In: structs, or one of NumPy's structured arrays. Out: an array whose ``numpy()`` is structured and whose
-:meth:`StructuredArray.field` views are arrays like any other, with a view of the gradient as their gradient.
+The ``numpy()`` of such an array is structured, and its :meth:`StructuredArray.field` views are arrays like any other,
+with a view of the gradient as their gradient.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class StructuredArray(array):
         return from_element(self._element, element, self._memory.pointed or {})
 
     def _stored(self, values: Any) -> np.ndarray[Any, Any]:
-        """Return structs, nested lists of them, or what NumPy has structured alike, as they are stored."""
+        """Return structs, nested lists of them, or values in NumPy's equally structured form, as they are stored."""
         stored = stored_type(self._element)
         if isinstance(values, (np.ndarray, np.void)):
             if holds_arrays(self._element):
@@ -93,7 +93,7 @@ class StructuredArray(array):
         return out
 
     def _keep(self, values: Any) -> None:
-        """Keep alive what elements point to, as long as this memory."""
+        """Keep the arrays that elements point to alive for as long as this memory."""
         if isinstance(values, (list, tuple)):
             for value in values:
                 self._keep(value)
@@ -110,6 +110,7 @@ class StructuredArray(array):
             known = self._memory.pointed
             if known is None:
                 known = self._memory.pointed = {}
+            # Never removed: a kernel on its way, or another view, may still follow an address that an element had.
             known.setdefault(held._packed, held)
 
     # -- what others see: addresses are not given away to be changed -----------------------------------------------
@@ -117,6 +118,7 @@ class StructuredArray(array):
     def _lent(self) -> np.ndarray[Any, Any]:
         if not holds_arrays(self._element):
             return super()._lent()
+        # A user's write to a descriptor would be an address that nothing keeps alive.
         made = self._data.copy()
         made.flags.writeable = False
         return made

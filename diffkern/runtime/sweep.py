@@ -1,7 +1,7 @@
-"""How the adjoint of a launch runs: which program, cut how, and on which copies of cotangents.
+"""The execution of a launch's adjoint: its program, chunks, and private copies of cotangents.
 
-In: an adjoint program that accumulates plainly, and a launch. Out: a :class:`Sweep`, the same for launches, tapes and
-PyTorch; for launches of one shape it is decided once.
+A :class:`Sweep` is chosen for an adjoint program that accumulates plainly, and a launch; it is the same for launches,
+tapes and PyTorch, and is decided once for launches of one shape.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ NOTHING: Mapping[int, bytes] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """How an adjoint runs.
+    """The program and schedule of an adjoint.
 
     Attributes
     ----------
     executable
         Its program.
     plan
-        How its accumulations are kept from racing.
+        The schedule that keeps its accumulations from racing.
     grid
         Its threads.
     """
@@ -46,14 +46,14 @@ class Sweep:
     grid: Grid
 
     def run(self, cotangents: Mapping[int, array], pack: Callable[[Mapping[int, bytes]], bytes]) -> None:
-        """Run it: on copies of cotangents that are then added up, or on the cotangents.
+        """Run the adjoint: on copies of cotangents that are then added up, or on the cotangents.
 
         Parameters
         ----------
         cotangents : mapping of int to array
             At least those that the plan has copies of.
         pack : callable
-            Returns the argument block behind the header; what it is given stands for some of the cotangents.
+            Returns the argument block without its header, with the given bytes in place of some cotangents.
         """
         plan = self.plan
         if not plan.private:
@@ -62,6 +62,7 @@ class Sweep:
             elif plan.cut.n:
                 self.executable.run_blocks(self.grid, [pack(NOTHING)], plan.colours)
             return
+        # The first chunk adds to the cotangents themselves, and only the others need copies.
         count = plan.cut.chunks - 1
         if (whole := copied_of(self.executable, plan, cotangents)) is not None:
             steps = self.executable.copied_steps(self.grid, pack(NOTHING), plan.colours, whole)
@@ -69,6 +70,8 @@ class Sweep:
                 for step in steps:
                     step.run()  # type: ignore[union-attr]  # of the CPU
                 return
+        # Native code cannot add up these types or layouts; Python makes the copies and a block of arguments for each
+        # chunk.
         copies = {k: Copies(cotangents[k], count) for k in plan.private}
         own = ({k: copy.packed[group] for k, copy in copies.items()} for group in range(count))
         self.executable.run_blocks(self.grid, [pack(NOTHING), *map(pack, own)], plan.colours)
@@ -77,7 +80,7 @@ class Sweep:
 
 
 def copied_of(executable: Executable, plan: Plan, cotangents: Mapping[int, array]) -> words[int] | None:
-    """Return what native code must know of private cotangents; None if it cannot add up their copies."""
+    """Return a description of private cotangents for native code; None if it cannot add up their copies."""
     places = {of: k for k, (role, of) in enumerate(executable.layout.entries) if role == "cotangent"}
     found = []
     for index in plan.private:
@@ -101,7 +104,7 @@ def choose(
     shared: bool = False,
     blocks: Blocks = USUAL,
 ) -> Sweep:
-    """Return how to run an adjoint: with the program that accumulates plainly, or with the one with atomics.
+    """Return the sweep of an adjoint: with the program that accumulates plainly, or with the one with atomics.
 
     Parameters
     ----------
@@ -117,7 +120,7 @@ def choose(
     sizes : callable
         Returns the number of scalars of each, by parameter.
     shared : bool, optional
-        Whether cotangents share memory, or one of them several times the same element.
+        Whether cotangents share memory, or one of them has one element several times.
     blocks : Blocks, optional
         Threads of a block and limit of blocks.
 
@@ -127,6 +130,7 @@ def choose(
         If the program cannot be launched in such blocks.
     """
     derivative = plain.derivative
+    # Blocks run one after the other within a chunk, and atomically between chunks: there is nothing to plan.
     if plain.device is CPU and plain.blockwise:
         chosen = atomic() if shared else plain
         return _sweep(chosen, Plan(chosen.cut(dims, blocks)), blocks)
@@ -139,6 +143,8 @@ def choose(
         chosen = plain if plan is not None else atomic()
     else:
         plan = None
+        # A GPU runs all threads at once: there are no chunks to colour, and its plain program has atomics where threads
+        # race.
         chosen = atomic() if shared or any(extent > 1 for extent in dims[derivative.axes :]) else plain
     found = _sweep(chosen, plan or Plan(cut(dims, chosen.cost, chosen.together)), blocks)
     plain.remember(key, found)

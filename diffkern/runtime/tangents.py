@@ -1,8 +1,8 @@
 """Forward mode of a program: what is launched in a block is launched with tangents.
 
-In: arrays and their tangents, and launches, copies and fills as they happen. Out: they have happened, and so have their
-derivatives along the tangents. A kernel runs as its ``jvp``, which does what the kernel does; a copy copies tangents
-too, and constants have the tangent zero. An outer tape records all of that, and so takes derivatives of derivatives.
+Launches, copies and fills in the block run, and so do their derivatives along given tangents of arrays. A kernel runs
+as its ``jvp``, which does what the kernel does; a copy copies tangents too, and constants have the tangent zero. An
+outer tape records all of that, and so takes derivatives of derivatives.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _LOST = -1
 
 
 class Tangents(Influence, Scope, Uncopied):
-    """Carries tangents along everything that happens in its ``with`` block.
+    """Carries tangents along all operations in its ``with`` block.
 
     ``with dk.Tangents({x: t_x}) as tangents: …`` begins with tangents of some arrays; that of any other is zero.
-    ``tangents[y]`` is what has become of them: the derivative of ``y`` along the given tangents.
+    ``tangents[y]`` is the result: the derivative of ``y`` along the given tangents.
 
     Parameters
     ----------
@@ -91,11 +91,11 @@ class Tangents(Influence, Scope, Uncopied):
 
     @property
     def follower(self) -> TapeMemory | None:
-        """The tape around, if there is one."""
+        """The follower of the surrounding tape, or None."""
         return None if self.around is None else self.around.follower
 
     def __getitem__(self, held: array) -> array:
-        """The tangent of an array: an array like it, of zeros if it does not depend on what varies."""
+        """Return the tangent of an array: an array like it, of zeros if it does not depend on what varies."""
         if not isinstance(held, array) or not held._smooth:
             raise KeyError(f"{described(held)} has no tangent: it is no array of floats")
         self._look_at(held)
@@ -114,24 +114,24 @@ class Tangents(Influence, Scope, Uncopied):
     # -- what depends on what varies ---------------------------------------------------------------------------------
 
     def follow(self, primals: Iterable[array]) -> None:
-        """Take note of arrays that a function is of, whether they vary or not."""
+        """Note arrays that a function is of, whether they vary or not."""
         self._primals.update(held._memory for held in primals)
         self._met |= self._primals
 
     def note_read(self, held: array) -> None:
-        """Take note that the host reads an array."""
+        """Note that the host reads an array."""
         super().note_read(held)
         if self.around is not None:
             self.around.note_read(held)
 
     def note_unrecorded(self, operation: Operation) -> None:
-        """Take note of an operation that is left out of derivatives on purpose."""
+        """Note an operation that is deliberately left out of derivatives."""
         super().note_unrecorded(operation)
         if self.around is not None:
             self.around.note_unrecorded(operation)
 
     def derive(self, found: Iterable[array], sources: Iterable[Memory]) -> None:
-        """Take note that arrays are derivatives of what was computed from some memory."""
+        """Note that arrays are derivatives of what was computed from some memory."""
         super().derive(found, sources)
         if self.around is not None:
             self.around.derive(found, sources)
@@ -146,10 +146,11 @@ class Tangents(Influence, Scope, Uncopied):
         return root_of(held)[0]._data.nbytes == held._data.nbytes
 
     def _wrote(self, goals: Iterable[array], sources: Iterable[array] = ()) -> None:
-        """Take note of what was met, and written."""
+        """Note the memory that was met, and written."""
         goals = [*goals]
         for held in goals:
             if held._memory in self._found.pairs:
+                # A tangent cannot be written through a view that shows other numbers than its array.
                 check_passes(held)
         written = {a._memory for a in goals}
         self._met.update(written, (a._memory for a in sources))
@@ -164,12 +165,13 @@ class Tangents(Influence, Scope, Uncopied):
             root, tangent = self._found.pairs[held._memory]
             if current.recorder is not None:
                 perform(Assign(tangent, 0))  # whatever an earlier replay has left in it
+            # Outer tapes differentiate with respect to a tangent where they do so for its array.
             tangent.requires_grad = root.requires_grad
             tangent._memory.born = root._memory.born  # to a roll-out it is as old as its array
         return self._found.made(held)
 
     def _look_at(self, held: array) -> None:
-        """Refuse what somebody else has written to an array with a tangent."""
+        """Raise if somebody else has written to an array with a tangent."""
         known = self._versions.get(held._memory)
         if known is None:
             return
@@ -182,7 +184,7 @@ class Tangents(Influence, Scope, Uncopied):
             )
 
     def _note(self, held: array) -> None:
-        """Take the present contents of an array as those that its tangent belongs to."""
+        """Record the present contents of an array as those that its tangent belongs to."""
         if held._memory in self._found.pairs:
             self._versions[held._memory] = held._memory.now
             self._exposures.written(held)
@@ -197,12 +199,12 @@ class Tangents(Influence, Scope, Uncopied):
         return self._found.pairs.keys()
 
     def resume(self, known: Sequence[Memory]) -> None:
-        """Begin a step with the tangents of some memory; the roll-out has seen to its contents."""
+        """Begin a step with the tangents of some memory; the roll-out has restored its contents."""
         self._found.leave(known)
         self._versions = {memory: memory.now for memory in known}
 
     def suspend(self, began: int) -> None:
-        """End a step; what it has made since some birth is forgotten."""
+        """End a step; tangents of memory that it has made are forgotten."""
         self._found.leave(None)
         for memory in [m for m in self.varying if m.born > began and not m.foreign]:
             del self._found.pairs[memory]
@@ -211,7 +213,7 @@ class Tangents(Influence, Scope, Uncopied):
     # -- what happens ------------------------------------------------------------------------------------------------
 
     def _outside(self, act: Callable[..., object], *args: Any) -> None:
-        """Do something that an outer tape may record."""
+        """Perform something that an outer tape may record."""
         here, current.tape = current.tape, self.around
         try:
             act(*args)
@@ -223,6 +225,7 @@ class Tangents(Influence, Scope, Uncopied):
         held = [a for a in launch.arrays if a is not None]
         for one in held:
             self._look_at(one)
+        # Influence first: it is about the arrays as the launch reads them.
         self._feed(launch)
         self._wrote(launch.writes(), held)
         check_constant(launch.kernel.name, launch.executable, held, self._found.pairs, "has a tangent")
@@ -234,10 +237,12 @@ class Tangents(Influence, Scope, Uncopied):
 
     def _along(self, held: array, is_written: bool) -> array | None:
         """Return the tangent of an argument, None where it is zero and stays that."""
+        # A written array gets a tangent even if none of the inputs has one: what the kernel stores may depend on
+        # others.
         return self._made(held) if is_written or held._memory in self._found.pairs else None
 
     def record_overwrite(self, goal: array, values: Any) -> None:
-        """Set the tangent of what is about to be filled with constants to zero."""
+        """Set the tangent of an array to zero that is about to be filled with constants."""
         self._look_at(goal)
         self._feed_by_overwrite(goal)
         self._wrote([goal])
@@ -248,7 +253,7 @@ class Tangents(Influence, Scope, Uncopied):
             self.around.record_overwrite(goal, values)
 
     def record_copy(self, goal: array, source: array) -> None:
-        """Copy the tangent of what is about to be copied."""
+        """Copy the tangent of an array that is about to be copied."""
         self._look_at(goal)
         self._look_at(source)
         self._feed_by_copy(goal, source)
@@ -257,13 +262,14 @@ class Tangents(Influence, Scope, Uncopied):
             tangent = self._found.of(source)
             if tangent is not None:
                 self._outside(copy, self._made(goal), tangent)
+            # Primal: goal = source, of which the tangent is zero.
             elif (old := self._found.of(goal)) is not None:
                 self._outside(old.zero_)
         if self.around is not None:
             self.around.record_copy(goal, source)
 
     def record_add(self, goal: array, source: array) -> None:
-        """Add the tangent of what is about to be added."""
+        """Add the tangent of an array that is about to be added."""
         self._look_at(goal)
         self._look_at(source)
         self._feed_by_sum(goal, source)
@@ -275,7 +281,7 @@ class Tangents(Influence, Scope, Uncopied):
             self.around.record_add(goal, source)
 
     def record_adjoint(self, adjoint: AdjointLaunch) -> None:
-        """Run an adjoint, and what it means for the tangents of cotangents."""
+        """Run an adjoint, and its derivative along the tangents of cotangents."""
         inputs, own = inputs_of(adjoint), adjoint.cotangents
         for held in (*inputs.values(), *own.values()):
             self._look_at(held)
@@ -285,6 +291,7 @@ class Tangents(Influence, Scope, Uncopied):
         self._wrote(own.values(), sources)
         along = {k: t for k, held in inputs.items() if held._smooth and (t := self._found.of(held)) is not None}
         if along or any(ct._memory in self._found.pairs for ct in own.values()):
+            # In front of the adjoint itself, which consumes cotangents that the derivative reads.
             for operation in self._adjoint_along(adjoint, inputs, along):
                 self._outside(record, operation)
         self._outside(record, adjoint)
@@ -294,20 +301,23 @@ class Tangents(Influence, Scope, Uncopied):
     def _adjoint_along(
         self, adjoint: AdjointLaunch, inputs: Mapping[int, array], along: Mapping[int, array]
     ) -> Sequence[Operation]:
-        """Return what changes the tangents of cotangents, to be done before the adjoint."""
+        """Return the operations that update the tangents of cotangents, to be run before the adjoint."""
         own, launch = adjoint.cotangents, adjoint.launch
         tangents = {index: self._made(ct) for index, ct in own.items()}
+        # Without tangents of inputs the adjoint is linear in the cotangents: their tangents go through the same
+        # program.
         if not along:
             return [AdjointLaunch(launch, tangents, adjoint.saved, adjoint.contents)]
         check_repeatable(launch)
         again = Again(launch, inputs, along)
         before = {k: own[k] for k in launch.executable.writes if k in own and k in again.tangents}
+        # The adjoint of the second run consumes these cotangents, whose originals the adjoint itself needs.
         copies = {k: new(ct.shape, ct._element, False, ct._memory.device) for k, ct in before.items()}
         begin = [Copy(copy, before[k]) for k, copy in copies.items()]
         return [*again.begin(along), *begin, *again.back(tangents, copies)]
 
     def check_adjoint(self, adjoint: AdjointLaunch) -> None:
-        """Refuse an adjoint that is launched by hand, whose results would have no tangents."""
+        """Raise for an adjoint that is launched by hand, whose results would have no tangents."""
         raise LaunchError(
             f"kernel {adjoint.launch.kernel.name!r}: its adjoint is launched where tangents are carried along, and has "
             "none",
@@ -315,7 +325,7 @@ class Tangents(Influence, Scope, Uncopied):
         )
 
     def note_change(self, held: array) -> None:
-        """Take the present contents of an array as what became of it here."""
+        """Record the present contents of an array as the result of an operation here."""
         self._note(held)
         if self.around is not None:
             self.around.note_change(held)

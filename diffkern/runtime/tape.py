@@ -1,8 +1,8 @@
-"""The tape: records launches, copies and overwrites, and takes them back in reverse order for gradients.
+"""The tape: records launches, copies and overwrites, and reverses them for gradients.
 
-In: whatever happens to arrays inside the ``with`` block. Out: after :meth:`Tape.backward`, the ``grad`` of every array
-that has one holds the derivative with respect to what the array held when the tape began. What it knows while it
-records is that of :class:`~diffkern.runtime.tape_recording.TapeRecording`.
+It records the operations on arrays inside the ``with`` block. After :meth:`Tape.backward`, the ``grad`` of every array
+that has one holds the derivative with respect to the contents of the array when the tape began. What it knows while it
+records is in :class:`~diffkern.runtime.tape_recording.TapeRecording`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = ["Tape"]
 
 
 class Tape(TapeRecording, Scope, Uncopied):
-    """Records what happens in its ``with`` block, for gradients.
+    """Records the operations in its ``with`` block, for gradients.
 
     Arrays without ``requires_grad`` that stand between the arrays that have it and the loss need no gradient of their
     own; the tape uses temporary ones. A tape keeps the arrays it recorded alive until :meth:`reset`.
@@ -63,7 +63,7 @@ class Tape(TapeRecording, Scope, Uncopied):
     # -- the user's side ---------------------------------------------------------------------------------------------
 
     def backward(self, loss: array | None = None, grads: Mapping[array, Any] | None = None) -> None:
-        """Compute gradients by taking the recorded steps back.
+        """Compute gradients by reversing the recorded steps.
 
         ``grad`` of every array that has one is increased by the derivative with respect to what the array held when the
         tape began. Calls add up until :meth:`zero`. The gradients of `loss` and of the arrays in `grads` are set, not
@@ -74,8 +74,8 @@ class Tape(TapeRecording, Scope, Uncopied):
         loss : array, optional
             An array of one element, the result; its gradient is set to 1.
         grads : mapping of array to array, optional
-            For any arrays, the gradient to begin with. Without `loss` and `grads` the gradients begin with what the
-            ``grad`` of the arrays hold.
+            For any arrays, the gradient to begin with. Without `loss` and `grads` the gradients begin with the present
+            contents of the ``grad`` of the arrays.
 
         Raises
         ------
@@ -90,12 +90,15 @@ class Tape(TapeRecording, Scope, Uncopied):
         try:
             if self._unfinished is not None:
                 raise _interrupted(*self._unfinished)
+            # Before the versions and digests are compared: pending work still writes.
             drain()
+            # The sweep launches adjoints and fills, which the tape must not record.
             current.tape = None
             seeds = seeds_of(loss, grads, self._versions)
             self._take_new_gradients()
             if self._versions:
                 self._check_influence(seeds)
+            # A change by others that was found now ends the validity of a compiled sweep.
             if self._exposures.seen and self._verify():
                 self._swept = self._again = None
             if self._repeat(seeds):
@@ -138,12 +141,12 @@ class Tape(TapeRecording, Scope, Uncopied):
         return Gradients({a: grad for a in self._arrays.values() if (grad := a.grad) is not None})
 
     def get_adjoint(self, value: Any) -> Any:
-        """Return the gradient of an array, None if it has none; of a struct a struct with those of its arrays."""
+        """Return the gradient of an array, None if it has none; for a struct a struct with those of its arrays."""
         return gradient_of(value)
 
     @property
     def launches(self) -> list[PackedLaunch | Callable[[], object]]:
-        """The launches on the way of gradients and the functions of :meth:`record_func`, in their order."""
+        """The launches that take part in gradients and the functions of :meth:`record_func`, in their order."""
         found: list[PackedLaunch | Callable[[], object]] = []
         for step in self._steps:
             if isinstance(step, LaunchStep):
@@ -159,11 +162,12 @@ class Tape(TapeRecording, Scope, Uncopied):
         Parameters
         ----------
         backward : callable
-            Is called without arguments at this place of each reverse sweep. It adds to the gradients of what was read,
+            Called without arguments at this place of each reverse sweep. It adds to the gradients of what was read,
             from those of what was written, and sets these to zero where they have ended.
         arrays : sequence of array
-            The arrays whose gradients it reads or writes. What happened to their contents until now, and was not
-            recorded, is its business.
+            The arrays whose gradients it reads or writes. It is responsible for changes of their contents until now
+            that
+            were not recorded.
 
         Raises
         ------
@@ -182,6 +186,8 @@ class Tape(TapeRecording, Scope, Uncopied):
                     remedy="make it with requires_grad=True",
                 )
             memory = held._memory
+            # A change that was not recorded is the function's to differentiate, and no error of the user as elsewhere;
+            # but what earlier adjoints needed of the contents is lost all the same.
             if self._versions.get(memory, memory.now) != memory.now:
                 for need in self._needs.pop(memory, ()):
                     need.lose()
@@ -201,17 +207,17 @@ class Tape(TapeRecording, Scope, Uncopied):
         name : str
             The name.
         metadata : mapping, optional
-            What else is said of it.
+            Further text about it.
         """
         self.scopes.append((len(self._steps), name, dict(metadata or {})))
 
     def record_scope_end(self) -> None:
-        """End the part of the tape that began last; one in which nothing was recorded is forgotten.
+        """End the innermost open part of the tape; one in which nothing was recorded is dropped.
 
         Raises
         ------
         RuntimeError
-            If none has begun.
+            If none is open.
         """
         open_ = sum(1 if name is not None else -1 for _, name, _ in self.scopes)
         if open_ <= 0:
@@ -233,18 +239,18 @@ class Tape(TapeRecording, Scope, Uncopied):
         track_outputs: Sequence[array] | None = None,
         graph_direction: str = "LR",
     ) -> str:
-        """Return the launches on the way of gradients, and their arrays, as a graph in the language of GraphViz.
+        """Return the launches that take part in gradients, and their arrays, as a graph in the language of GraphViz.
 
         Parameters
         ----------
         filename : path, optional
-            Where to write the text as well.
+            A file to write the text to as well.
         simplify_graph : bool, optional
             Whether equal launches one after another are one node.
         hide_readonly_arrays : bool, optional
             Whether arrays that nothing writes to are left out.
         array_labels : mapping of array to str, optional
-            What arrays are called; by default as the parameters of kernels.
+            Labels of arrays; by default the names of the kernels' parameters.
         choose_longest_node_name : bool, optional
             Whether of several names the longest is taken, not the first.
         ignore_graph_scopes : bool, optional
@@ -280,7 +286,7 @@ class Tape(TapeRecording, Scope, Uncopied):
     # -- the reverse sweep -------------------------------------------------------------------------------------------
 
     def _take_new_gradients(self) -> None:
-        """Take the gradients that arrays were given after they were recorded: of results, which carry gradients on."""
+        """Register gradients that arrays got after they were recorded: those of results, which carry gradients on."""
         given = self._follow(True) if self._followed else ()
         for held in (*self._without.values(), *given) if given else self._without.values():
             grad = self._gradient(held)
@@ -292,6 +298,8 @@ class Tape(TapeRecording, Scope, Uncopied):
             if memory in self._owners:
                 self._check_owner(held, grad)
                 continue
+            # Launches that read the array were recorded without it among the active ones, so that its gradient would be
+            # wrong.
             if memory not in self._varied:
                 raise LaunchError(
                     f"{described(held)} got a gradient after it was used on this tape, which took it for a constant",
@@ -304,7 +312,7 @@ class Tape(TapeRecording, Scope, Uncopied):
             self._swept = self._again = None
 
     def _check_influence(self, seeds: Seeds | None) -> None:
-        """Refuse a sweep that begins where no array with a gradient has an influence."""
+        """Raise if a sweep begins where no array with a gradient has an influence."""
         if seeds is None and self._owners:
             return
         goals = [goal for goal, _ in seeds or ()]
@@ -323,9 +331,11 @@ class Tape(TapeRecording, Scope, Uncopied):
 
     def _repeat(self, seeds: Seeds | None) -> bool:
         """Run a sweep that ran before as one native call; return whether that was possible."""
+        # Everything here is a reason why operations must be performed one by one: to be recorded, queued or observed.
         if seeds is None or current.recorder is not None or current.stream is not None or watched.observers:
             return False
         retained = [id(memory) for memory in self._owners if memory.retains]
+        # Ids suffice, as the steps of the tape keep these arrays alive.
         state = (len(self._steps), self._launches, [*(id(goal) for goal, _ in seeds), *retained])
         if self._swept != state:
             # The first time: perhaps there is no second.
@@ -339,6 +349,7 @@ class Tape(TapeRecording, Scope, Uncopied):
             self._repeats = self._again is not None
             if self._again is None:
                 return False
+        # Contents or gradient arrays were exchanged since the sweep was compiled.
         if not self._again.fits(seeds):
             self._swept = self._again = None
             return False
@@ -348,12 +359,14 @@ class Tape(TapeRecording, Scope, Uncopied):
     def _compiled(self, seeds: Seeds) -> Repeat | None:
         if any(isinstance(step, RolloutStep) for step in self._steps):
             return None  # its steps are the user's program, and its states are kept one after the other
+        # The operations are collected without being run; the native form then runs this very sweep too.
         with Collector() as collector:
             self._backward(seeds)
         steps = Repeat.compiled(collector.operations)
         if steps is None:
             return None
         grads = [(owner, owner.grad) for owner in self._owners.values()]
+        # Adjoints that read arrays in place are valid for these contents only.
         needed = {
             m: m.now for step in self._steps if isinstance(step, (LaunchStep, AdjointStep)) for m in step.reads_still()
         }
@@ -368,6 +381,7 @@ class Tape(TapeRecording, Scope, Uncopied):
             sweep.live = {m for m, owner in owners if (grad := owner.grad) is not None and may_differ_from_zero(grad)}
         else:
             sweep.live = {goal._memory for goal, _ in seeds}
+        # All steps prepare before any runs, so that an error for a missing residual leaves all gradients as they are.
         work = [step.prepare(sweep) for step in reversed(self._steps)]
         if any(memory.retains for memory in self._owners):
             work = keeping(self._steps, work, self._owners)
@@ -381,7 +395,7 @@ class Tape(TapeRecording, Scope, Uncopied):
 
     @contextlib.contextmanager
     def _gradients_kept(self) -> Iterator[None]:
-        """Put the gradients back if there is an error in the block."""
+        """Restore the gradients if there is an error in the block."""
         before = [(grad, copied(grad)) for owner in self._owners.values() if (grad := owner.grad) is not None]
         try:
             yield
@@ -406,15 +420,18 @@ class Tape(TapeRecording, Scope, Uncopied):
             carry_out(work)
             return
         changed = [a._memory for a in (*begun, *left)]
+        # Evaluated before anything is cleared: the values of a seed may be one of the gradients that are set below.
         begin = [_beginning(ct, values, changed) for ct, (_, values) in zip(begun, seeds, strict=True)]
         kept: list[tuple[array, array]] = []
         if left:
             set_whole = {ct._memory for ct in begun if ct._type.layout == "C" and ct._data.nbytes == ct._memory.nbytes}
+            # A gradient that a seed sets as a whole loses what earlier calls left in it.
             kept = [(grad, take(grad)) for grad in left if grad._memory not in set_whole]
         for operation in begin:
             perform(operation)
         carry_out(work)
         for grad, before in kept:
+            # Of a gradient that a seed has set in part, that part is put back after the addition.
             own = [(ct, copied(ct)) for ct in begun if ct._memory is grad._memory]
             perform(Add(grad, before))
             for ct, copy in own:
@@ -427,13 +444,13 @@ class Tape(TapeRecording, Scope, Uncopied):
 
 
 def _is_captured(a: array) -> bool:
-    """Whether what is done with an array is captured, by diffkern or by another library."""
+    """Return whether operations on an array are captured, by diffkern or by another library."""
     device = a._memory.device
     return device is not CPU and bool(device.stream.is_capturing)
 
 
 def _beginning(ct: array, values: Any, changed: Sequence[Memory]) -> Copy | Seed:
-    """Return what sets a gradient to the values that a seed has now, before some memory is changed."""
+    """Return the operation that sets a gradient to the present values of a seed, before some memory is changed."""
     if not isinstance(values, array):
         return Seed(ct, ct._stored(values))
     low, high = values._range

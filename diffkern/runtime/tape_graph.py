@@ -1,6 +1,6 @@
-"""A picture of a tape: its launches and arrays as a graph in the language of GraphViz.
+"""Pictures of a tape: its launches and arrays as a graph in the language of GraphViz.
 
-In: what was recorded, in its order, and the scopes it stands in. Out: text for the program ``dot``.
+The recorded steps, in their order, and their scopes become text for the program ``dot``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ScopeMark = tuple[int, str | None, Mapping[str, Any] | None]
 
 @dataclass(frozen=True)
 class Picture:
-    """What is asked of a picture; the fields are the parameters of ``Tape.visualize``."""
+    """The options of a picture; the fields are the parameters of ``Tape.visualize``."""
 
     simplify_graph: bool = True
     hide_readonly_arrays: bool = False
@@ -63,6 +63,7 @@ class _Drawing:
         nodes: list[_Node] = []
         depth = 0
         marks = list(scopes)
+        # One position more than there are steps, for scopes that end behind the last one.
         for k in range(len(steps) + 1):
             while marks and marks[0][0] <= k:
                 _, name, about = marks.pop(0)
@@ -80,6 +81,8 @@ class _Drawing:
             self.place = here
             nodes.append(node)
             yield f"  step{len(nodes)};"
+        # The shapes come after the clusters: naming a node in a cluster places it, and its attributes may follow
+        # anywhere.
         for k, node in enumerate(nodes, 1):
             yield from self.described(f"step{k}", node)
         yield from self.nodes_of_arrays(_written(nodes))
@@ -132,7 +135,7 @@ def _text(name: str, about: Mapping[str, Any] | None) -> str:
 
 
 def _node(step: Step) -> _Node | None:
-    """The node of a step; None for one that only ends the life of contents."""
+    """Return the node of a step; None for one that only ends the life of contents."""
     if isinstance(step, LaunchStep):
         executable, arrays = step.launch.executable, step.launch.arrays
 

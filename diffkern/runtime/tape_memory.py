@@ -1,7 +1,7 @@
-"""What a tape knows of memory: how often it was changed, which of it has a gradient, what others may write to.
+"""The tape's view of memory: versions, owners of gradients, and memory that others may write to.
 
-In: arrays, whenever the tape uses them. Out: steps where contents changed unseen, and the needs that are lost by that.
-Changes that diffkern makes are counted; what others may write to is compared by digests.
+Whenever the tape uses an array, unseen changes become steps, and the needs that are lost by them are noted. Changes
+that diffkern makes are counted; memory that others may write to is compared by digests.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ __all__ = ["Followed", "TapeMemory"]
 
 
 class Followed(Protocol):
-    """What belongs to another library and has a gradient there, and the arrays over it."""
+    """An object of another library with a gradient there, and the arrays over its memory."""
 
     def update(self, results: Container[Memory], create: bool) -> list[array]:
-        """Let the arrays have the gradient that it has now; return those whose gradient is another one."""
+        """Give the arrays the gradient that the object has now; return those whose gradient is a different one."""
         ...
 
 
@@ -70,20 +70,22 @@ class TapeMemory:
         return self
 
     def followed(self, value: Any, make: Callable[[Any], Any]) -> Any:
-        """Return how something of another library is followed, which is made for it the first time."""
+        """Return the follower of another library's object, which is made for it the first time."""
         found = self._followed.get(id(value))
         if found is None:
             found = self._followed[id(value)] = make(value)
         return found
 
     def _follow(self, create: bool) -> list[array]:
-        """Let arrays have the gradients that another library has for them now; return those with another one."""
+        """Give arrays the gradients that another library has for them now; return those with a different one."""
         return [held for followed in self._followed.values() for held in followed.update(self._varied, create)]
 
     def _look_at(self, held: array, what: str) -> None:
         """Register an array, and notice changes since the tape last looked."""
         memory = held._memory
         known, now = self._versions.get(memory), memory.now
+        # Ordered by cost: this runs for every array of every launch. Without digests a comparison of versions is
+        # enough.
         if self._exposures.seen:
             self._notice(held, what)
         elif known is None and not memory.exposed and not memory.lent:
@@ -107,17 +109,19 @@ class TapeMemory:
                 self._register(held, grad)
             return
         self._without.setdefault(memory, held)
+        # The memory was used with a gradient before, and this view of it shows none.
         if memory in self._owners:
             check_passes(held)
             raise _two_views(held)
 
     def _notice(self, held: array, what: str) -> None:
-        """Lose what relies on contents that were changed since the tape last looked."""
+        """Mark the needs as lost whose contents were changed since the tape last looked."""
         memory = held._memory
         known, now = self._versions.get(memory), memory.now
         changed = self._exposures.inspect(held) if self._exposures.seen else None
         if known != now:
             if known is None:
+                # Only memory with an address that others know can lie over other memory of the tape.
                 if memory.exposed or memory.lent:
                     self._check_overlap(memory)
                 if memory.exposed:
@@ -125,6 +129,7 @@ class TapeMemory:
             else:
                 for need in self._needs.pop(memory, ()):
                     need.lose()
+                # A gradient that has to pass this position of the tape is an error from now on.
                 self._steps.append(ChangeStep(memory, f"launch {self._launches} of the tape ({what})"))
             self._versions[memory] = now
         elif changed:
@@ -132,7 +137,7 @@ class TapeMemory:
             self._steps.append(ChangeStep(memory, f"launch {self._launches} of the tape ({what})"))
 
     def _register(self, held: array, grad: array) -> None:
-        """Know an array by its gradient, which is that of one array for each block of memory."""
+        """Register an array by its gradient, which is that of one array for each block of memory."""
         memory, whole = held._memory, held._whole
         self._arrays[id(whole)] = whole
         owner = self._owners.get(memory)
@@ -144,13 +149,13 @@ class TapeMemory:
             raise _two_views(held)
 
     def _check_owner(self, held: array, grad: array) -> None:
-        """Refuse a gradient that lies elsewhere than that which the tape knows for the memory."""
+        """Raise for a gradient that lies elsewhere than the one that the tape knows for the memory."""
         own = self._gradient(self._owners[held._memory])
         if own is not None and own._memory is not grad._memory:
             raise _two_views(held)
 
     def _check_gradients(self) -> None:
-        """Refuse a view that was given a gradient of its own after it was recorded with that of its array."""
+        """Raise for a view that was given a gradient of its own after it was recorded with that of its array."""
         owners = self._owners
         for held in self._arrays.values():
             grad = held._grad
@@ -158,7 +163,7 @@ class TapeMemory:
                 self._check_owner(held, grad)
 
     def _gradient(self, held: array) -> array | None:
-        """Return where the gradient of an array goes, None if it has none."""
+        """Return the array that the gradient of an array is added to, None if it has none."""
         grad: array | None = held._grad
         return held.grad if grad is None and held._parent is not None else grad
 
@@ -169,15 +174,15 @@ class TapeMemory:
         return held
 
     def _is_all(self, held: array) -> bool:
-        """Whether an array is all of the array whose gradient it shares, not a part and not a field of its elements."""
+        """Return whether an array is all of the array whose gradient it shares, not a part and not a field."""
         return self._owner(held)._data.nbytes == held._data.nbytes
 
     def _carries(self, held: array) -> bool:
-        """Whether an array has a cotangent in the reverse sweep."""
+        """Return whether an array has a cotangent in the reverse sweep."""
         return held._memory in self._varied or held._memory in self._owners
 
     def _check_bytes(self, active: Iterable[array], written: Iterable[array]) -> None:
-        """Refuse bytes shown as other numbers among what is differentiated, and where they are written over that.
+        """Raise for reinterpreted bytes among what is differentiated, or written over it.
 
         Bytes read as integers are constants.
         """
@@ -196,19 +201,20 @@ class TapeMemory:
             self._exposures.note(held)
 
     def note_change(self, held: array) -> None:
-        """Take the present contents of an array as the tape's own doing, which comes to its end with that."""
+        """Record the present contents of an array as the result of the change that ends now."""
         self._note(held)
         self._unfinished = None
 
     def before_exposure(self, memory: Memory) -> None:
-        """Note what the tape relies on in memory that is about to be given away."""
+        """Store digests of what the tape relies on in memory that is about to be given away."""
+        # Unknown contents need no digest. Replays of a recorded sequence are meant for other contents anyway.
         if self._versions.get(memory) != memory.now or current.recorder is not None:
             return
         for held in self._used(memory):
             self._exposures.note_now(held)
 
     def _used(self, memory: Memory) -> list[array]:
-        """Return the arrays of a block whose contents have a part in gradients."""
+        """Return the arrays of a block whose contents take part in gradients."""
         found = [need.held for need in self._needs.get(memory, ())]
         for step in self._steps:
             if isinstance(step, CopyStep):
@@ -216,7 +222,7 @@ class TapeMemory:
         return found
 
     def _verify(self) -> bool:
-        """Look whether others changed what gradients need, and return whether they did."""
+        """Check whether others changed what gradients need, and return whether they did."""
         found = False
         if self._exposures.seen and current.recorder is None:
             for memory in list(self._exposures.seen):
@@ -231,6 +237,7 @@ class TapeMemory:
         """Note that memory was changed outside the tape since it last looked."""
         for memory, version in self._versions.items():
             if memory.now != version:
+                # The journal narrows the change down: needs of other rows of a trajectory stay valid.
                 for low, high in memory.changes_since(version):
                     for need in self._needs.get(memory, ()):
                         if need.low < high and low < need.high:
@@ -243,11 +250,12 @@ class TapeMemory:
                 need.lose()
 
     def _check_overlap(self, memory: Memory) -> None:
-        """Refuse memory that lies in other memory on the tape without a common owner: overwrites would go unnoticed."""
+        """Raise for memory that overlaps other memory of the tape without a common owner: its overwrites are missed."""
         low, high = memory.address, memory.address + memory.nbytes
         if low == high:
             return
         foreign = self._foreign.setdefault(memory.device, [])  # apart from each other
+        # Disjoint and sorted: only the neighbours on both sides can overlap.
         at = bisect.bisect(foreign, (low, high))
         own = (m for m in self._versions if not m.foreign and m.device is memory.device and m.is_exposed)
         others = itertools.chain(foreign[max(at - 1, 0) : at + 1], ((m.address, m.address + m.nbytes) for m in own))
@@ -260,15 +268,15 @@ class TapeMemory:
             foreign.insert(at, (low, high))
 
     def differentiates(self, memory: Memory) -> bool:
-        """Whether a block has a part in gradients."""
+        """Return whether a block takes part in gradients."""
         return memory in self._varied or memory in self._owners
 
     def known(self, memories: Iterable[Memory]) -> list[Memory]:
-        """Return those blocks of which the tape knows what they hold."""
+        """Return those blocks whose contents the tape knows."""
         return [memory for memory in memories if self._versions.get(memory) == memory.now]
 
     def know(self, memories: Iterable[Memory]) -> None:
-        """Take the present contents of blocks, which were others meanwhile, for what the tape knows."""
+        """Record the present contents of blocks, which were different meanwhile, as those that the tape knows."""
         for memory in memories:
             self._versions[memory] = memory.now
 

@@ -1,7 +1,7 @@
-"""What a tape keeps of arrays for its adjoints: nothing, as long as what they read is still there.
+"""Residuals of a tape: contents that adjoints read are copied only if something overwrites them.
 
-In: launches and what else changes arrays, before they run. Out: needs, each the part of an array that an adjoint reads;
-copies of such a part, made when a launch overwrites elements of it, and only then.
+Before launches and other changes run, a need is noted for each part of an array that an adjoint reads. A copy of such
+a part is made when a launch overwrites elements of it, and only then.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["TapeNeeds"]
 
 
 class TapeNeeds(TapeMemory):
-    """What adjoints need."""
+    """The residuals that adjoints need."""
 
     keeps_inputs = False
     """Whether the adjoints of launches are differentiated themselves, so that all that was read is needed."""
@@ -33,11 +33,12 @@ class TapeNeeds(TapeMemory):
         self._kept_copies = KeptCopies()
 
     def _perform(self, operation: Operation) -> None:
-        """Perform an operation, which nothing else records."""
+        """Perform an operation that nothing else records."""
         perform(operation)
 
     def _need(self, need: Need) -> None:
-        """Note that a step may read what an array holds."""
+        """Note that a step may read the contents of an array."""
+        # An empty region: the step is known to read nothing of the array.
         if need.region == ():
             return
         held = need.held
@@ -53,7 +54,7 @@ class TapeNeeds(TapeMemory):
     def _save(self, step: LaunchStep, written: Sequence[tuple[array, Region]]) -> list[Need]:
         """Keep what an adjoint reads as it is before a launch: copies of what that overwrites, else the array itself.
 
-        Returns what is needed of these arrays from now on.
+        Returns the needs on these arrays from now on.
         """
         launch = step.launch
         needs: list[Need] = []
@@ -62,6 +63,8 @@ class TapeNeeds(TapeMemory):
                 continue
             region = step.read_before(index)
             if region is not None and (current.recorder is None or self._may_rest(launch, step.rests_on(), held)):
+                # The launch writes to other parts: the array still has what the adjoint needs, until a later step
+                # overwrites it.
                 if not any(meet(held, region, other, part) for other, part in written):
                     step.saved[index] = held
                     needs.append(Need(step, index, held, region, is_known=True, before=True))
@@ -72,7 +75,7 @@ class TapeNeeds(TapeMemory):
         return needs
 
     def _written_by(self, launch: PackedLaunch) -> list[tuple[array, Region]]:
-        """Return the arrays that a launch writes, and which part of each."""
+        """Return the arrays that a launch writes, and the region of each."""
         executable, found, arrays = launch.executable, [], launch.arrays
         if not executable.regions.are_known:
             return [(held, None) for index in executable.writes if (held := arrays[index]) is not None]
@@ -86,7 +89,7 @@ class TapeNeeds(TapeMemory):
         return found
 
     def _may_rest(self, launch: PackedLaunch, arguments: frozenset[int], held: array) -> bool:
-        """Whether what is kept may depend on some integer arguments of a launch.
+        """Return whether the copies that are kept may depend on some integer arguments of a launch.
 
         In a sequence they can be set until copies of the array have become many; from then on they cannot.
         """
@@ -98,28 +101,33 @@ class TapeNeeds(TapeMemory):
         settle = getattr(recorder, "settle", None)
         if settle is None:
             return False
+        # The parts that are copied from now on hold for these values only, so that others are refused.
         settle(launch, arguments)
         return True
 
     def _before_overwrite(self, held: array, region: Region = None, launch: PackedLaunch | None = None) -> None:
-        """Copy what earlier adjoints need of the elements that are about to change."""
+        """Copy the elements that earlier adjoints need and that are about to change."""
         needs = self._needs.get(held._memory)
         if needs is None:
             return
         for need in needs.take(held, region):
             step, index = need.step, need.index
+            # Nothing to keep: lost already, or the adjoint turns out not to read it.
             if index in (step.lost_before if need.before else step.lost) or not need.is_wanted:
                 continue
             read = need.region
+            # What the adjoint reads is only determined now that something is about to overwrite it: it may take a
+            # compilation.
             if not need.is_known:
                 read = step.read_after(index)
                 if read is not None and not isinstance(step, RolloutStep):
                     read = read if self._may_rest(step.launch, step.rests_on(), need.held) else None
                 if not meet(held, region, need.held, read):
+                    # The write missed what the adjoint reads: it stays a need, with the exact region.
                     self._need(Need(step, index, need.held, read, is_known=True))
                     continue
             step.take_copy(index, self._copy(need.held, read, launch), before=need.before)
 
     def _copy(self, held: array, region: Region, launch: PackedLaunch | None) -> Contents:
-        """Return a copy of a part of the present contents, which a launch overwrites; one for all who ask."""
+        """Return a copy of a part of the present contents, which a launch overwrites; steps may share it."""
         return self._kept_copies.copy(held, region, self._perform, launch)

@@ -1,7 +1,7 @@
-"""What a tape does while it records: steps, what their adjoints need, and who has an influence on what.
+"""Recording: steps, the residuals of their adjoints, and the influence of arrays on each other.
 
-In: launches, copies and overwrites, as they happen. Out: the steps in their order, with copies of the contents that an
-adjoint needs and a later step overwrites, taken at that moment, and only then.
+Launches, copies and overwrites become steps in their order, with copies of the contents that an adjoint needs and a
+later step overwrites, taken at that moment, and only then.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NONE: frozenset[int] = frozenset()
 
 
 class TapeRecording(TapeNeeds, Influence):
-    """What was recorded."""
+    """The steps that were recorded."""
 
     repeats = False
     """Whether what happens in its block happens again."""
@@ -51,6 +51,8 @@ class TapeRecording(TapeNeeds, Influence):
         self._unfinished = launch, self._launches
         try:
             self._record_launch(launch)
+        # An error is final, and the tape stays usable. An interrupt passes here and leaves the mark, as nobody knows
+        # what ran.
         except Exception:
             self._unfinished = None
             raise
@@ -59,6 +61,8 @@ class TapeRecording(TapeNeeds, Influence):
     def _record_launch(self, launch: PackedLaunch) -> None:
         executable, arrays = launch.executable, launch.arrays
         name, look_at = launch.kernel.name, self._look_at
+        # First of all: changes since the last launch are the user's, and must be noticed before this launch adds its
+        # own.
         for held in arrays:
             if held is not None:
                 look_at(held, name)
@@ -74,6 +78,7 @@ class TapeRecording(TapeNeeds, Influence):
         active = self._active(launch)
         if self._sees_bytes:
             self._check_bytes_of(launch, active)
+        # Before the launch runs, as its writes replace the dependences of what it reads.
         self._feed(launch)
         if active and launch.grid.n:
             if not launch.is_apart:
@@ -84,8 +89,10 @@ class TapeRecording(TapeNeeds, Influence):
                 step = LaunchStep(launch, self._launches, active, self.keeps_inputs)
             step.carried = frozenset(held._memory for held in given if self._carries(held))
             self._check_carried(step)
+            # The adjoint may need a log: the launch that runs is then another program than the one that was asked for.
             launch = step.keep_log()
             written = self._written_by(launch)
+            # Only a launch that overwrites what it reads destroys its own residuals.
             if executable.is_in_place or launch.merged:
                 live = self._save(step, written)
         if written is None:
@@ -106,6 +113,7 @@ class TapeRecording(TapeNeeds, Influence):
         for index in executable.uses:
             held = arrays[index]
             if held is not None:
+                # Needs are noted after the launch: its own writes must not end them.
                 need(Need(step, index, held))
                 if index in active:
                     varied.add(held._memory)
@@ -127,7 +135,7 @@ class TapeRecording(TapeNeeds, Influence):
         return found
 
     def _check_carried(self, step: LaunchStep) -> None:
-        """Refuse what has a cotangent and is found in two ways, or where none is known to go on."""
+        """Raise for an array with a cotangent that is reached in two ways, or whose cotangent cannot be carried on."""
         launch = step.launch
         if not step.carried:
             return
@@ -141,14 +149,17 @@ class TapeRecording(TapeNeeds, Influence):
             )
 
     def _write(self, operation: Operation, written: Sequence[tuple[array, Region]]) -> None:
-        """Perform what writes to parts of some arrays."""
+        """Perform an operation that writes to parts of some arrays."""
         needs = self._needs
         launch = operation if isinstance(operation, PackedLaunch) else None
         for held, region in written:
+            # Copies of what adjoints need come first.
             if held._memory in needs:
                 self._before_overwrite(held, region, launch)
         before = {held._memory: held._memory.now for held, region in written if region is not None}
         self._perform(operation)
+        # Where a launch writes to known parts only, changes are noted with their ranges, so that needs of others
+        # survive.
         for memory, version in before.items():
             ranges = [one for held, region in written if held._memory is memory for one in ranges_of(held, region)]
             memory.note_changes(version, ranges, self)
@@ -157,7 +168,7 @@ class TapeRecording(TapeNeeds, Influence):
             self._written.add(held._memory)
 
     def record_adjoint(self, adjoint: AdjointLaunch) -> None:
-        """Run an adjoint, of a launch on a tape inside of this one, and keep what its own derivative will need."""
+        """Run an adjoint, of a launch on a nested tape, and keep what its own derivative will need."""
         if adjoint.in_elements:
             raise LaunchError(
                 f"the adjoint of kernel {adjoint.launch.kernel.name!r} goes through arrays in elements of an array, "
@@ -171,6 +182,7 @@ class TapeRecording(TapeNeeds, Influence):
             self._look_at(held, adjoint.label)
         varied = [k for k, held in inputs.items() if held._smooth and self._carries(held)]
         written = [*{id(ct): ct for ct in own.values()}.values()]
+        # Nothing in it varies for this tape: it is a write like any other.
         if not varied and not any(self._carries(ct) for ct in written):
             self._write(adjoint, [(ct, None) for ct in written])
             self._unfinished = None
@@ -182,6 +194,7 @@ class TapeRecording(TapeNeeds, Influence):
                 for k, ct in own.items()
                 if k in adjoint.launch.executable.writes
             }
+        # Determined before the adjoint consumes and overwrites cotangents.
         is_fed = any(a is not None and self._is_fed(a) for a in (*inputs.values(), *adjoint.launch.arrays, *written))
         self._write(adjoint, [(ct, None) for ct in written])
         self._steps.append(step)
@@ -200,11 +213,12 @@ class TapeRecording(TapeNeeds, Influence):
         return self._copy(ct, region, None)
 
     def record_add(self, goal: array, source: array) -> None:
-        """Prepare for a sum; to be called before it happens."""
+        """Prepare for a sum, before it happens."""
         self._unfinished = "a sum", self._launches
         self._look_at(goal, "a sum")
         self._look_at(source, "a sum")
         self._check_bytes((), [goal])
+        # The order of the following calls matters: copy what is needed, then update influence, then note the write.
         self._before_overwrite(goal)
         self._feed_by_sum(goal, source)
         self._written.add(goal._memory)
@@ -213,7 +227,7 @@ class TapeRecording(TapeNeeds, Influence):
             self._varied.add(goal._memory)
 
     def record_overwrite(self, goal: array, values: Any) -> None:
-        """Prepare for a fill or an assignment of constants; to be called before it happens."""
+        """Prepare for a fill or an assignment of constants, before it happens."""
         self._unfinished = "an assignment", self._launches
         self._look_at(goal, "an assignment")
         self._check_bytes((), [goal])
@@ -224,7 +238,7 @@ class TapeRecording(TapeNeeds, Influence):
             self._steps.append(OverwriteStep(goal))
 
     def record_copy(self, goal: array, source: array) -> None:
-        """Prepare for a copy; to be called before it happens."""
+        """Prepare for a copy, before it happens."""
         self._unfinished = "a copy", self._launches
         self._look_at(goal, "a copy")
         self._look_at(source, "a copy")
@@ -238,11 +252,12 @@ class TapeRecording(TapeNeeds, Influence):
             self._steps.append(CopyStep(goal, source))
             self._varied.add(goal._memory)
             self._exposures.note(source)
+        # A constant takes the place of something that varies: cotangents of what was there end here.
         elif self._carries(goal):
             self._steps.append(OverwriteStep(goal))
 
     def check_adjoint(self, adjoint: AdjointLaunch) -> None:
-        """Take an adjoint that is launched by hand, before it runs: no gradient can pass it."""
+        """Record an adjoint that is launched by hand, before it runs: no gradient can pass it."""
         if self._is_recorded(adjoint):
             return
         own, inputs = adjoint.cotangents, inputs_of(adjoint)
@@ -257,7 +272,7 @@ class TapeRecording(TapeNeeds, Influence):
         self._steps.append(ByHandStep(adjoint))
 
     def note_adjoint(self, adjoint: AdjointLaunch) -> None:
-        """Take what an adjoint that is launched by hand has written; earlier steps may have needed what was there."""
+        """Record the writes of an adjoint that is launched by hand; earlier steps may have needed the old contents."""
         if self._is_recorded(adjoint):
             return
         for ct in adjoint.cotangents.values():
@@ -266,23 +281,24 @@ class TapeRecording(TapeNeeds, Influence):
             self._note(ct)
 
     def _is_recorded(self, adjoint: AdjointLaunch) -> bool:
-        """Whether an adjoint runs as a step of this tape, not by hand."""
+        """Return whether an adjoint runs as a step of this tape, not by hand."""
         return self._unfinished is not None and self._unfinished[0] is adjoint.launch
 
     # -- roll-outs: steps that run now, and know by themselves how they are taken back --------------------------------
 
     def begin_steps(self) -> None:
-        """Begin a roll-out, of which the tape learns what it writes and who carries gradients on."""
+        """Begin a roll-out, of which the tape learns what it writes and which arrays carry gradients on."""
         self._unfinished = "a roll-out", self._launches
 
     def follow_launch(self, launch: PackedLaunch, new: Container[Memory]) -> None:
-        """Learn of a launch of a roll-out, before it runs; `new` is memory that its step has made."""
+        """Note a launch of a roll-out, before it runs; `new` is memory that its step has made."""
         for held in launch.arrays:
             if held is not None and held._memory not in new:
                 self._look_at(held, launch.kernel.name)
         if launch.executable.by_id:
             carried = {*self._varied, *self._owners}
             check_not_given(launch, carried, "in a roll-out")
+        # No step is recorded: the roll-out records each step again when it is reversed. Only the influence is noted.
         active = self._active(launch)
         if self._sees_bytes:
             self._check_bytes_of(launch, active)
@@ -296,7 +312,7 @@ class TapeRecording(TapeNeeds, Influence):
                 self._written.add(held._memory)
 
     def follow_copy(self, goal: array, source: array | None, new: Container[Memory]) -> None:
-        """Learn of a copy of a roll-out, or of an assignment of constants, before it happens."""
+        """Note a copy of a roll-out, or an assignment of constants, before it happens."""
         for held in (goal, source):
             if held is not None and held._memory not in new:
                 self._look_at(held, "a copy")
@@ -310,11 +326,11 @@ class TapeRecording(TapeNeeds, Influence):
             self._written.add(goal._memory)
 
     def follow_change(self, held: array) -> None:
-        """Take what a step of a roll-out has written as the tape's own doing."""
+        """Record the contents that a step of a roll-out has written as the tape's own doing."""
         self._note(held)
 
     def forget_new(self, new: Iterable[Memory]) -> None:
-        """Forget what a step of a roll-out has made."""
+        """Forget the memory that a step of a roll-out has made."""
         for known in (self._varied, self._fed, self._kept):
             known.difference_update(new)
 
@@ -330,14 +346,16 @@ class TapeRecording(TapeNeeds, Influence):
         return TapeRecording()
 
     def begin_inside(self, tape: TapeRecording) -> None:
-        """Begin in a step of a roll-out on another tape, with what that knows."""
+        """Begin in a step of a roll-out on another tape, with the knowledge of that tape."""
+        # What varied after the roll-out counts as varying in each of its steps: an upper bound, without a second
+        # analysis.
         self._varied |= tape._varied
         self._owners |= tape._owners
         self._without |= tape._without
         self._written |= tape._written
 
     def taken_back(self, sweep: Cotangents) -> list[Sequence[Work]]:
-        """Return what takes the steps of this tape back, inside the sweep of another."""
+        """Return the work that reverses the steps of this tape, within the sweep of another."""
         sweep.own(self._owners)
         return [step.prepare(sweep) for step in reversed(self._steps)]
 
@@ -348,14 +366,14 @@ class TapeRecording(TapeNeeds, Influence):
         return held._smooth and self._gradient(held) is not None
 
     def _has_influence(self, goal: array) -> bool:
-        """Whether an array with a gradient has an influence on a result.
+        """Return whether an array with a gradient has an influence on a result.
 
-        Not counted is what the one element that a loss is held at first, and to which launches add.
+        The initial value of a loss of one element, to which launches add, is not counted.
         """
         return self._is_fed(goal) and (goal._memory not in self._kept or goal._memory in self._fed or goal.size > 1)
 
     def _active(self, launch: PackedLaunch) -> frozenset[int]:
-        """Return the parameters to differentiate for: what varies, and what is written from it or over it."""
+        """Return the parameters to differentiate for: those that vary, and those written from them or over them."""
         executable, arrays = launch.executable, launch.arrays
         varied, owners = self._varied, self._owners
         if executable.by_id:
@@ -371,10 +389,13 @@ class TapeRecording(TapeNeeds, Influence):
                     active.append(index)
             for index in executable.writes:
                 a = arrays[index]
+                # A written array that does not vary by itself is active if something read varies, or if its old
+                # contents did: their cotangent has to be cleared.
                 if a is not None and a._smooth and (active or a._memory in varied or a._memory in owners):
                     outputs.append(index)
         if not outputs:  # what is read and reaches no array of numbers has no gradient to pass on
             return _NONE
         merged = launch.merged
         active += outputs
+        # Parameters that are given one array have one cotangent, under the first of them.
         return frozenset([merged.get(index, index) for index in active] if merged else active)

@@ -1,7 +1,6 @@
-"""``dk.ScopedTimer``: how long a block of a program takes.
+"""``dk.ScopedTimer``: the time that a block of a program takes.
 
-In: a name, and where the time is to go. Out: milliseconds of wall time, printed, kept in a dictionary, or given to a
-function.
+Milliseconds of wall time are printed, stored in a dictionary, or passed to a function.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ __all__ = ["ScopedTimer"]
 
 
 class _Depth(threading.local):
-    """How many printing timers are running in a thread, one inside the other."""
+    """The number of nested printing timers that are running in a thread."""
 
     value = -1
 
@@ -39,7 +38,7 @@ class ScopedTimer:
     Parameters
     ----------
     name : str
-        What is timed.
+        The name of the block.
     active : bool, optional
         False for a timer that does nothing.
     print : bool, optional
@@ -47,7 +46,7 @@ class ScopedTimer:
     detailed : bool, optional
         Whether to profile the block's Python functions too and print the most expensive ones.
     dict : mapping of str to list of float, optional
-        Where to append the time, under the name.
+        A dictionary to append the time to, under the name.
     use_nvtx : bool, optional
         Whether the block is a range for NVIDIA's profilers instead, which takes the package ``nvtx``.
     color : str or int, optional
@@ -116,6 +115,7 @@ class ScopedTimer:
 
             self._profile = cProfile.Profile()
             self._profile.enable()
+        # The clock starts last, after the profiler and the synchronization.
         self._begin = time.perf_counter_ns()
         return self
 

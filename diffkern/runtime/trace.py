@@ -1,6 +1,6 @@
-"""Traces in the form of Chrome's, which https://ui.perfetto.dev and chrome://tracing show.
+"""Traces in the format of Chrome's, which https://ui.perfetto.dev and chrome://tracing show.
 
-In: spans. Out: a JSON file with an event for each, by thread.
+Spans become events of a JSON file, by thread.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ScopedTrace(Uncopied):
     Attributes
     ----------
     events : list of dict
-        What was written, after the block.
+        The events that were written, after the block.
     """
 
     def __init__(self, filename: str | os.PathLike[str], synchronize: bool = False) -> None:
@@ -78,6 +78,7 @@ class ScopedTrace(Uncopied):
             for thread, name in self._names.items()
         ]
         first = min((span.begin for span in self._spans), default=0)
+        # Of spans that begin at the same time, the enclosing one comes first, as viewers nest by order.
         spans = sorted(self._spans, key=lambda span: (span.begin, -span.end))
         return named + [
             {

@@ -1,7 +1,7 @@
-"""The types of arguments by their spellings, which stand for them in launches, records and manifests.
+"""Type keys: the spellings of argument types, which stand for them in launches, records and manifests.
 
-In: types of elements and arrays. Out: one object for each type and one for its spelling, so that their identity makes
-look-ups quick; and from a spelling the type again.
+There is one object for each type and one for its spelling, so that look-ups by identity are quick; and from a spelling
+the type is found again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def dtype_of(element: Element) -> DType | CompositeType:
 def array_type(element: Stored, ndim: int, layout: str) -> tuple[Array | StructArray, str, bool]:
     """Return an array type, its spelling, and whether it can have a gradient.
 
-    Type and spelling are one object each: their identity makes look-ups quick.
+    Type and spelling are one object each, so that look-ups by identity are quick.
     """
     t = StructArray(element, ndim, layout) if isinstance(element, Struct) else Array(element, ndim, layout)
     return t, register_type(t), carries_gradient(t)
@@ -34,7 +34,7 @@ def array_type(element: Stored, ndim: int, layout: str) -> tuple[Array | StructA
 
 @functools.cache
 def key_on(key: str, alias: str) -> str:
-    """Return the spelling that stands for a type of arrays on a GPU: their launches have programs of their own."""
+    """Return the key of a type of arrays on a GPU: their launches have programs of their own."""
     made = f"{key}@{alias}"
     _TYPES[made] = _TYPES[key]
     return made
@@ -42,24 +42,24 @@ def key_on(key: str, alias: str) -> str:
 
 @functools.cache
 def key_of_long(key: str) -> str:
-    """Return the spelling that stands for arrays of a type with an extent that int32 does not hold."""
+    """Return the key of arrays of a type with an extent that int32 does not hold."""
     made = f"{key}^"
     _TYPES[made] = _TYPES[key]
     return made
 
 
 def is_long(key: str) -> bool:
-    """Whether a spelling stands for such arrays, or a struct that holds one."""
+    """Return whether a key stands for such arrays, or a struct that holds one."""
     return "^" in key
 
 
 def register_type(t: Argument) -> str:
-    """Return the spelling that stands for the type of an argument in a launch."""
+    """Return the key that stands for the type of an argument in a launch."""
     key = str(t)
     _TYPES[key] = t
     return key
 
 
 def type_of_key(key: str) -> Argument:
-    """Return the type of an argument from the spelling that stands for it in a launch."""
+    """Return the type of an argument from the key that stands for it in a launch."""
     return _TYPES.get(key) or parse_type(key)

@@ -8,7 +8,7 @@ __all__ = ["Uncopied"]
 
 
 class Uncopied:
-    """What belongs to this process: it holds addresses or stands for work that is under way."""
+    """An object that belongs to this process: it holds addresses or stands for pending work."""
 
     __slots__ = ()
 

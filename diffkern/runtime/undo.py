@@ -1,7 +1,7 @@
-"""The states of a roll-out that are kept: what overwrites have destroyed since, in memory or in files.
+"""Snapshots of a roll-out: contents that overwrites have destroyed since a state was kept, in memory or in files.
 
-In: arrays that are about to change. Out: a state as it was. A state is a copy, taken when it changes first, of every
-array that has changed since and before the next state was kept; so states share what does not change between them.
+A state is a copy, taken at the first change, of every array that has changed since it was kept and before the next
+state was; so states share what does not change between them.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ class Randomness:
 
     @property
     def is_present(self) -> bool:
-        """Whether nobody has drawn a number since."""
+        """True if nobody has drawn a number since."""
         name, keys, *rest = np.random.get_state()  # noqa: NPY002
         known, before, *others = self._numpy
         same = name == known and rest == others and bool(np.array_equal(keys, before))
         return same and random.getstate() == self._python
 
     def restore(self) -> None:
-        """Let both go on from here."""
+        """Make both generators continue from here."""
         random.setstate(self._python)
         np.random.set_state(self._numpy)  # noqa: NPY002
 
 
 class Spare:
-    """Arrays of states that are gone, for the copies of later ones: memory that is new has to be mapped first."""
+    """Arrays of discarded states, reused for the copies of later ones: new memory would have to be mapped first."""
 
     def __init__(self) -> None:
         self._free: dict[tuple[Any, ...], list[array]] = {}
@@ -61,33 +61,33 @@ class Spare:
         return copy
 
     def give(self, copies: Iterable[array]) -> None:
-        """Take copies back that nobody needs."""
+        """Take back copies that nobody needs."""
         for copy in copies:
             self._free.setdefault(_like(copy), []).append(copy)
 
     def clear(self) -> None:
-        """Let go of all of them."""
+        """Release all of them."""
         self._free.clear()
 
 
 def _like(held: array) -> tuple[Any, ...]:
-    """What two arrays have in common of which one can have a copy of the other."""
+    """Return the key that two arrays share if one can hold a copy of the other."""
     return held.shape, held._element, held._memory.device
 
 
 class State:
-    """What arrays held before a step.
+    """The contents of arrays before a step.
 
     Parameters
     ----------
     step : int
         The number of the step.
     spare : Spare
-        Where arrays for the copies come from.
+        The provider of arrays for the copies.
     folder : path, optional
-        Where files are made; without it the copies lie in memory.
+        The directory of files; without it the copies lie in memory.
     randomness : Randomness, optional
-        What goes on from here too.
+        The states of the generators, which are restored too.
     """
 
     def __init__(
@@ -119,12 +119,12 @@ class State:
             self._kept[held._memory, held._packed] = held, copy
 
     def give_back(self) -> None:
-        """Let later states have the arrays of this one, which is not needed any more."""
+        """Give the arrays of this state, which is not needed any more, to later ones."""
         self._spare.give(copy for _, copy in self._kept.values() if isinstance(copy, array))
         self._kept.clear()
 
     def restore(self) -> None:
-        """Put the arrays back."""
+        """Restore the arrays."""
         # Arrays may overlap, so the last change is taken back first.
         for held, copy in reversed(self._kept.values()):
             perform(Copy(held, copy) if isinstance(copy, array) else Assign(held, copy.values()))
@@ -143,6 +143,7 @@ class _Filed:
     """A copy in a file, which is removed with it."""
 
     def __init__(self, held: array, folder: Path) -> None:
+        # Pending work may still write to the array that is copied.
         drain()
         data = held._memory.contents(held._data)
         self._dtype, self._shape = data.dtype, data.shape
@@ -151,6 +152,6 @@ class _Filed:
         self._file.write(np.ascontiguousarray(data).tobytes())
 
     def values(self) -> np.ndarray[Any, Any]:
-        """Return what was copied."""
+        """Return the copied elements."""
         self._file.seek(0)
         return np.frombuffer(self._file.read(), self._dtype).reshape(self._shape)

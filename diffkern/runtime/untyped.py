@@ -1,6 +1,6 @@
-"""Arrays of which only the memory is passed: each parameter says what its elements are.
+"""Arrays whose element type is chosen by the parameter they are passed to.
 
-In: an array over another library's memory, as Warp's ``from_torch(return_ctype=True)`` makes it. Out: an array of the
+An array over another library's memory, as Warp's ``from_torch(return_ctype=True)`` makes it, becomes an array with the
 elements and axes that a parameter takes.
 """
 
@@ -26,7 +26,7 @@ class Untyped(array):
     """What has the memory."""
 
     def taken_by(self, annotation: ArrayAnnotation) -> array:
-        """Return the array that a parameter takes, this one where there is none."""
+        """Return the array that a parameter takes, or this one if there is none."""
         element = annotation.element
         if element is None or annotation.indexed or annotation.accepts(self._type):
             return self
@@ -40,7 +40,7 @@ class Untyped(array):
 
 
 def untyped(made: array, source: Any) -> array:
-    """Return an array, which nothing else has yet, as one of which only the memory counts where that may matter."""
+    """Return a new array as one whose memory parameters may interpret, where that can make a difference."""
     whole = isinstance(made._element, Scalar) and made._element.is_integer
     if type(made) is array and (made.ndim > 1 or not made.size or whole):
         made.__class__ = Untyped

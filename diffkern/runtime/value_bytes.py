@@ -1,4 +1,4 @@
-"""How numbers, vectors and matrices stand in the argument block.
+"""The bytes of numbers, vectors and matrices in the argument block.
 
 A value that is not of the element type is an error that says why.
 """
@@ -66,7 +66,7 @@ def pack_value(element: Element, value: Any) -> bytes:
 
 
 def unpacked(key: str, packed: bytes) -> str:
-    """Return what was packed for a parameter by value, as text."""
+    """Return the value that was packed for a parameter by value, as text."""
     for scalar, pack in FORMATS.items():
         if scalar == key:
             return str(struct.unpack("=" + pack, packed)[0])
@@ -74,7 +74,7 @@ def unpacked(key: str, packed: bytes) -> str:
 
 
 def padded(data: bytes) -> bytes:
-    """Return bytes with what fills up the last word."""
+    """Return bytes padded to whole words of eight."""
     return data + bytes(-len(data) % 8)
 
 

@@ -1,6 +1,6 @@
-"""The views of an array: parts, other shapes and axes, other element types, and assignments to parts.
+"""Views of an array: parts, other shapes and axes, other element types, and assignments to parts.
 
-In: an index, a shape, an order of axes, an element type. Out: an array over the same memory, whose gradient is the same
+An index, a shape, an order of axes or an element type gives an array over the same memory, whose gradient is the same
 view of the gradient.
 """
 
@@ -65,6 +65,7 @@ class Viewable:
                 raise TypeError(
                     f"an array is indexed by index arrays, slices and integers together, not by {described(parts)}"
                 )
+            # Slices and integers are applied first, as a view; index arrays then select along the axes that are left.
             cut = tuple(slice(None) if isinstance(part, Viewable) else part for part in parts)
             view = self if all(part == slice(None) for part in cut) else self[cut]
             along = [part for part in parts if not isinstance(part, (int, np.integer))]
@@ -79,6 +80,7 @@ class Viewable:
             raise IndexError(f"too many indices for an array of {self.ndim} axes")
         full = parts if any(part is Ellipsis for part in parts) else (*parts, Ellipsis)
         full = (*full, *(slice(None),) * len(component_shape(self._element)))
+        # The shape of the result decides: reading one element waits for pending work, and views do not.
         if not self._is_element(self._data[full]):
             return self._derive(lambda data: data[full])
         note_read(self)
@@ -86,7 +88,7 @@ class Viewable:
         return self._value(self._memory.contents(self._data[full]))
 
     def _is_element(self, part: Any) -> bool:
-        """Whether a part of the data has no axis left but those of components."""
+        """Return whether a part of the data has no axis left but those of components."""
         return bool(part.ndim == len(component_shape(self._element)))
 
     def _value(self, element: Any) -> Any:
@@ -115,6 +117,8 @@ class Viewable:
             if destination._is_like(value):
                 copy(destination, value)
                 return
+            # Broadcasting goes through the host, which a tape would take for a constant: the gradient would be lost
+            # silently.
             if current.tape is not None and carries_gradient(value._element):
                 raise ValueError(
                     f"under a tape {described(value)} cannot be assigned to a part of shape {destination.shape}: "
@@ -127,18 +131,19 @@ class Viewable:
     def reshape(self, *shape: Any) -> array:
         """Return a view with another shape of as many elements; one extent may be -1.
 
-        Of an array that is not contiguous it is a view of a contiguous copy, through which gradients flow.
+        For an array that is not contiguous it is a view of a contiguous copy, through which gradients flow.
         """
         extents = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
         whole = self.contiguous()
         extents = (extents,) if isinstance(extents, (int, np.integer)) else extents
         full = (*(int(extent) for extent in extents), *component_shape(self._element))
+        # NumPy cannot infer an extent of an empty array.
         if full.count(-1) and not self.size:
             full = (*as_shape([0 if n == -1 else n for n in full[: len(extents)]]), *full[len(extents) :])
         return whole._derive(lambda data: data.reshape(full))
 
     def flatten(self) -> array:
-        """Return a view with one axis; of an array that is not contiguous, a copy of it."""
+        """Return a view with one axis; for an array that is not contiguous, a copy of it."""
         return self.reshape(self.size)
 
     def transpose(self, axes: Sequence[int] | None = None) -> array:
@@ -147,7 +152,7 @@ class Viewable:
         Parameters
         ----------
         axes : sequence of int, optional
-            Which axis of this array stands at each place.
+            For each axis of the view, the axis of this array.
         """
         order = tuple(range(self.ndim))[::-1] if axes is None else tuple(axes)
         if sorted(order) != list(range(self.ndim)):
@@ -186,7 +191,7 @@ class Viewable:
         return self._derive(Recast(as_element, are_same_numbers(self._element, element)), element)
 
     def _by_component(self, element: Stored) -> array:
-        """View vectors as numbers, or numbers as vectors; matrices likewise."""
+        """Return vectors viewed as numbers, or numbers as vectors; matrices likewise."""
         inner, own = component_shape(element), component_shape(self._element)
         stored = stored_type(element)
         same = self._data.dtype.itemsize == stored.itemsize
@@ -194,6 +199,7 @@ class Viewable:
         if not same or bool(inner) == bool(own) or (inner and shape != inner):
             why = "they are not of the same size" if not inner else f"its last axes are not {inner}"
             raise ValueError(f"{described(self)} cannot be viewed as elements of {element}: {why}")
+        # A kernel loads the components of an element from one address, so that they have to be next to each other.
         contiguous = np.empty(inner, stored).strides
         if inner and self._data.strides[self.ndim - len(inner) :] != contiguous:
             raise ValueError(f"only an array whose last axes are contiguous can be viewed as elements of {element}")

@@ -1,4 +1,4 @@
-"""Which context is current in a thread."""
+"""The context manager that makes a device's context current in a thread."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Active"]
 
 
 class Active:
-    """While it is entered, a device's context is the current one of this thread.
+    """A context manager in which a device's context is the current one of this thread.
 
     Other libraries have their own idea of what is current: it is as they left it afterwards, also where a finalizer
     runs in the middle of their work. Where nothing was current, the context of the first device stays, which is the one
@@ -39,5 +39,6 @@ class Active:
             try:
                 self._device.driver.set_context(self._before)
             except CudaError:
+                # An error on the way is more telling than a context that could not be restored.
                 if failure[0] is None:
                     raise

@@ -1,7 +1,6 @@
 """The memory of a GPU: allocated and freed in the order of streams, and kept while a graph is captured.
 
-In: sizes, and the streams that worked with memory. Out: addresses; memory is freed when those streams have come so far,
-and nothing is freed while a capture goes on.
+Memory is freed when the streams that worked with it have come so far, and nothing is freed during a capture.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class AllocatingDevice(Device):
     @property
     @abstractmethod
     def active(self) -> Active:
-        """A context manager in which its context is current in this thread; the one before is afterwards."""
+        """A context manager in which its context is current in this thread; the previous one is restored afterwards."""
 
     @property
     @abstractmethod
@@ -64,19 +63,20 @@ class AllocatingDevice(Device):
 
     @abstractmethod
     def new_stream(self) -> CudaStream:
-        """Return a new stream that neither waits for the default stream nor it for the new one."""
+        """Return a new stream that neither waits for the default stream nor makes that wait for it."""
 
     @abstractmethod
     def order(self, first: CudaStream, second: CudaStream) -> None:
-        """Let what a stream is given from now on come after what another has so far."""
+        """Order future work of the second stream after the present work of the first."""
 
     def allocate(self, memory: DeviceMemory, zero: bool) -> None:
-        """Give new memory, all of it zero if so asked, its address and the stream in whose order it is there."""
+        """Allocate new memory, zero if asked for; set its address and the stream in whose order it exists."""
         with self.active:
             self._allocate(memory, zero)
 
     def _allocate(self, memory: DeviceMemory, zero: bool) -> None:
         nbytes = -(-memory.nbytes // _WORD) * _WORD
+        # An allocation on a capturing stream would become a node of the graph, and its address valid in the graph only.
         home = self.memory_stream if self._captures else self.current_stream()
         if not self._captures:
             self._release_later()
@@ -96,11 +96,12 @@ class AllocatingDevice(Device):
             memory.address = self._allocate_again(nbytes, home, error)
         if zero:
             self.driver.fill(memory.address, b"\0", nbytes, home.cuda_stream)
+        # The fill is not part of the graph, and the graph may be launched before that stream has come so far.
         if self._captures:
             home.synchronize()
 
     def _allocate_again(self, nbytes: int, home: CudaStream, error: CudaError) -> int:
-        """Allocate where there was no memory, after what can be freed was."""
+        """Allocate again after what can be freed was freed."""
         text, remedy = f"; {nbytes} bytes were asked for on {self.alias}", error.remedy
         if self._captures:
             # Nothing is freed in a capture.
@@ -121,7 +122,7 @@ class AllocatingDevice(Device):
 
     @property
     def memory_stream(self) -> CudaStream:
-        """A stream of its own for memory that is allocated while a capture goes on."""
+        """A separate stream for memory that is allocated during a capture."""
         if self._for_memory is None:
             self._for_memory = self.new_stream()
         return self._for_memory
@@ -130,6 +131,7 @@ class AllocatingDevice(Device):
         """Free memory when the streams that worked with it have come so far."""
         if self.closed:
             return
+        # The graph that is being captured may refer to the memory, and its nodes have not run.
         if self._captures:
             self._later.append((address, home, tuple(users)))
             return
@@ -138,6 +140,7 @@ class AllocatingDevice(Device):
                 if self._are_captured((home, *users)):
                     self._later.append((address, home, tuple(users)))
                     return
+                # Work of the default stream with the memory is not noted as a user, and has to be waited for always.
                 if not home.is_blocking:
                     self.order(self.null_stream, home)
                 for user in users:
@@ -155,17 +158,18 @@ class AllocatingDevice(Device):
                 self.driver.free_host(address)
 
     def destroy(self, call: str, handle: int) -> None:
-        """Give a stream, an event or a graph back."""
+        """Destroy a stream, an event or a graph."""
         if not self.closed:
             try:
                 with self.active:
                     getattr(self.driver, call)(handle)
+            # After such an error the context is gone, and everything in it: finalizers must not raise for that.
             except CudaError as error:
                 if error.code not in STICKY:
                     raise
 
     def capture_started(self, kept: list[Any]) -> None:
-        """Keep alive from now on what is used, and free nothing."""
+        """Keep objects alive that are used from now on, and free nothing."""
         self._captures += 1
         self._kept = kept
 
@@ -183,10 +187,10 @@ class AllocatingDevice(Device):
             self.release(address, home, users)
 
     def keep(self, thing: Any) -> None:
-        """Keep something alive as long as the graph that is being captured, if one is."""
+        """Keep an object alive as long as the graph that is being captured, if one is."""
         if self._kept is not None:
             self._kept.append(thing)
 
     def _are_captured(self, streams: Iterable[CudaStream]) -> bool:
-        """Whether one of some streams captures, or may not be used because another one does; its context is current."""
+        """Return whether a stream captures, or may not be used because another one does; the context is current."""
         return any(self.driver.is_capturing(handle) for handle in {s.cuda_stream for s in streams})

@@ -1,7 +1,7 @@
 """The CUDA driver by way of ``cuda.bindings.driver``.
 
-In: the calls of :class:`diffkern.runtime.cuda.driver.Driver`. Out: the driver's answers as plain integers; every error
-code becomes a :class:`CudaError` that names the driver's function. The package is imported by :func:`find` alone.
+It answers the calls of :class:`diffkern.runtime.cuda.driver.Driver` with plain integers; every error code becomes a
+:class:`CudaError` that names the driver's function. The package is imported by :func:`find` alone.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ _EXTRA = 'the package cuda-bindings is not installed; pip install "diffkern[cuda
 
 
 def find() -> Bindings | str:
-    """Return the driver, or why there is none."""
+    """Return the driver, or the reason why there is none."""
     try:
         library = ctypes.CDLL("nvcuda.dll" if hasattr(ctypes, "WinDLL") else "libcuda.so.1")
     except OSError:
         return "no CUDA driver is installed (libcuda was not found)"
     try:
+        # Imported only where there is a driver, which it is of no use without.
         from cuda.bindings import driver
     except ImportError:
         return _EXTRA
@@ -46,7 +47,8 @@ def find() -> Bindings | str:
 
 
 def _entry_points(library: Any) -> EntryPoints | None:
-    """Return where the driver has what native code calls; None if the package was told to call something else."""
+    """Return the addresses of the functions that native code calls; None if the package was told to call others."""
+    # With this variable the package calls functions whose default stream is another one for each thread.
     if os.environ.get("CUDA_PYTHON_CUDA_PER_THREAD_DEFAULT_STREAM", "0") != "0":
         return None
     names = (
@@ -68,9 +70,9 @@ class Bindings:
     Parameters
     ----------
     api
-        The module ``cuda.bindings.driver``, or something with the same functions.
+        The module ``cuda.bindings.driver``, or an object with the same functions.
     entries : EntryPoints, optional
-        Where the library behind it has the functions that native code calls.
+        Addresses of the functions that native code calls, in the library behind it.
     """
 
     name = "cuda.bindings"
@@ -182,7 +184,7 @@ class Bindings:
         return bool(self._pointer(self._api.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address))
 
     def _pointer(self, attribute: Any, address: int) -> int | None:
-        """Return what the driver knows of an address; None if it is ordinary memory of the host."""
+        """Return the driver's attribute of an address; None if it is ordinary memory of the host."""
         code, found = self._api.cuPointerGetAttribute(attribute, address)
         return int(found) if code == self._success else None
 
@@ -297,6 +299,7 @@ class Bindings:
     # -- programs ----------------------------------------------------------------------------------------------------
 
     def load_module(self, image: bytes) -> int:
+        # Loading allocates memory of its own, which a capture of this thread would refuse.
         with self._relaxed():
             return int(self._call("cuModuleLoadData", image))
 
@@ -338,6 +341,7 @@ class Bindings:
 
     def is_capturing(self, stream: int) -> bool:
         code, status = self._api.cuStreamIsCapturing(stream)
+        # A stream may be unusable because the default stream, which it waits for, captures.
         if code == self._api.CUresult.CUDA_ERROR_STREAM_CAPTURE_IMPLICIT:
             return True
         if code != self._success:
@@ -353,7 +357,7 @@ class Bindings:
         self._come_behind(stream, chosen)
 
     def _come_behind(self, stream: int, nodes: list[Any]) -> None:
-        """Let the next node of a stream come behind these."""
+        """Make the next node of a stream depend on these."""
         flag = self._api.CUstreamUpdateCaptureDependencies_flags.CU_STREAM_SET_CAPTURE_DEPENDENCIES
         self._call("cuStreamUpdateCaptureDependencies", stream, nodes or None, None, len(nodes), int(flag))
 
@@ -404,8 +408,9 @@ class Bindings:
         self._come_behind(stream, [node])
 
     def _capturing(self, stream: int) -> tuple[Any, Any, Any]:
-        """Return the graph that a stream captures and what the next node comes behind."""
+        """Return the graph that a stream captures and the dependencies of its next node."""
         status, _, graph, dependencies, edges, count = self._call("cuStreamGetCaptureInfo", stream)
+        # Work that cannot be captured ends a capture without an error until it is asked for.
         if status != self._api.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_ACTIVE:
             raise self._error("cuStreamGetCaptureInfo", self._api.CUresult.CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)
         return graph, list(dependencies or ())[:count], list(edges)[:count] if edges else None
@@ -431,6 +436,8 @@ class _Extra(ctypes.Structure):
 
     def __init__(self) -> None:
         super().__init__()
+        # CU_LAUNCH_PARAM_BUFFER_POINTER, CU_LAUNCH_PARAM_BUFFER_SIZE and CU_LAUNCH_PARAM_END, with the values in
+        # between.
         self.words[0], self.words[2], self.words[4] = 1, 2, 0
         self.words[3] = ctypes.addressof(self) + 5 * ctypes.sizeof(ctypes.c_void_p)
 

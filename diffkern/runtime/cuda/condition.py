@@ -1,8 +1,8 @@
 """The one kernel that conditional nodes of a graph need: it sets their condition from a number in device memory.
 
-In: an architecture. Out: a cubin and the name of its function, whose parameters are the node's handle, the address of
-an int32, and whether 0 means that the body runs. The function that sets a condition on the device is in NVIDIA's
-library ``cudadevrt``, so this is linked rather than emitted with the other kernels; it takes no driver.
+For an architecture there are a cubin and the name of its function, whose parameters are the node's handle, the address
+of an int32, and whether 0 means that the body runs. The function that sets a condition on the device is in NVIDIA's
+library ``cudadevrt``, so that this is linked rather than emitted with the other kernels; it takes no driver.
 """
 
 from __future__ import annotations

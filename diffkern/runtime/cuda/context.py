@@ -1,8 +1,8 @@
-"""A GPU, and what it does for arrays and launches.
+"""A GPU, and its services to arrays and launches.
 
-In: a driver and a number. Out: a :class:`CudaDevice` with its primary context, which other libraries share: it keeps
+A :class:`CudaDevice` is made of a driver and a number, with its primary context, which other libraries share: it keeps
 streams in order where they work on the same memory, and knows loaded programs. Nothing is asked of the driver before
-the device is.
+the device is used.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class CudaDevice(AllocatingDevice):
     arch : int
         Its compute capability, 90 for 9.0.
     target : str
-        What its programs are compiled for, ``sm_90``: its own architecture, or the nearest that can be compiled for.
+        The target of its programs, ``sm_90``: its own architecture, or the nearest that can be compiled for.
     """
 
     is_cpu = False
@@ -95,17 +95,18 @@ class CudaDevice(AllocatingDevice):
 
     @property
     def is_uva(self) -> bool:
-        """Whether host and device share one address space."""
+        """True if host and device share one address space."""
         return bool(self._attribute(Attribute.UNIFIED_ADDRESSING))
 
     @property
     def is_mempool_supported(self) -> bool:
-        """Whether it has memory pools; diffkern needs them."""
+        """True if it has memory pools; diffkern needs them."""
         return bool(self._attribute(Attribute.MEMORY_POOLS))
 
     @property
     def memory_bandwidth(self) -> float:
         """Bytes a second between the GPU and its memory, as the product of clock and width; 0 if not known."""
+        # In kHz and bits, and two transfers per cycle.
         return 2e3 * self._attribute(Attribute.MEMORY_CLOCK_RATE) * self._attribute(Attribute.MEMORY_BUS_WIDTH) / 8
 
     @property
@@ -115,7 +116,7 @@ class CudaDevice(AllocatingDevice):
 
     @property
     def pci_bus_id(self) -> str:
-        """Where it is plugged in."""
+        """Its PCI address."""
         where = (Attribute.PCI_DOMAIN_ID, Attribute.PCI_BUS_ID, Attribute.PCI_DEVICE_ID)
         domain, bus, slot = (self._attribute(a) for a in where)
         return f"{domain:08X}:{bus:02X}:{slot:02X}"
@@ -133,7 +134,7 @@ class CudaDevice(AllocatingDevice):
 
     @property
     def is_capturing(self) -> bool:
-        """Whether work for it is being captured."""
+        """True if work for it is being captured."""
         return self._captures > 0
 
     @property
@@ -165,12 +166,12 @@ class CudaDevice(AllocatingDevice):
 
     @property
     def active(self) -> Active:
-        """A context manager in which its context is current in this thread; the one before is afterwards."""
+        """A context manager in which its context is current in this thread; the previous one is restored afterwards."""
         return Active(self)
 
     @property
     def port(self) -> Port | None:
-        """How native code calls the driver for it; None where Python has to."""
+        """The driver's entry points and context for native code; None where Python has to call the driver."""
         if self._port is None:
             entries = self.driver.entries if functions() else None
             if entries is not None:
@@ -209,13 +210,13 @@ class CudaDevice(AllocatingDevice):
         return found
 
     def let_follow(self, stream: CudaStream) -> None:
-        """Let a stream of another library wait for this thread's next launch."""
+        """Make a stream of another library wait for this thread's next launch."""
         self._following.streams = (*self.followers, stream)
         if self.port is not None:
             self.port.followed(1)
 
     def follow(self, stream: CudaStream) -> None:
-        """Let those streams wait for what a stream has so far."""
+        """Make those streams wait for the present work of a stream."""
         streams, self._following.streams = self.followers, ()
         if self.port is not None:
             self.port.followed(-len(streams))
@@ -225,17 +226,18 @@ class CudaDevice(AllocatingDevice):
                 each.wait_event(event)
 
     def replay(self, plan: Plan, stream: CudaStream) -> None:
-        """Give the steps of a plan to one of its streams."""
+        """Submit the steps of a plan to one of its streams."""
         plan.run_on(stream.cuda_stream)
         if self.followers:
             self.follow(stream)
 
     def new_stream(self) -> CudaStream:
-        """Return a new stream that neither waits for the default stream nor it for the new one."""
+        """Return a new stream that neither waits for the default stream nor makes that wait for it."""
         return CudaStream(self, non_blocking=True)
 
     def order(self, first: CudaStream, second: CudaStream) -> None:
-        """Let what a stream is given from now on come after what another has so far."""
+        """Order future work of the second stream after the present work of the first."""
+        # The default stream and blocking streams wait for each other by themselves.
         if first is second or (first.is_default and second.is_blocking) or (second.is_default and first.is_blocking):
             return
         with self.active:
@@ -252,10 +254,12 @@ class CudaDevice(AllocatingDevice):
                 self.driver.stream_wait_event(second.cuda_stream, event)
             finally:
                 if event:
+                    # The driver destroys an event only once it has happened, so that it can be given back at once.
                     self.driver.event_destroy(event)
 
     def synchronize(self) -> None:
         """Wait for all its work."""
+        # Without a context there is no work, and none is made for the sake of waiting.
         if self._context:
             try:
                 with self.active:
@@ -278,17 +282,17 @@ class CudaDevice(AllocatingDevice):
     def new(
         self, shape: tuple[int, ...], dtype: np.dtype[Any], zero: bool, pinned: bool
     ) -> tuple[np.ndarray[Any, Any], Memory]:
-        """Return new contiguous elements here, zero or not initialized, and their memory."""
+        """Return new contiguous elements on the device, zero or not initialized, and their memory."""
         if pinned:
             raise ValueError(f"pinned memory is the host's; an array on {self} cannot lie there")
         return allocate(self, shape, dtype, zero)
 
     def keyed(self, key: str) -> str:
-        """Return the key under which a type of arguments has its programs here."""
+        """Return the key under which a type of arguments has its programs on the device."""
         return key_on(key, self.alias)
 
     def let_wait(self, stream: Any) -> None:
-        """Let the consumer of a DLPack capsule wait for the work here, on a stream as the protocol writes it."""
+        """Make the consumer of a DLPack capsule wait for work here, on a stream in the protocol's notation."""
         gpu().let_wait(self, stream)
 
     # -- programs and peers ------------------------------------------------------------------------------------------
@@ -305,7 +309,7 @@ class CudaDevice(AllocatingDevice):
         return found
 
     def _load(self, entry: Entry) -> int:
-        """Load a program: its machine code, or if the driver does not take that its PTX."""
+        """Load a program: its machine code, or its PTX if the driver does not take that."""
         *better, last = images(entry, self.arch, self.driver.version())
         for image in better:
             try:
@@ -316,17 +320,17 @@ class CudaDevice(AllocatingDevice):
         return self.driver.load_module(last)
 
     def can_access(self, other: Device) -> bool:
-        """Whether its kernels can reach another device's memory."""
+        """Return whether its kernels can access another device's memory."""
         if other is self:
             return True
         return isinstance(other, CudaDevice) and self.driver.can_access_peer(self.ordinal, other.ordinal)
 
     def is_peer_access_enabled(self, other: CudaDevice) -> bool:
-        """Whether its kernels may reach another device's memory."""
+        """Return whether its kernels may access another device's memory."""
         return other.ordinal in self._peers
 
     def enable_peer_access(self, other: CudaDevice) -> None:
-        """Let its kernels reach another device's memory."""
+        """Allow its kernels to access another device's memory."""
         if other is not self and other.ordinal not in self._peers:
             with self.active:
                 self.driver.enable_peer(self.ordinal, other.ordinal)

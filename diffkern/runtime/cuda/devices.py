@@ -1,6 +1,6 @@
 """The GPUs of this process.
 
-In: a driver. Out: one :class:`~diffkern.runtime.cuda.context.CudaDevice` for each GPU that it knows.
+There is one :class:`~diffkern.runtime.cuda.context.CudaDevice` for each GPU that the driver knows.
 """
 
 from __future__ import annotations
@@ -71,18 +71,19 @@ def device(ordinal: int) -> CudaDevice:
 
 
 def used_devices() -> list[CudaDevice]:
-    """Return the GPUs that anything was done with."""
+    """Return the GPUs that were used."""
     return [d for d in _devices or () if d._context and not d.closed]
 
 
 def watch(holder: _HoldsPrograms) -> None:
-    """Have something that holds programs forget them when another driver is used."""
+    """Make an object that holds programs forget them when another driver is used."""
     _watching.add(holder)
 
 
 def use_driver(driver: Driver | None) -> Driver | None:
-    """Use another driver, with devices of its own, and return the one before; for tests."""
+    """Use another driver, with devices of its own, and return the previous one; for tests."""
     global _devices
+    # Arrays in cycles of references still belong to the old driver, and are freed there.
     gc.collect()
     _close()
     before = drivers.replace(driver)
@@ -95,7 +96,7 @@ def use_driver(driver: Driver | None) -> Driver | None:
 
 
 def _close() -> None:
-    """End with all devices: what is freed from now on ends with the process, or with its driver."""
+    """Mark all devices as closed: what is freed from now on ends with the process, or with its driver."""
     for each in _devices or ():
         each.closed = True
 

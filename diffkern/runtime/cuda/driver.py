@@ -1,7 +1,7 @@
-"""What the run time asks of a CUDA driver: one interface.
+"""The interface of a CUDA driver to the run time.
 
-In: calls with integers (handles, addresses, sizes). Out: integers, or a :class:`CudaError` that names the call. Two
-classes have this interface: :class:`diffkern.runtime.cuda.bindings.Bindings` over ``cuda.bindings``, and
+Calls take integers (handles, addresses, sizes) and return integers, or raise a :class:`CudaError` that names the call.
+Two classes have this interface: :class:`diffkern.runtime.cuda.bindings.Bindings` over ``cuda.bindings``, and
 one in host memory (``tests/support/fake_driver``), with which the run time is tested where there is no GPU.
 """
 
@@ -51,7 +51,7 @@ class Attribute(IntEnum):
 
 
 class PoolValue(IntEnum):
-    """What a memory pool says of itself, in bytes, with the driver's numbers."""
+    """Values that a memory pool reports, in bytes, with the driver's numbers."""
 
     RELEASE_THRESHOLD = 4
     USED_NOW = 7
@@ -119,15 +119,15 @@ class Driver(Protocol):
         ...
 
     def profile(self, collect: bool) -> None:
-        """Let a profiler begin to collect, or stop."""
+        """Start or stop a profiler's collection."""
         ...
 
     def pool_value(self, ordinal: int, attribute: int) -> int:
-        """Return what the memory pool of a device says of itself, one of :class:`PoolValue`."""
+        """Return a value of the memory pool of a device, one of :class:`PoolValue`."""
         ...
 
     def pool_keeps(self, ordinal: int, nbytes: int) -> None:
-        """Let the memory pool of a device keep so much memory that nothing lies in."""
+        """Set the bytes of free memory that the memory pool of a device keeps."""
         ...
 
     def memory_info(self) -> tuple[int, int]:
@@ -136,7 +136,7 @@ class Driver(Protocol):
 
     def can_access_peer(self, ordinal: int, peer: int) -> bool: ...
     def enable_peer(self, ordinal: int, peer: int) -> None:
-        """Let kernels on a device, and its memory pool, reach a peer's memory."""
+        """Allow kernels on a device, and its memory pool, to access a peer's memory."""
         ...
 
     # -- streams and events
@@ -203,7 +203,7 @@ class Driver(Protocol):
     def function_attribute(self, function: int, attribute: int) -> int: ...
     def set_function_attribute(self, function: int, attribute: int, value: int) -> None: ...
     def occupancy(self, function: int, threads: int, shared: int) -> int:
-        """Return how many blocks fit on one multiprocessor."""
+        """Return the number of blocks that fit on one multiprocessor."""
         ...
 
     def launch(self, function: int, blocks: int, threads: int, shared: int, stream: int, block: bytes) -> None:
@@ -221,15 +221,15 @@ class Driver(Protocol):
         ...
 
     def capture_tail(self, stream: int) -> tuple[int, ...]:
-        """Return the nodes that the next one of a stream that captures comes behind; raise if it does so no more."""
+        """Return the dependencies of the next node of a capturing stream; raise if it captures no longer."""
         ...
 
     def capture_behind(self, stream: int, nodes: Sequence[int]) -> None:
-        """Let the next node of a stream that captures come behind these nodes alone."""
+        """Make the next node of a capturing stream depend on these nodes only."""
         ...
 
     def graph_nodes(self, graph: int) -> int:
-        """Return how many nodes a graph has."""
+        """Return the number of nodes of a graph."""
         ...
 
     def graph_destroy(self, graph: int) -> None: ...
@@ -250,11 +250,11 @@ class Driver(Protocol):
         ...
 
     def conditional_body(self, stream: int, body_stream: int, context: int, handle: int, loop: bool) -> None:
-        """Add the node of a handle behind what a stream has captured, and let `body_stream` capture its body."""
+        """Add the node of a handle behind what a stream has captured, and make `body_stream` capture its body."""
         ...
 
     def set_condition(self, handle: int, address: int, negate: bool, stream: int) -> None:
-        """Enqueue that a condition becomes whether the int32 at an address is (or is not) 0."""
+        """Enqueue that a condition is set to whether the int32 at an address is (or is not) 0."""
         ...
 
 

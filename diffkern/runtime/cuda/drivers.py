@@ -26,13 +26,13 @@ def active() -> Driver | None:
 
 
 def why_not() -> str:
-    """Return why there is no driver, as the end of a sentence."""
+    """Return the reason why there is no driver, as the end of a sentence."""
     active()
     return _reason or "no CUDA device was found"
 
 
 def replace(driver: Driver | None, reason: str = "the driver was taken away") -> Driver | None:
-    """Use another driver from now on (None: none at all) and return the one before."""
+    """Use another driver from now on (None: none at all) and return the previous one."""
     global _driver, _looked, _reason
     before = _driver
     _driver, _looked, _reason = driver, True, reason

@@ -1,7 +1,7 @@
 """The kernels by which arrays on a GPU are copied and added where the driver has no call for it.
 
-In: a name and a number of axes. Out: a kernel. The kernels are diffkern's own (:mod:`diffkern.elementwise`), above the
-run time; whoever loads the compiler says here where they are.
+The kernels are diffkern's own (:mod:`diffkern.elementwise`), above the run time; the code that loads the compiler
+registers here where they are.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _source: Callable[[str, int], Launchable] | None = None
 
 
 def set_source(source: Callable[[str, int], Launchable]) -> None:
-    """Say what gives the kernels."""
+    """Set the function that provides the kernels."""
     global _source
     _source = source
 

@@ -1,4 +1,4 @@
-"""What the rest of the run time asks of GPUs: see :func:`diffkern.runtime.gpu.gpu`."""
+"""The functions of the GPU run time for the rest of the run time: see :func:`diffkern.runtime.gpu.gpu`."""
 
 from __future__ import annotations
 

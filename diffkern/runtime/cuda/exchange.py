@@ -1,7 +1,7 @@
 """Arrays of other libraries on a GPU, by ``__cuda_array_interface__`` (version 3, and earlier without streams).
 
-In: an object with the interface: of CuPy, numba, PyTorch. Out: an array over the same memory that keeps the object
-alive, and whose device has let its current stream wait for what the object's stream was given.
+An object with the interface (of CuPy, numba, PyTorch) becomes an array over the same memory that keeps the object
+alive. The current stream of its device waits for the present work of the object's stream.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ def imported(value: Any, element: Stored | None) -> array:
     made = over_address(
         device, address, tuple(given["shape"]), np.dtype(given["typestr"]), strides, element, value, bool(read_only)
     )
+    # Before version 3 of the interface there was no stream, and the exporter has to have synchronized.
     stream = given.get("stream")
     if stream is not None:
         wait_for(device, int(stream))
@@ -61,15 +62,15 @@ def over_address(
     Parameters
     ----------
     device : CudaDevice
-        Where the memory is.
+        The device of the memory.
     address : int
-        The first element.
+        The address of the first element.
     shape, dtype, strides
         As of a NumPy array; strides in bytes, None for contiguous elements.
     element : element type, optional
-        Of the array; its components are the last axes.
+        The element type of the array; its components are the last axes.
     owner
-        What keeps the memory alive.
+        The object that keeps the memory alive.
     read_only : bool, optional
         Whether kernels may not write to it.
     """
@@ -89,13 +90,14 @@ def over_address(
     if address % dtype.alignment:
         raise TypeError("the elements are not aligned in memory")
     made = _make(view, element, foreign(device, address, view.nbytes, owner), not read_only)  # type: ignore[arg-type]
+    # With strides the elements span more bytes than they have.
     if made._memory.address and made._range[1] - made._range[0] > made._memory.nbytes:
         made._memory.nbytes = made._range[1] - made._range[0]
     return made
 
 
 def wait_for(device: CudaDevice, stream: int) -> None:
-    """Let the current stream of a device wait for what a stream of the driver has so far (1 is the default stream)."""
+    """Make the current stream of a device wait for the present work of a driver's stream (1 is the default stream)."""
     if stream == 2:
         # The default stream of this thread is not one that diffkern uses; its work is waited for here.
         device.synchronize()
@@ -107,12 +109,12 @@ def wait_for(device: CudaDevice, stream: int) -> None:
 
 
 def let_wait(device: CudaDevice, stream: int | None) -> None:
-    """Let another library's stream wait for the current one of a device, as DLPack asks for it.
+    """Make another library's stream wait for the current one of a device, as DLPack asks for it.
 
     Parameters
     ----------
     device : CudaDevice
-        Where the memory is.
+        The device of the memory.
     stream : int or None
         None and 1 for the default stream, 2 for that of the thread, -1 for none, else the driver's handle.
     """
@@ -130,9 +132,9 @@ def let_wait(device: CudaDevice, stream: int | None) -> None:
 
 
 def _device_of(value: Any, address: int) -> CudaDevice:
-    """The GPU that has an object's memory: what the driver knows of the address, else what the object says.
+    """Return the GPU with an object's memory: as the driver says of the address, or else as the object says.
 
-    Else, of an array without elements or whatever the driver has no opinion on, the only one or the current one.
+    For an array without elements, or if neither knows, it is the only GPU or the current one.
     """
     known = devices()
     ordinal = known[0].driver.device_of(address) if known and address else None

@@ -1,7 +1,7 @@
-"""What of a program a GPU can be given: its machine code, or its PTX, which the driver compiles.
+"""The images of a program that a GPU can load: its machine code, or its PTX, which the driver compiles.
 
-In: an artifact, a GPU's compute capability and the version of CUDA that the driver supports. Out: the images to load,
-the best first. Machine code is for the GPUs of one major version, and for drivers of the CUDA that made it or a later
+The images of an artifact are chosen by a GPU's compute capability and the version of CUDA that the driver supports, the
+best first. Machine code is for the GPUs of one major version, and for drivers of the CUDA that made it or a later
 one; PTX is for any later GPU, and for drivers that know its version.
 """
 
@@ -47,7 +47,7 @@ def nearest(arch: int) -> str:
 
 
 def images(entry: Entry, arch: int, version: int) -> list[bytes]:
-    """Return what to load of an artifact, the best first.
+    """Return the images of an artifact to load, the best first.
 
     Parameters
     ----------
@@ -61,11 +61,12 @@ def images(entry: Entry, arch: int, version: int) -> list[bytes]:
     Raises
     ------
     CudaError
-        If there is nothing that this driver takes.
+        If there is none that this driver takes.
     """
     cubin, ptx = entry.object_code, entry.more.get(_PTX, b"")
     target, gpu = platform_named(entry.manifest.target), platform_named(f"sm_{arch}")
     assert isinstance(gpu, Architecture)
+    # An artifact for another kind of target (as in tests without a GPU) says nothing about architectures.
     fits = not isinstance(target, Architecture) or target.name in gpu.runs()
     made_by, needed = _made_by(cubin), _needed(ptx)
     found = [cubin] if fits and made_by <= version else []
@@ -92,4 +93,5 @@ def _needed(ptx: bytes) -> int:
     if found is None:
         return OLDEST
     major, minor = int(found[1]), int(found[2])
+    # Up to PTX 8.5, and from 9.0 on, version M.m belongs to CUDA (M + 4).m.
     return _PTX_CUDA.get((major, minor), 1000 * (major + 4) + 10 * minor)

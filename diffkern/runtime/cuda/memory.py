@@ -1,8 +1,8 @@
-"""Memory of a GPU, and what describes an array in it.
+"""Memory of a GPU, and the description of an array in it.
 
-In: a device and sizes, or an address from outside. Out: a :class:`DeviceMemory`, freed in the order of the streams that
-used it, and a :class:`View` that has the shape, strides and type of an array there but not its contents: the run time
-computes addresses with it as with a NumPy array, and whoever tries to read it gets an error instead of a crash.
+A :class:`DeviceMemory` of a device and a size, or over an address from outside, is freed in the order of the streams
+that used it. A :class:`View` has the shape, strides and type of an array there but not its contents: the run time
+computes addresses with it as with a NumPy array, and an attempt to read it is an error instead of a crash.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ class View:
                 low, high = low + min(0, (extent - 1) * stride), high + max(0, (extent - 1) * stride)
         else:
             high *= max(1, int(np.prod(shape, dtype=np.int64)))
+        # NumPy refuses arrays without elements at address 0; any aligned address will do, as nobody accesses it.
         raw = np.asarray(_Raw((address or _ALIGNMENT) + low, high - low))
         return View(np.ndarray(shape, dtype, raw, -low, strides))
 
@@ -112,7 +113,7 @@ class View:
         return View(self._shadow.transpose(axes))
 
     def derived(self, function: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]) -> View:
-        """Return the view of the same memory that a function, which looks at no contents, makes of an array."""
+        """Return the view of the same memory that a function, which reads no contents, makes of an array."""
         return View(function(self._shadow))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
@@ -129,11 +130,11 @@ class DeviceMemory(Memory):
     Attributes
     ----------
     device, gpu
-        Whose memory it is.
+        The device that it belongs to.
     home
-        The stream it was allocated on, and where it will be freed.
+        The stream it was allocated on, and on which it will be freed.
     owner
-        What keeps it alive if it was allocated elsewhere.
+        The object that keeps it alive if it was allocated elsewhere.
     """
 
     __slots__ = ("_owned", "device", "gpu", "home", "owner", "users")
@@ -150,7 +151,7 @@ class DeviceMemory(Memory):
 
     @property
     def is_open(self) -> bool:
-        """Whether others may write to it unseen; of other libraries' memory nothing is known."""
+        """True if others may write to it unseen; other libraries' memory never counts, as nothing is known about it."""
         return not self.foreign and super().is_open
 
     def contents(self, data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -158,7 +159,7 @@ class DeviceMemory(Memory):
         return gpu().download(self.gpu, data)
 
     def view(self, data: np.ndarray[Any, Any], start: int, like: np.ndarray[Any, Any]) -> Any:
-        """Return elements with the shape, type and strides of others, so many bytes behind the first of `data`."""
+        """Return elements with the shape, type and strides of `like`, `start` bytes behind the first of `data`."""
         return View.over(int(data.ctypes.data) + start, like.shape, like.dtype, like.strides)
 
     def copy(self, target: array, source: array) -> None:
@@ -186,7 +187,7 @@ class DeviceMemory(Memory):
         return gpu().add_steps(target, source)
 
     def use(self, stream: CudaStream) -> None:
-        """Note that a stream works with it: it begins after the memory is there, which stays until it ends."""
+        """Note that a stream works with it: it starts after the allocation, and the memory is freed after its work."""
         if stream is not self.home and stream not in self.users:
             if self.owner is None:
                 self.gpu.order(self.home, stream)
@@ -206,6 +207,7 @@ def allocate(
     nbytes = dtype.itemsize
     for extent in shape:
         nbytes *= extent
+    # The memory object exists before the allocation: an interrupt after it finds an owner that frees the address.
     memory = DeviceMemory(device, 0, nbytes, device.null_stream, zero)
     if nbytes:
         device.allocate(memory, zero)
@@ -228,7 +230,7 @@ def foreign(device: CudaDevice, address: int, nbytes: int, owner: Any) -> Device
 
 
 class Pinned:
-    """Host memory that devices reach by themselves; freed with the last NumPy array over it."""
+    """Host memory that devices access directly; freed with the last NumPy array over it."""
 
     def __init__(self, device: CudaDevice, nbytes: int) -> None:
         self._device = device

@@ -1,8 +1,8 @@
-"""What a GPU's code takes for granted of the arrays of a launch, looked up in the argument block.
+"""Preconditions of a GPU's code on the arrays of a launch, checked in the argument block.
 
-In: a program's manifest, and argument blocks. Out: an error in words if an array does not begin where the code assumes,
-and whether any array that is written overlaps another one. A block holds all that is needed, so launches, records,
-adjoints and arrays of other libraries are looked at in the same place.
+They are checked for a program's manifest and an argument block: an array must begin where the code assumes, and whether
+any array that is written overlaps another one decides about the program. A block holds all that is needed, so that
+launches, records, adjoints and arrays of other libraries are checked in the same place.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["ArrayRules"]
 
 
 class _Array(NamedTuple):
-    """An array parameter: where its fields are among those of all arrays, and what is assumed of it."""
+    """An array parameter: the position of its fields among those of all arrays, and the assumptions about it."""
 
     label: str
     first: int
@@ -32,16 +32,16 @@ class _Array(NamedTuple):
 
 
 class ArrayRules:
-    """What a program assumes of its arrays.
+    """The assumptions of a program about its arrays.
 
     Parameters
     ----------
     kernel : str
         The kernel's name, for messages.
     manifest : Manifest
-        The program's facts.
+        The program's manifest.
     layout : Layout
-        Of its argument block.
+        The layout of its argument block.
     """
 
     __slots__ = ("_arrays", "_kernel", "_pairs", "fields")
@@ -65,6 +65,7 @@ class ArrayRules:
             first += 1 + 2 * t.ndim
         self.fields = layout.descriptions(found)
         """Unpacks what a block says of its arrays, behind the header."""
+        # Arrays that are only read may overlap as they like.
         places = range(len(self._arrays))
         each = [(i, j) for i in places for j in places[i + 1 :]]
         self._pairs = [(i, j) for i, j in each if self._arrays[i].written or self._arrays[j].written]
@@ -78,6 +79,7 @@ class ArrayRules:
             Naming the array.
         """
         for a in self._arrays:
+            # An array without elements is never accessed, whatever its address.
             if fields[a.first] % a.align and all(fields[a.first + 1 : a.first + 1 + a.ndim]):
                 kind = "contiguous array" if a.contiguous else "array"
                 raise LaunchError(
@@ -88,13 +90,13 @@ class ArrayRules:
                 )
 
     def distinct(self, fields: Sequence[int]) -> bool:
-        """Whether no array that is written overlaps another one."""
+        """Return whether no array that is written overlaps another one."""
         places = [_place(a, fields) for a in self._arrays]
         return all(_disjoint(places[i], places[j]) for i, j in self._pairs)
 
 
 class _Place(NamedTuple):
-    """The bytes of an array: from the first to the last, and how they repeat."""
+    """The bytes of an array: from the first to the last, and the period with which they repeat."""
 
     address: int
     low: int
@@ -118,10 +120,11 @@ def _place(a: _Array, fields: Sequence[int]) -> _Place:
 
 
 def _disjoint(a: _Place, b: _Place) -> bool:
-    """Whether two arrays share no byte, as far as that is seen from addresses and strides."""
+    """Return whether two arrays share no byte, as far as addresses and strides tell."""
     if a.high <= b.low or b.high <= a.low:
         return True
     # Fields of one array of structs, or every other element: all addresses repeat with the common divisor of strides.
     step = math.gcd(a.step, b.step)
     distance = (b.address - a.address) % step if step else 0
+    # Within one period, the elements of one array end before those of the other begin.
     return distance >= a.itemsize and distance + b.itemsize <= step

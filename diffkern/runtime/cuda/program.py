@@ -1,8 +1,8 @@
-"""Programs on a GPU: what a launch runs there.
+"""Programs on a GPU.
 
-In: an artifact and a device. Out: a :class:`CudaExecutable`, which has the calls of
+A :class:`CudaExecutable` is made of an artifact and a device, and has the calls of
 :class:`diffkern.runtime.program.Executable`. The argument block is the CPU's, byte for byte: it is what the driver
-copies as the kernel's parameters. Debug programs get a record in device memory, looked at after each launch.
+copies as the kernel's parameters. Debug programs get a record in device memory, which is read after each launch.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ class CudaExecutable(Executable):
     Parameters
     ----------
     device : CudaDevice
-        Where it runs.
+        The device it runs on.
     entry : Entry
         Its artifact.
     kernel : str, optional
         The kernel's name, for messages.
     careful : callable, optional
-        What gives the program for launches in which an array that is written overlaps another one, where this one is
-        only for launches without.
+        Returns the program for launches in which an array that is written overlaps another one, if this one is only for
+        launches without.
     """
 
     __slots__ = (
@@ -81,6 +81,7 @@ class CudaExecutable(Executable):
                 limit = device.driver.function_attribute(function, FunctionAttribute.MAX_THREADS_PER_BLOCK)
         except CudaError as error:
             raise error.under(self.title) from None
+        # The compiler may have been promised a limit that is lower than the function's own.
         self._threads = min([limit, *(manifest.launch_bounds or ())[:1]])
         self.tiled = manifest.tiled
         self._adds_up = self.sites > 0 or any(c.kind == "reduce" for c in manifest.conflicts.values())
@@ -91,7 +92,7 @@ class CudaExecutable(Executable):
         self._choices: dict[tuple[int, ...], CudaExecutable] = {}
 
     def _allow_shared(self) -> None:
-        """Ask for more shared memory than a block has without asking."""
+        """Request more shared memory than a block has by default."""
         most = self.gpu.max_shared_memory_per_block
         if self._needed > most:
             raise LaunchError(
@@ -157,6 +158,7 @@ class CudaExecutable(Executable):
         if self._adds_up:
             # Every block adds to the sums once: as many blocks as the GPU keeps busy are enough.
             count = min(count, _WAVES * self._fitting(threads))
+        # Thread numbers of the whole grid have to fit the type that the program computes them in.
         count = min(count, abi.CUDA_GRID_THREADS // threads - 1, blocks.max_blocks or count)
         return Grid(c.n, threads, count, *self._header(c, threads, dims))
 
@@ -169,7 +171,7 @@ class CudaExecutable(Executable):
         return blocks.dims[:-1], header(blocks.dims, threads)
 
     def _fitting(self, threads: int) -> int:
-        """How many blocks run on the GPU at once."""
+        """Return the number of blocks that run on the GPU at once."""
         found = self._resident.get(threads)
         if found is None:
             with self.gpu.active:
@@ -180,7 +182,7 @@ class CudaExecutable(Executable):
     # -- which program -----------------------------------------------------------------------------------------------
 
     def check(self, pack: Callable[[], bytes | None]) -> None:
-        """Raise a LaunchError if the code does not take arguments for what they are."""
+        """Raise a LaunchError if the code does not take these arguments."""
         arguments = pack()
         if arguments is not None:
             self._rules.check(self._rules.fields(arguments))
@@ -194,6 +196,7 @@ class CudaExecutable(Executable):
             As :meth:`check`.
         """
         fields = self._rules.fields(arguments)
+        # Comparing all pairs of arrays takes long, and a program is mostly launched with the same arrays.
         found = self._choices.get(fields)
         if found is None:
             self._rules.check(fields)
@@ -206,13 +209,13 @@ class CudaExecutable(Executable):
     # -- running -----------------------------------------------------------------------------------------------------
 
     def run(self, grid: Grid, arguments: bytes) -> None:
-        """Give a launch to the current stream of the device."""
+        """Submit a launch to the current stream of the device."""
         program = self.chosen(arguments)
         if grid.n:
             program.enqueue(grid, grid.header + arguments)
 
     def enqueue(self, grid: Grid, block: bytes | bytearray) -> None:
-        """Give a launch to the current stream of the device; the driver copies the block."""
+        """Submit a launch to the current stream of the device; the driver copies the block."""
         threads = grid.size
         if threads > self._threads:
             raise LaunchError(
@@ -240,7 +243,7 @@ class CudaExecutable(Executable):
         self.run(grid, block)
 
     def steps(self, grid: Grid, arguments: bytes, colours: int = 1) -> Steps | None:
-        """Return the launch in native code, None where the driver is called by way of Python."""
+        """Return the launch in native code, None where the driver is called from Python."""
         if self.gpu.port is None:
             return None
         return self.chosen(arguments)._step(grid, self.block(grid, arguments)) if grid.n else []
@@ -262,11 +265,11 @@ class ReportingCudaExecutable(CudaExecutable):
     __slots__ = ()
 
     def steps(self, grid: Grid, arguments: bytes, colours: int = 1) -> Steps | None:
-        """Return None: what it reports is looked at after each launch."""
+        """Return None: its reports are read after each launch."""
         return None
 
     def block(self, grid: Grid, arguments: bytes) -> bytearray:
-        """Return nothing: every launch has a record of its own."""
+        """Return an empty block: every launch has a record of its own."""
         return bytearray()
 
     def run(self, grid: Grid, arguments: bytes) -> None:
@@ -298,8 +301,10 @@ class ReportingCudaExecutable(CudaExecutable):
         assert memory is not None
         printed = self._buffer() if self.manifest.outputs else None
         addresses = np.array([0 if s is None else s[1].address for s in (printed, *stamps)], np.int64)
+        # The words behind the record's fields: the buffer of the output, then the stamps of each array.
         self._upload(addresses, memory.address + 8 * abi.RECORD_OUTPUT)
         self.enqueue(grid, with_status(grid.header, memory.address) + arguments)
+        # Waits for the launch: all that it wrote is there afterwards.
         found = download(device, record)
         if printed is not None:
             show(self.manifest, download(device, printed[0]))

@@ -1,7 +1,8 @@
 """Streams and events of a GPU.
 
-In: the calls of :class:`diffkern.runtime.stream.Stream` and ``Event``. Out: the driver's streams and events, with the
-same meaning as on the CPU: work of one stream is ordered, and the default stream waits for all others and they for it.
+They have the calls of :class:`diffkern.runtime.stream.Stream` and ``Event`` over the driver's streams and events, with
+the same meaning as on the CPU: work of one stream is ordered, and the default stream waits for all others and they for
+it.
 """
 
 from __future__ import annotations
@@ -53,23 +54,23 @@ class CudaStream(Stream):
 
     @property
     def device(self) -> CudaDevice:
-        """Where it runs."""
+        """The device that it runs on."""
         return self._device
 
     @property
     def is_complete(self) -> bool:
-        """Whether all its work has run."""
+        """True if all its work has run."""
         with self._device.active:
             return self._device.driver.stream_query(self.cuda_stream)
 
     @property
     def is_capturing(self) -> bool:
-        """Whether its work is being captured."""
+        """True if its work is being captured."""
         with self._device.active:
             return self._device.driver.is_capturing(self.cuda_stream)
 
     def enqueue(self, work: Callable[[], None]) -> None:
-        """Call what gives work to the current stream, while this is the current stream."""
+        """Call a function that submits work to the current stream, while this is the current stream."""
         before = current.streams
         if before is not None and before.get(self._device.ordinal) is self:
             work()
@@ -90,7 +91,7 @@ class CudaStream(Stream):
             self._device.driver.stream_synchronize(self.cuda_stream)
 
     def record_event(self, event: Event | None = None) -> CudaEvent:
-        """Let an event, a new one by default, happen when all work so far has run."""
+        """Record an event, a new one by default, behind all work so far."""
         made = CudaEvent(self._device) if event is None else event
         if not isinstance(made, CudaEvent) or made.device is not self._device:
             raise ValueError(f"an event of {self._device} is needed here; make it with dk.Event({str(self._device)!r})")
@@ -100,7 +101,7 @@ class CudaStream(Stream):
         return made
 
     def wait_event(self, event: Event) -> None:
-        """Let later work wait for what an event was last recorded on."""
+        """Make later work wait for what an event was last recorded on."""
         if not isinstance(event, CudaEvent):
             event.synchronize()  # of a stream of the CPU
         elif event._mark is not None:
@@ -117,7 +118,7 @@ class CudaStream(Stream):
 
 
 class _DeviceMark:
-    """A happening of an event on a GPU, for streams of the CPU to wait for."""
+    """One recording of an event on a GPU, for streams of the CPU to wait for."""
 
     __slots__ = ("_event",)
 
@@ -156,12 +157,12 @@ class CudaEvent(Event):
 
     @property
     def device(self) -> CudaDevice:
-        """Where it belongs."""
+        """The device that it belongs to."""
         return self._device
 
     @property
     def is_complete(self) -> bool:
-        """Whether what it was last recorded on has run; True if it was never recorded."""
+        """True if what it was last recorded on has run, or if it was never recorded."""
         if self._mark is None:
             return True
         with self._device.active:

@@ -1,10 +1,10 @@
 """Copies, fills and sums of arrays where a GPU is involved.
 
-In: arrays of one element type and shape, on any devices. Out: work on the current stream of the GPU (of the target,
-where there are two). What lies contiguous is copied by the driver; other layouts go through kernels of diffkern
-itself, or through a contiguous array on the way to or from the host. Copies to and from ordinary host memory have
-ended when the call returns; those of pinned memory go on beside the program, and whatever looks at that memory waits
-for them.
+Arrays have one element type and shape, and may be on any devices; the work goes to the current stream of the GPU (of
+the target's, if there are two). Contiguous elements are copied by the driver; other layouts go through kernels of
+diffkern itself, or through a contiguous array on the way to or from the host. Copies to and from ordinary host memory
+have ended when the call returns; those of pinned memory go on beside the program, and everything that reads that memory
+waits for them.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ def copy(target: array, source: array) -> None:
     here, there = target._memory, source._memory
     if not isinstance(there, DeviceMemory):
         assert isinstance(here, DeviceMemory)
+        # Streams of the CPU may still write to the source.
         drain_queues()
         _upload(here.gpu, target, source._data, there.is_pinned)
     elif not isinstance(here, DeviceMemory):
@@ -53,6 +54,7 @@ def copy(target: array, source: array) -> None:
 
 
 def _within(device: CudaDevice, target: array, source: array) -> None:
+    # A copy of overlapping arrays has to behave as if the source had been copied first.
     if overlaps(target._data, source._data):
         if target._same_place(source):
             return
@@ -86,6 +88,8 @@ def _between(here: CudaDevice, there: CudaDevice, target: array, source: array) 
     if not source.is_contiguous:
         source = _contiguous_copy(there, source)
     direct = target if target.is_contiguous else new(target.shape, target._element, False, here)
+    # The copy waits for the source's present work; afterwards the source's stream waits for the copy, before it
+    # overwrites or frees the source.
     _order(there.stream, here.stream)
     nbytes = target._data.nbytes
     with here.active:
@@ -112,6 +116,7 @@ def _upload(device: CudaDevice, target: array, values: np.ndarray[Any, Any], pin
     stream = device.stream
     with device.active:
         device.driver.copy_to_device(direct._range[0], values.ctypes.data, values.nbytes, stream.cuda_stream)
+        # The driver copies ordinary memory before it returns, but page-locked memory later, whoever locked it.
         foreign = not pinned and _is_page_locked(device, values)
     device.keep((values, direct))
     if not device.is_capturing:
@@ -124,7 +129,7 @@ def _upload(device: CudaDevice, target: array, values: np.ndarray[Any, Any], pin
 
 
 def _is_page_locked(device: CudaDevice, values: np.ndarray[Any, Any]) -> bool:
-    """Whether the driver copies from some memory of the host beside the program, because it is page-locked."""
+    """Return whether the driver copies some host memory asynchronously, because it is page-locked."""
     first = values.ctypes.data
     return bool(values.nbytes) and any(map(device.driver.is_page_locked, (first, first + values.nbytes - 1)))
 
@@ -135,6 +140,7 @@ def _download(device: CudaDevice, target: array, source: array) -> None:
         source = _contiguous_copy(device, source)
     data = target._data
     direct = data if data.flags.c_contiguous else np.empty(data.shape, data.dtype)
+    # A node of a graph can write to pinned memory only; a copy on the way would have to be read by the host.
     if device.is_capturing and not (direct is data and target._memory.is_pinned):
         raise LaunchError(
             f"a copy from {device} to ordinary host memory cannot be part of a graph",
@@ -176,7 +182,7 @@ def _each(device: CudaDevice, name: str, target: array, source: array) -> None:
 
 
 def _each_in_steps(name: str, target: array, source: array) -> Steps | None:
-    """Return what :func:`_each` does in native code, None if it has no such form."""
+    """Return :func:`_each` in native code, None if it has no such form."""
     if not target.size:
         return []
     if not isinstance(target._element, Struct):
@@ -221,12 +227,14 @@ def assign(device: CudaDevice, target: array, values: np.ndarray[Any, Any]) -> N
         _upload(device, target, np.broadcast_to(np.asarray(values, stored_type(target._element)), target._data.shape))
         return
     inner = component_shape(target._element)
+    # The driver fills memory with patterns of up to four bytes.
     pattern = _short_pattern(element.tobytes())
     if target.is_contiguous and pattern is not None:
         with device.active:
             stream = device.stream.cuda_stream
             device.driver.fill(target._range[0], pattern, target._data.nbytes // len(pattern), stream)
         return
+    # A small array is uploaded as a whole, which is cheaper than a kernel that spreads one element.
     if target._data.nbytes <= _LITTLE:
         _upload(device, target, np.broadcast_to(element, target._data.shape))
         return
@@ -252,7 +260,7 @@ def assign_steps(device: CudaDevice, target: array, values: np.ndarray[Any, Any]
 
 
 def _one_element(target: array, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
-    """Return the element that all of an array become, None if they differ."""
+    """Return the element that all elements become, None if they differ."""
     inner = component_shape(target._element)
     values = np.asarray(values, dtype=stored_type(target._element))
     if values.ndim > len(inner) and values.size != _count(inner):
@@ -290,6 +298,7 @@ def download(device: CudaDevice, view: Any) -> np.ndarray[Any, Any]:
         _fetch(device, int(view.ctypes.data), out)
         return out
     low, high = _span(view)
+    # One copy of everything from the first byte to the last, unless most of that would be other elements.
     if high - low <= 2 * out.nbytes + _LITTLE or view.dtype.names or view.ndim > 4:
         raw = np.empty(high - low, np.uint8)
         _fetch(device, low, raw)

@@ -1,8 +1,7 @@
 """Native functions of diffkern's own, from LLVM IR text to addresses.
 
-In: what makes the text of a module, and the names of its functions. Out: their addresses, valid until the process ends.
-The object code is kept where :func:`set_object_cache` says, so that a new process need neither make the text nor
-compile it, and does not import what does.
+The addresses are valid until the process ends. The object code is kept where :func:`set_object_cache` says, so that a
+new process need neither make the text nor compile it, and does not import the modules that do.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ _HERE = Path(__file__).parent
 
 
 def set_object_cache(load: Callable[[str], bytes | None], store: Callable[[str, bytes], None]) -> None:
-    """Give a place to keep object code in, to be called before the first use of native functions.
+    """Set a store for object code, to be called before the first use of native functions.
 
     Parameters
     ----------
     load : callable
         Returns the bytes stored under a key, a SHA-256 in hexadecimal, or None. The bytes are checked when loaded;
-        bytes that do not fit are built anew.
+        bytes that do not fit are built again.
     store : callable
         Stores bytes under a key.
     """
@@ -55,14 +54,15 @@ def load_native(
     names : sequence of str
         The functions.
     allowed : collection of str
-        What the module may need from the C library and from Python.
+        Names that the module may need from the C library and from Python.
     level : int, optional
-        How far it is optimised. At 0 variables become registers: a third of the time to compile, and a run spends
+        Optimization level. At 0 variables become registers: a third of the time to compile, and a run spends
         nothing worth mentioning in code like the thread pool's.
     """
     if _cache is None:
         return load_object(interruptible(lambda: _compile(make(), level)), names, allowed)
     load, store = _cache
+    # The key is made of the files and not of the text: making the text is most of what the cache is to save.
     key = _key(sources, names)
     cached = load(key)
     if cached is not None:
@@ -72,12 +72,14 @@ def load_native(
             warn(f"cached code of diffkern's run time is unusable and built anew: {error}", UserWarning)
     code = interruptible(lambda: _compile(make(), level))
     addresses = load_object(code, names, allowed)
+    # Stored only after it was loaded: what the loader refuses would be refused by every process.
     store(key, code)
     return addresses
 
 
 def _key(sources: Iterable[Path], names: Sequence[str]) -> str:
     state = hashlib.sha256()
+    # Name and length delimit each file, so that different files cannot add up to the same bytes.
     for path in (_HERE / "builder.py", _HERE / "signatures.py", *sources):
         data = path.read_bytes()
         state.update(f"{path.name} {len(data)} ".encode() + data)
@@ -97,6 +99,7 @@ def _compile(text: str, level: int) -> bytes:
     if level:
         llvm_modules.run_passes(passes.getModulePassManager(), module, passes)
     else:
+        # The builder keeps every variable in memory; without registers the code would be several times slower.
         registers = llvm.create_new_module_pass_manager()
         registers.add_sroa_pass()
         llvm_modules.run_passes(registers, module, passes)

@@ -1,7 +1,7 @@
-"""A little structured programming over llvmlite's builder: words of memory, variables, loops and branches.
+"""Structured programming over llvmlite's builder: words of memory, variables, loops and branches.
 
-In: a builder at the end of a block. Out: code appended to it. All values are 64-bit integers; an address is one too.
-Variables live on the stack, and LLVM's optimiser makes registers of them.
+Code is appended at the builder's position at the end of a block. All values are 64-bit integers; an address is one too.
+Variables live on the stack, and LLVM's optimizer makes registers of them.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ class Module:
         return str(self._module)
 
     def function(self, name: str, result: Any, arguments: Sequence[Any], is_exported: bool = False) -> tuple[Any, Code]:
-        """Begin a function; return it, and what appends to it."""
+        """Begin a function; return it, and the object that appends to it."""
         made = ir.Function(self._module, ir.FunctionType(result, arguments), name)
         made.linkage = "" if is_exported else "internal"
         made.attributes.add("uwtable")  # at exit Python ends threads by unwinding their stacks
         return made, Code(made, self)
 
     def routine(self, name: str, count: int, is_exported: bool = False) -> tuple[Any, Code]:
-        """Begin a function that takes so many words and returns one, as :meth:`function`."""
+        """Begin a function that takes `count` words and returns one, as :meth:`function`."""
         return self.function(name, I64, [I64] * count, is_exported)
 
     def external(self, name: str, result: Any, arguments: Sequence[Any], var_arg: bool = False) -> Any:
@@ -93,6 +93,7 @@ class Module:
 
     @staticmethod
     def _variable(made: Any) -> Any:
+        # llvmlite types the address of a variable by its contents; opaque pointers have one type for all.
         made.type = PTR
         return made
 
@@ -133,17 +134,17 @@ class Code:
         return self.b.inttoptr(address, PTR)
 
     def place(self, base: Word, offset: Word | int = 0) -> Any:
-        """A pointer at a distance of `offset` bytes."""
+        """Return a pointer at a distance of `offset` bytes."""
         pointer = self.pointer(base)
         is_here = isinstance(offset, int) and offset == 0
         return pointer if is_here else self.b.gep(pointer, [self.word(offset)], source_etype=I8)
 
     def load(self, base: Word, offset: Word | int = 0) -> Word:
-        """The word at a distance of `offset` bytes."""
+        """Return the word at a distance of `offset` bytes."""
         return self.b.load(self.place(base, offset), typ=I64, align=8)
 
     def loads(self, base: Word, count: int) -> list[Word]:
-        """The words that stand there one after the other."""
+        """Return `count` consecutive words."""
         return [self.load(base, 8 * k) for k in range(count)]
 
     def load_unaligned(self, base: Word, offset: Word | int = 0, kind: Any = I64) -> Any:
@@ -170,10 +171,11 @@ class Code:
 
     def atomic_store(self, value: Word | int, base: Word, ordering: str = "monotonic") -> None:
         place = self.pointer(base)
+        # llvmlite's own method infers the type from a typed pointer, which there is none of here.
         self.b._insert(ir.instructions.StoreAtomicInstr(self.b.block, self.word(value), place, ordering, 8))
 
     def atomic(self, how: str, base: Word, value: Word | int, ordering: str = "monotonic") -> Word:
-        """Change a word atomically (``add``, ``sub``, ``xchg``); return what it was."""
+        """Change a word atomically (``add``, ``sub``, ``xchg``); return its previous value."""
         return self.b.atomic_rmw(how, self.pointer(base), self.word(value), ordering)
 
     def bump(self, base: Word, change: int) -> None:
@@ -181,7 +183,7 @@ class Code:
         self.store(self.add(self.load(base), change), base)
 
     def add_numbers(self, to: Word, source: Word, kind: Any, size: int, count: Word) -> None:
-        """Add so many numbers of a kind to those at another place: vectors of them, and what is left one by one."""
+        """Add `count` numbers of a kind to those at another place: vectors of them, and the rest one by one."""
         whole = self.b.and_(self.word(count), self.word(-_TOGETHER))
         with self.loop(whole, 0, _TOGETHER) as k:
             self._add(self.add(to, self.mul(k, size)), self.add(source, self.mul(k, size)), kind, size, _TOGETHER)
@@ -202,7 +204,7 @@ class Code:
         self.invoke("llvm.memset.p0.i64", at, 0, count, 0)
 
     def zeros(self, size: Word) -> Word:
-        """The address of so many bytes of zero, to be given to ``free``; 0 if there are none."""
+        """Return the address of `size` zero bytes, to be passed to ``free``; 0 if there are none."""
         made = self.invoke("calloc", size, 1)
         if sys.platform == "linux":
             # Large blocks in large pages, as NumPy's are: fewer faults, and addresses that are found sooner.
@@ -213,6 +215,7 @@ class Code:
 
     def variable(self, value: Any = 0) -> Variable:
         value = self.word(value)
+        # In the entry block LLVM makes registers of variables, and a loop does not grow the stack.
         with self.b.goto_entry_block():
             slot = self.b.alloca(value.type)
         slot.type = PTR
@@ -221,7 +224,7 @@ class Code:
         return made
 
     def words(self, count: Word | int) -> Word:
-        """The address of that many words on the stack."""
+        """Return the address of `count` words on the stack."""
         # Only what has a size known here may stand in the entry block, and only there is it allocated once in a loop.
         with self.b.goto_entry_block() if isinstance(count, int) else contextlib.nullcontext():
             slot = self.b.alloca(I64, size=self.word(count))
@@ -268,8 +271,9 @@ class Code:
 
     @contextlib.contextmanager
     def loop(self, stop: Word | int, start: Word | int = 0, step: Word | int = 1) -> Iterator[Word]:
-        """Around the body of a loop ``for i in range(start, stop, step)``."""
+        """Surround the body of a loop ``for i in range(start, stop, step)``."""
         b = self.b
+        # The counter is a variable on the stack, as blocks of several predecessors would otherwise need phi nodes.
         i = self.variable(start)
         head, body, done = (self.function.append_basic_block(n) for n in ("head", "body", "done"))
         b.branch(head)
@@ -284,7 +288,7 @@ class Code:
 
     @contextlib.contextmanager
     def forever(self) -> Iterator[Callable[[Any], None]]:
-        """Around the body of a loop that ends where the function it is given gets a condition that holds."""
+        """Surround the body of a loop that ends where the function it yields gets a condition that holds."""
         b = self.b
         body, done = self.function.append_basic_block("again"), self.function.append_basic_block("done")
         b.branch(body)
@@ -301,34 +305,35 @@ class Code:
 
     @contextlib.contextmanager
     def when(self, condition: Any) -> Iterator[None]:
-        """Around what happens only where the condition holds."""
+        """Surround code that runs only where the condition holds."""
         b = self.b
         then, done = self.function.append_basic_block("then"), self.function.append_basic_block("after")
         b.cbranch(condition, then, done)
         b.position_at_end(then)
         yield
+        # The body may have returned from the function.
         if not b.block.is_terminated:
             b.branch(done)
         b.position_at_end(done)
 
     @contextlib.contextmanager
     def either(self, condition: Any) -> Iterator[tuple[Any, Any]]:
-        """Two contexts, for what happens where the condition holds and where it does not."""
+        """Yield two contexts, for code that runs where the condition holds and where it does not."""
         with self.b.if_else(condition) as (then, otherwise):
             yield then, otherwise
 
     def label(self, name: str) -> Label:
-        """A place to go to, written later within :meth:`at`."""
+        """Return a label, whose code is written later within :meth:`at`."""
         return self.function.append_basic_block(name)
 
     @contextlib.contextmanager
     def at(self, label: Label) -> Iterator[None]:
-        """Around what happens there; it leaves the function."""
+        """Surround the code at a label; it leaves the function."""
         with self.b.goto_block(label):
             yield
 
     def require(self, condition: Any, otherwise: Label) -> None:
-        """Go elsewhere where the condition does not hold."""
+        """Go to a label where the condition does not hold."""
         onward = self.label("onward")
         self.b.cbranch(condition, onward, otherwise)
         self.b.position_at_end(onward)
@@ -347,7 +352,7 @@ class Code:
         self.leave(none)
 
     def named(self, name: str) -> Word:
-        """The address of a variable."""
+        """Return the address of a variable."""
         return self.address(self.module.named(name))
 
     def invoke(self, function: Any, *arguments: Any) -> Any:

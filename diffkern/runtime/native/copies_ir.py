@@ -1,8 +1,9 @@
-"""Runs in which chunks that would race in an element accumulate in copies of their own.
+"""Runs in which chunks that would race in an element accumulate in private copies.
 
-In: a module under construction with the thread pool. Out: ``dk_run_copied``, which gives each chunk but the first
-copies of some arrays, runs the chunks, and adds the copies to the arrays in the order of the chunks: a sum is the same
-number each time. The chunks are few: one for each copy.
+``dk_run_copied``, added to a module with the thread pool, gives each chunk but the first copies of some arrays, runs
+the
+chunks, and adds the copies to the arrays in the order of the chunks: a sum is the same number each time. The chunks are
+few: one for each copy.
 """
 
 from __future__ import annotations
@@ -25,36 +26,40 @@ _SUMMED = 4096  # elements in a chunk of the sums: they stay in the cache next t
 
 
 def add_copied_runs(m: Module) -> None:
-    """Add ``dk_run_copied`` and what adds up."""
+    """Add ``dk_run_copied`` and the functions that add up."""
     for kind in _KINDS:
         _sum(m, *kind)
     _run(m, _lengths(m))
 
 
 def _lengths(m: Module) -> Any:
-    """``lengths(block, entry)``: how many scalars an array has."""
+    """``lengths(block, entry)``: the number of scalars in an array."""
     made, c = m.routine("dk_copy_lengths", 2)
     block, entry = made.args
     field, count = c.add(block, c.load(entry, _OFFSET)), c.variable(c.load(entry, _COMPONENTS))
     with c.loop(c.load(entry, _AXES)) as axis:
+        # The descriptor at `field` is the address, then the extents.
         count.set(c.mul(count.get(), c.load(field, c.add(c.mul(axis, 8), 8))))
     c.leave(count.get())
     return made
 
 
 def _item(c: Code, entry: Word) -> Word:
+    # Kinds with odd numbers have eight bytes.
     return c.choose(c.compare("==", c.b.and_(c.load(entry, _KIND), c.word(1)), 1), 8, 4)
 
 
 def _run(m: Module, lengths: Any) -> None:
-    """``run_copied(fn, block, size, n, chunk, colours, copied, mark, watch)``: 0, or what ended the run."""
+    """``run_copied(fn, block, size, n, chunk, colours, copied, mark, watch)``: 0, or the status that ended the run."""
     made, c = m.routine("dk_run_copied", 9)
     fn, block, size, n, chunk, colours, copied, mark, watch = made.args
     groups, size_each = c.ceil_div(n, chunk), c.variable(0)
     arrays, entries = c.load(copied), c.add(copied, 8)
+    # First pass: the bytes of one set of copies, each rounded to whole cache lines.
     with _each(c, arrays, entries, lengths, block) as (_, _, rounded):
         size_each.set(c.add(size_each.get(), rounded))
     stride = size_each.get()
+    # One allocation: the copies of all chunks but the first, then an argument block for every chunk.
     memory = c.zeros(c.add(c.mul(c.sub(groups, 1), stride), c.add(c.mul(groups, size), _LINE)))
     with c.when(c.compare("==", memory, 0)):  # one thread does without copies
         with c.loop(groups) as k:
@@ -63,6 +68,7 @@ def _run(m: Module, lengths: Any) -> None:
         c.leave(0)
     copies = c.b.and_(c.add(memory, _LINE - 1), c.word(-_LINE))
     blocks, at = c.add(copies, c.mul(c.sub(groups, 1), stride)), c.variable(copies)
+    # Each chunk gets the argument block with the addresses of its own copies; the first keeps the arrays themselves.
     with c.loop(groups) as k:
         own = c.add(blocks, c.mul(k, size))
         c.copy(own, block, size)
@@ -71,6 +77,7 @@ def _run(m: Module, lengths: Any) -> None:
             c.store(at.get(), c.add(own, c.load(entry, _OFFSET)))
             at.set(c.add(at.get(), rounded))
     colour, status, marked = c.variable(0), c.variable(0), c.b.or_(blocks, mark)
+    # One colour after the other; the pool returns when all chunks of a colour have ended.
     with c.forever() as stop:
         status.set(c.invoke("dk_pool_groups", fn, marked, size, n, chunk, colour.get(), colours, watch))
         colour.set(c.add(colour.get(), 1))
@@ -84,7 +91,7 @@ def _run(m: Module, lengths: Any) -> None:
 
 @contextlib.contextmanager
 def _each(c: Code, arrays: Word, entries: Word, lengths: Any, block: Word) -> Iterator[tuple[Word, Word, Word]]:
-    """Around what is done for each array: its entry, how many scalars it has, and the bytes of a copy."""
+    """Surround the code for each array: its entry, its number of scalars, and the bytes of a copy."""
     with c.loop(arrays) as k:
         entry = c.add(entries, c.mul(k, 8 * ENTRY_WORDS))
         length = c.invoke(lengths, block, entry)
@@ -98,6 +105,7 @@ def _add_up(c: Code, copied: Word, lengths: Any, block: Word, first: Word, strid
         target = c.load(c.add(block, c.load(entry, _OFFSET)))
         for field, value in enumerate((target, at.get(), stride, c.sub(groups, 1))):
             c.store(value, sums, 8 * field)
+        # Specialized functions for each kind of scalar: the kind is a number in the entry, known only when this runs.
         for kind, (_, _, name) in enumerate(_KINDS):
             with c.when(c.compare("==", c.load(entry, _KIND), kind)):
                 adds = c.address_of(c.module.named(f"dk_sum_{name}"))
@@ -106,7 +114,8 @@ def _add_up(c: Code, copied: Word, lengths: Any, block: Word, first: Word, strid
 
 
 def _sum(m: Module, kind: Any, size: int, name: str) -> None:
-    """``sum({target, first copy, distance, copies}, low, high)``: add the copies of some elements, then them.
+    """``sum({target, first copy, distance, copies}, low, high)``: add the copies of some elements, then add to the
+    target.
 
     They are added into the first copy, one copy after the other: so each is read from one end to the other, as
     processors read ahead, and the first stays in the cache.

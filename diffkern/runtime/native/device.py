@@ -1,8 +1,8 @@
 """Steps on a GPU in native code: the words that describe them and the driver that takes them.
 
-In: the addresses of a driver's functions, a context, and what is to be done: launches, fills, copies, graphs. Out:
-:class:`Port` and :class:`DeviceStep`, of which a :class:`diffkern.runtime.native.replay.Plan` is made. What failed
-comes back as a number, and :meth:`Port.failure` makes an exception of it.
+From the addresses of a driver's functions, a context, and launches, fills, copies or graphs come :class:`Port` and
+:class:`DeviceStep`, of which a :class:`diffkern.runtime.native.replay.Plan` is made. A failure comes back as a number,
+and :meth:`Port.failure` makes an exception of it.
 """
 
 from __future__ import annotations
@@ -42,24 +42,24 @@ class EntryPoints(NamedTuple):
 
 
 class DeviceStep(NamedTuple):
-    """Something that a driver is asked to do.
+    """A call of a driver.
 
     Attributes
     ----------
     port : Port
-        Where.
+        The device's port.
     kind : int
-        What.
+        The kind of call.
     facts : tuple of int
-        Five words that say it.
+        Its arguments, in five words.
     block : bytearray
         Of a launch, its argument block.
     title : str
-        What stands before the message of an error; nothing if it is empty.
+        The text in front of the message of an error; none if it is empty.
     noted : str
-        What the port notes as the last thing that was begun; nothing if it is empty.
+        The name that the port notes as begun last; none if it is empty.
     kept : object
-        What the words point to.
+        Owner of the memory that the words point to.
     """
 
     port: Port
@@ -87,7 +87,7 @@ class Port:
     stays : bool
         Whether it stays the current one where none was before.
     note : callable
-        Takes names of what was begun.
+        Takes names of work that was begun.
     error : callable
         Makes an exception of the name of a function and the driver's code.
     """
@@ -104,6 +104,7 @@ class Port:
     ) -> None:
         self.note = note  # native code has its address
         self._error = error
+        # The layout that device_ir reads: the context, whether it stays, the functions, the followers, the note.
         self._words = words("q", (context, stays, *entries, 0, id(note)))
         self.address = self._words.buffer_info()[0]
         self._launch = _built_in(b"dk_device_launch")
@@ -111,7 +112,7 @@ class Port:
         """Do the steps of a plan, by its address, on a stream; return 0, or what failed."""
 
     def followed(self, change: int) -> None:
-        """Count streams that wait for the next launch."""
+        """Add to the number of streams that wait for the next launch."""
         self._words[_FOLLOWERS] += change
 
     def launch(self, step: tuple[int, int, int, int, int], block: bytes, title: str) -> None:
@@ -127,7 +128,7 @@ class Port:
             raise self.failure(status, _LAUNCH, title)
 
     def failure(self, status: int, kind: int, title: str = "") -> CudaError:
-        """Return the exception for what failed."""
+        """Return the exception for a failed status."""
         call = status >> 32 & 0xFF
         name = {_CALL_CURRENT: "cuCtxGetCurrent", _CALL_SET: "cuCtxSetCurrent"}.get(call, _CALLS[kind])
         error = self._error(name, status & 0xFFFFFFFF)
@@ -144,6 +145,7 @@ def launch_step(
 ) -> DeviceStep:
     """Return a launch; the block must not change its length any more."""
     start = address_of(block)
+    # cuLaunchKernel takes a list of marks and pointers. The size is passed by address too: that of the last word.
     extra = words("q", (_POINTER, start, _SIZE, 0, _END, len(block)))
     first = extra.buffer_info()[0]
     extra[3] = first + 5 * extra.itemsize

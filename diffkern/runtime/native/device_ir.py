@@ -1,9 +1,9 @@
 """Calls of a GPU's driver from native code.
 
-In: a port, a record of 64-bit words that says which functions the driver has and which context they are for, and steps:
-launches, fills, copies, graphs. Out: ``dk_device_steps`` and the built-in functions ``dk_device_run``, of the addresses
-of a plan and a stream, and ``dk_device_launch``, of a launch that was not prepared. Around the calls the port's context
-is the current one. :mod:`diffkern.runtime.native.device` fills the words and says what they are.
+A port is a record of 64-bit words with the driver's functions and the context that they are for; steps are launches,
+fills, copies and graphs. ``dk_device_steps`` runs them, and so do the built-in functions ``dk_device_run``, given the
+addresses of a plan and a stream, and ``dk_device_launch``, for a launch that was not prepared. The port's context is
+current around the calls. :mod:`diffkern.runtime.native.device` fills the words and describes them.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ def add_device(m: Module) -> Any:
 
 
 def _number(code: Any, c: Code) -> Word:
-    """The driver's code as a word."""
+    """Return the driver's code as a word."""
     return c.b.zext(code, I64)
 
 
 def _status(c: Code, code: Word, call: int) -> Word:
-    """What says that a call failed with a code; 0 if it did not."""
+    """Return the status of a call that failed with a code; 0 if it did not."""
     return c.choose(c.compare("==", code, 0), 0, c.b.or_(code, c.word(call << 32)))
 
 
 def _enter(m: Module) -> Any:
-    """``enter(port, before)``: make the context the current one, and store the one before if it has to come back."""
+    """``enter(port, before)``: make the context current, and store the previous one if it has to come back."""
     made, c = m.routine("dk_device_enter", 2)
     port, before = made.args
     c.store(0, before)
@@ -60,9 +60,11 @@ def _enter(m: Module) -> Any:
         c.leave(_status(c, code, _CALL_CURRENT))
     found, context = c.load(before), c.load(port, _CONTEXT)
     with c.when(c.compare("==", found, context)):
+        # -1 tells `leave` that there is nothing to restore, as 0 is a valid "no context".
         c.store(-1, before)
         c.leave(0)
     code = _number(c.call(c.load(port, _SET), [context], I32), c)
+    # Where no context was current, the port's may stay: the next call then finds it, and no switch is needed.
     stays = c.all(c.compare("==", found, 0), c.compare("!=", c.load(port, _STAYS), 0))
     c.store(c.choose(stays, -1, found), before)
     c.leave(_status(c, code, _CALL_SET))
@@ -70,13 +72,14 @@ def _enter(m: Module) -> Any:
 
 
 def _leave(m: Module) -> Any:
-    """``leave(port, before, status)``: let the context before be the current one again; the status of all."""
+    """``leave(port, before, status)``: restore the previous context; return the status of all."""
     made, c = m.routine("dk_device_leave", 3)
     port, before, status = made.args
     found = c.load(before)
     with c.when(c.compare("==", found, -1)):
         c.leave(status)
     code = _number(c.call(c.load(port, _SET), [found], I32), c)
+    # An error of the work itself is the one to report.
     c.leave(c.choose(c.compare("!=", status, 0), status, _status(c, code, _CALL_SET)))
     return made
 
@@ -93,7 +96,7 @@ def _launch(m: Module) -> Any:
 
 
 def _step(m: Module, launch: Any) -> Any:
-    """``step(port, step, stream)``: do one step; the driver's code."""
+    """``step(port, step, stream)``: run one step; return the driver's code."""
     made, c = m.routine("dk_device_step", 3)
     port, step, stream = made.args
     kind, *facts = c.loads(step, _STEP_WORDS)
@@ -112,7 +115,7 @@ def _step(m: Module, launch: Any) -> Any:
 
 
 def _within(c: Code, enter: Any, leave: Any, port: Word, work: Callable[[], Word]) -> None:
-    """Do something in the context of a port, and leave the function with its status."""
+    """Run code in the context of a port, and leave the function with its status."""
     before = c.words(1)
     entered = c.invoke(enter, port, before)
     with c.when(c.compare("!=", entered, 0)):
@@ -121,7 +124,7 @@ def _within(c: Code, enter: Any, leave: Any, port: Word, work: Callable[[], Word
 
 
 def _steps(m: Module, enter: Any, leave: Any, step: Any) -> Any:
-    """``steps(plan, stream, watch)``: do all steps; 0, what failed, or -1 if a handler of signals has raised."""
+    """``steps(plan, stream, watch)``: run all steps; 0, the failed status, or -1 if a signal handler has raised."""
     made, c = m.routine("dk_device_steps", 3)
     plan, stream, watch = made.args
     count, steps, port = (c.load(plan, at) for at in (_PLAN_COUNT, _PLAN_STEPS, PLAN_PORT))
@@ -129,6 +132,7 @@ def _steps(m: Module, enter: Any, leave: Any, step: Any) -> Any:
         c.leave(0)
 
     def do(at: Word, number: Word) -> Word:
+        # The number of the step goes to the bits above the call, so that Python finds its title.
         failed = _status(c, c.invoke(step, port, at, stream), _CALL_STEP)
         return c.choose(c.compare("==", failed, 0), 0, c.b.or_(failed, c.b.shl(number, c.word(40))))
 
@@ -144,7 +148,7 @@ def _numbers(c: Code, arguments: Word, count: int) -> list[Word]:
 
 
 def _answer(c: Code, status: Word) -> None:
-    """Return a status as a number of Python, or raise what is pending."""
+    """Return a status as a Python number, or raise the pending exception."""
     with c.when(c.compare("==", status, RAISED)):
         c.leave(0)
     c.leave(c.invoke("PyLong_FromLong", status))
@@ -155,7 +159,9 @@ def _run(m: Module, steps: Any) -> None:
     made, c = m.routine("dk_device_run", 3, is_exported=True)
     plan, stream = _numbers(c, made.args[1], 2)
     running, watch = c.add(plan, _PLAN_RUNNING), c.words(2)
+    # Counted in front of everything: whoever changes the plan marks it stale and waits until no call is inside.
     c.atomic("add", running, 1, "acquire")
+    # The driver may block, so that other Python threads run meanwhile.
     c.invoke("dk_let_python_run", watch)
     status = c.invoke(steps, plan, stream, watch)
     c.atomic("sub", running, 1, "release")
@@ -178,6 +184,7 @@ def _launch_at_once(m: Module, enter: Any, leave: Any, launch: Any) -> None:
 
     _within(c, enter, leave, port, work)
     now = made
+    # The numbers are read while the interpreter's lock is held; afterwards nothing of Python's may be touched.
     made, c = m.routine("dk_device_launch", 3, is_exported=True)
     port, *numbers = _numbers(c, made.args[1], 6)
     block = c.load(made.args[1], 48)

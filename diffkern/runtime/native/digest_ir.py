@@ -1,6 +1,6 @@
-"""A digest of contiguous memory in native code.
+"""Digests of contiguous memory in native code.
 
-In: an address, and a range in bytes that the pool cuts into chunks. Out: 64 bits for each chunk. Every step is a
+For an address, and a range in bytes that the pool cuts into chunks, there are 64 bits for each chunk. Every step is a
 bijection of the state and of the bytes it takes, so that a change within 8 bytes always shows; others are missed with
 a probability of about 2**-64.
 """
@@ -21,13 +21,15 @@ _VECTOR = ir.VectorType(I64, _LANES)
 
 
 def add_digest(m: Module) -> None:
-    """Add ``dk_digest_bytes``, a kernel whose block has source, where the digests go, and the length of a chunk."""
+    """Add ``dk_digest_bytes``, a kernel whose block has the source, the target of the digests, and the chunk length."""
     made, c = m.function("dk_digest_bytes", VOID, [I64] * 3, is_exported=True)
     block, low, high = made.args
     source, target, chunk = c.loads(block, 3)
+    # Different initial values keep lanes apart: words that change places give another digest.
     begins = [[_FACTOR * (_LANES * k + lane + 1) % 2**62 for lane in range(_LANES)] for k in range(_STATES)]
     states = [c.variable(ir.Constant(_VECTOR, begin)) for begin in begins]
     at, size = c.variable(low), 8 * _LANES
+    # Four vectors in flight hide the latency of the multiplication.
     with c.forever() as stop:
         end = c.add(at.get(), size * _STATES)
         stop(c.compare(">", end, high))
@@ -41,6 +43,7 @@ def add_digest(m: Module) -> None:
     total = c.variable(low)
     for lane in range(_LANES):
         total.set(_mixed(c, total.get(), c.b.extract_element(first, I32(lane))))
+    # The rest: whole words, then bytes.
     with c.forever() as stop:
         end = c.add(at.get(), 8)
         stop(c.compare(">", end, high))
@@ -53,8 +56,9 @@ def add_digest(m: Module) -> None:
 
 
 def _mixed(c: Code, state: Any, taken: Any) -> Any:
-    """Take a word, or words, into a state: a bijection of either."""
+    """Mix a word, or words, into a state: a bijection of either."""
     is_vector = state.type == _VECTOR
     factor, shift = (ir.Constant(state.type, [n] * _LANES if is_vector else n) for n in (_FACTOR, 29))
+    # An odd factor and a xor with a right shift are both invertible modulo 2**64.
     product = c.b.mul(c.b.xor(state, taken), factor)
     return c.b.xor(product, c.b.lshr(product, shift))

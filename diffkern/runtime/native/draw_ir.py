@@ -1,8 +1,8 @@
-"""What a job of the thread pool is, and how its chunks are drawn.
+"""Jobs of the thread pool, and how their chunks are drawn.
 
-In: a module under construction. Out: functions that run the chunks of a job in the thread that calls them, alone or
-beside others, and a table of how long the elements of a kernel took the last time. The clock decides who runs a chunk,
-and never which chunks there are: results do not depend on it, but for the order of sums that are added atomically.
+Functions run the chunks of a job in the calling thread, alone or beside others, and a table has the time that the
+elements of a kernel took last. The clock decides who runs a chunk, and never which chunks there are: results do not
+depend on it, but for the order of sums that are added atomically.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ ALONE, SHARED = "alone_rates", "shared_rates"
 
 
 class Looks:
-    """When to look at the clock next, between pieces of work: more seldom while the work is quick."""
+    """The times of looks at the clock, between pieces of work: more seldom while the work is quick."""
 
     def __init__(self, c: Code, least: int, most: int) -> None:
         self._code, self._least, self._most = c, least, most
@@ -73,12 +73,13 @@ class Looks:
 
     @contextlib.contextmanager
     def due(self) -> Iterator[Word]:
-        """Around what is done with the time at a look, which leaves if that ends the work."""
+        """Surround the code that is run with the time at a look, and leaves if that ends the work."""
         c = self._code
         with c.either(c.compare("==", self._left.get(), 0)) as (now, later):
             with now:
                 time = c.invoke("dk_now")
                 yield time
+                # A look that came soon after the one before was not needed: twice as many pieces until the next.
                 quick = c.compare("<", c.sub(time, self._before.get()), _QUICK_NS)
                 more = c.min(c.mul(self._between.get(), 2), self._most)
                 self._between.set(c.choose(quick, more, self._least))
@@ -89,7 +90,7 @@ class Looks:
 
 
 def fill(c: Code, job: Word, values: list[Word], count: Word, share: Word) -> None:
-    """Write a job; `values` are its fields as far as its step."""
+    """Write a job; `values` are its fields up to its step."""
     for field, value in zip((FN, BLOCKS, STRIDE, N, CHUNK, FIRST, STEP), values, strict=True):
         c.store(value, job, field)
     for field, value in ((COUNT, count), (SHARE, share)):
@@ -104,13 +105,14 @@ def add_draws(m: Module, interrupted: Any) -> tuple[Any, Any]:
 
 
 def _align_stack(c: Code) -> None:
-    """Have kernels begin at a cache line of the stack: the vectors that they keep there do not lie across two then."""
+    """Align the stack frames of kernels to cache lines, so that vectors kept there do not lie across two."""
     c.words(8)
 
 
 def _run_chunk(c: Code, fields: list[Word], drawn: Word) -> None:
     fn, blocks, stride, n, chunk, first, step = fields
     own = c.add(first, c.mul(drawn, step))
+    # The last chunk may be shorter.
     low = c.mul(own, chunk)
     c.call(fn, [c.add(blocks, c.mul(own, stride)), low, c.add(low, c.min(c.sub(n, low), chunk))])
 
@@ -119,7 +121,7 @@ def _draw(m: Module, interrupted: Any) -> Any:
     """``draw(job, watch)``: draw chunks of a job and run them until none is left.
 
     Many are drawn at once while many are left, and in the end one by one: so uneven chunks end at about the same time.
-    Returns twice the number of chunks that nobody need wait for, and 1 more if a handler of signals has ended it.
+    Returns twice the number of chunks that nobody has to wait for, plus 1 if a signal handler has ended it.
     """
     made, c = m.routine("dk_draw", 2)
     job, watch = made.args
@@ -128,10 +130,12 @@ def _draw(m: Module, interrupted: Any) -> Any:
     cursor = c.add(job, CURSOR)
     looks, done = Looks(c, 1, 16), c.variable(0)
     with c.forever() as stop:
+        # A plain look first: the atomic addition below would go on raising the cursor of a finished job.
         left = c.sub(count, c.atomic_load(cursor))
         stop(c.compare("<=", left, 0))
         several = c.max(c.min(c.div(left, share), _MOST_AT_ONCE), 1)
         drawn = c.variable(c.atomic("add", cursor, several))
+        # Between the look and the addition other threads may have drawn the rest.
         stop(c.compare(">=", drawn.get(), count))
         end = c.min(c.add(drawn.get(), several), count)
         done.set(c.add(done.get(), c.sub(end, drawn.get())))
@@ -141,6 +145,8 @@ def _draw(m: Module, interrupted: Any) -> Any:
             are_left = c.any(c.compare("<", drawn.get(), end), c.compare("<", c.atomic_load(cursor), count))
             with c.when(c.all(c.compare("!=", watch, 0), are_left)), looks.due() as time:
                 raised = c.compare("!=", c.invoke(interrupted, watch, time), 0)
+                # Drawing all that is left keeps other threads from beginning more; those chunks count as finished,
+                # unrun.
                 with c.when(raised):
                     undrawn = c.max(c.sub(count, c.atomic("xchg", cursor, count)), 0)
                     c.leave(c.add(c.mul(c.add(done.get(), undrawn), 2), 1))
@@ -152,7 +158,7 @@ def _draw(m: Module, interrupted: Any) -> Any:
 def _draw_quickly(m: Module) -> Any:
     """``draw_quickly(job, limit)``: run the chunks of a job that no other thread knows, as long as that is quick.
 
-    That is for so many nanoseconds, and longer if the rest of the chunks is expected to take less than that. Returns
+    That is for `limit` nanoseconds, and longer if the rest of the chunks is expected to take less than that. Returns
     whether all have run; the cursor says which are left.
     """
     made, c = m.routine("dk_draw_quickly", 2)
@@ -161,6 +167,7 @@ def _draw_quickly(m: Module) -> Any:
     *fields, count = c.loads(job, 8)
     start, drawn = c.invoke("dk_now"), c.variable(0)
     with c.forever() as stop:
+        # Few chunks between the first looks at the clock, more later.
         some = c.add(c.min(c.b.lshr(drawn.get(), c.word(3)), _BETWEEN_LOOKS - 1), 1)
         with c.loop(c.min(c.add(drawn.get(), some), count), drawn.get()) as chunk:
             _run_chunk(c, fields, chunk)
@@ -168,6 +175,8 @@ def _draw_quickly(m: Module) -> Any:
         elapsed = c.sub(c.invoke("dk_now"), start)
         left = c.sub(count, drawn.get())
         stop(c.compare("<=", left, 0))
+        # Over the limit, the job is still finished alone if the rest is estimated to take less than waking others
+        # would.
         with c.when(c.compare(">=", elapsed, limit)):
             rest = c.mul(c.div(c.min(elapsed, _MOST), drawn.get()), c.min(left, _MOST))
             stop(c.compare(">=", rest, limit))
@@ -182,20 +191,22 @@ def _draw_quickly(m: Module) -> Any:
 
 
 def _elements(c: Code, fields: list[Word], count: Word) -> Word:
-    """How many elements some chunks have, at most so many that the next step does not overflow."""
+    """Return the number of elements in some chunks, bounded so that the next step does not overflow."""
     n, chunk = fields[3], fields[4]
     return c.max(c.min(c.mul(c.min(count, _MOST), c.min(chunk, _MOST)), c.min(n, _MOST)), 1)
 
 
 def _rate(c: Code, table: str, fn: Word) -> tuple[Word, Word]:
-    """Where it stands how long an element of a kernel takes, and what stands in the upper half of the word then."""
+    """Return the place of a kernel's time per element in a table, and the tag in the upper half of the word there."""
+    # A hash of the function's address. The tag tells kernels apart that share a place: the later one replaces the
+    # other.
     mixed = c.mul(c.b.lshr(fn, c.word(4)), 0x1E3779B97F4A7C15)
     place = c.mul(c.b.lshr(mixed, c.word(65 - _RATES.bit_length())), 8)
     return c.add(c.named(table), place), c.b.shl(mixed, c.word(32))
 
 
 def _noted(c: Code, table: str, fn: Word) -> tuple[Any, Word]:
-    """Whether it is known how long an element takes, and how long."""
+    """Return whether the time per element is known, and the time."""
     place, tag = _rate(c, table, fn)
     noted = c.atomic_load(place)
     is_known = c.all(c.compare("!=", noted, 0), c.compare("==", c.b.and_(noted, c.word(-1 << 32)), tag))
@@ -208,9 +219,9 @@ def _note(c: Code, table: str, fn: Word, rate: Word) -> None:
 
 
 def learn(c: Code, table: str, fields: list[Word], elapsed: Word, chunks: Word) -> None:
-    """Note how long some chunks took.
+    """Note the time that some chunks took.
 
-    Of short times at most twice as long as before: a thread may have waited for its processor meanwhile.
+    A short time counts at most twice as long as before: a thread may have waited for its processor meanwhile.
     """
     time = c.b.shl(c.min(elapsed, _LONGEST), c.word(_RATE_BITS))
     found = c.min(c.div(time, _elements(c, fields, chunks)), _MOST)
@@ -220,17 +231,17 @@ def learn(c: Code, table: str, fields: list[Word], elapsed: Word, chunks: Word) 
 
 
 def learn_shared(c: Code, job: Word, fields: list[Word], elapsed: Word, chunks: Word) -> None:
-    """Note how long some chunks took a thread that worked on a job beside others.
+    """Note the time that some chunks took a thread that worked on a job beside others.
 
-    Of one chunk nothing is learned: it may have waited for those of other threads. So a kernel whose chunks do that is
-    never begun by one thread alone.
+    Nothing is learned from a single chunk: it may have waited for those of other threads. So a kernel whose chunks do
+    that is never begun by one thread alone.
     """
     with c.when(c.all(c.compare(">", chunks, 1), c.compare("==", c.load(job, UPDATES), 0))):
         learn(c, ALONE, fields, elapsed, chunks)
 
 
 def expected(c: Code, fields: list[Word], count: Word) -> tuple[Any, Word]:
-    """Whether it is known how long a thread alone takes for a job, and how long."""
+    """Return whether the time that a thread alone takes for a job is known, and the time."""
     is_known, rate = _noted(c, ALONE, fields[0])
     elements = _elements(c, fields, count)
     time = c.b.lshr(c.mul(c.add(rate, 1), elements), c.word(_RATE_BITS))
@@ -238,7 +249,7 @@ def expected(c: Code, fields: list[Word], count: Word) -> tuple[Any, Word]:
 
 
 def is_due(c: Code, is_known: Any, lone: Word) -> Any:
-    """Whether it is time to see how long a thread alone takes: now and then, and before a lone job is first shared."""
+    """Return whether to measure the time of a thread alone: now and then, and before a lone job is first shared."""
     runs = c.named("runs")
     c.store(c.add(c.load(runs), 1), runs)
     is_turn = c.compare("==", c.b.and_(c.load(runs), c.word(_SELDOM - 1)), 0)
@@ -246,13 +257,13 @@ def is_due(c: Code, is_known: Any, lone: Word) -> Any:
 
 
 def is_better_alone(c: Code, fields: list[Word]) -> Any:
-    """Whether a lone job, which needs no atomic updates, takes one thread less time than several take with them."""
+    """Return whether a lone job, without atomic updates, takes one thread less time than several take with them."""
     (alone_is_known, alone), (shared_is_known, shared) = (_noted(c, t, fields[0]) for t in (ALONE, SHARED))
     return c.all(alone_is_known, shared_is_known, c.compare("<", alone, shared))
 
 
 def doubt(c: Code, fields: list[Word]) -> None:
-    """Take sharing for a little less expensive, so that it is tried again some day."""
+    """Lower the estimate for sharing a little, so that it is tried again some day."""
     _, rate = _noted(c, SHARED, fields[0])
     _note(c, SHARED, fields[0], c.sub(rate, c.b.lshr(rate, c.word(_PATIENCE))))
 
@@ -273,6 +284,7 @@ def add_interrupted(m: Module, come_back: Any) -> Any:
         c.store(c.choose(handles, later, _NEVER), watch, DUE)
         c.leave(0)
     c.store(later, watch, DUE)
+    # Handlers run in Python, for which the interpreter's lock has to be taken, and is given back afterwards.
     c.invoke(come_back, watch)
     raised = c.invoke("PyErr_CheckSignals")
     c.store(c.invoke("PyEval_SaveThread"), watch)

@@ -1,7 +1,6 @@
 """The entry points of the thread pool: for native code, and for Python, whose lock is given back during a run.
 
-In: a module under construction, with the function that runs a job. Out: ``dk_pool_run``, and ``dk_pool_call``, a
-built-in function of Python.
+They are ``dk_pool_run``, and ``dk_pool_call``, a built-in Python function.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ _WATCH_WORDS = 2
 
 
 def add_native_entry(m: Module, run: Any) -> None:
-    """For whoever is not Python."""
+    """Add the entry for callers other than Python."""
     made, c = m.function("dk_pool_run", I32, [I64] * 7, is_exported=True)
     c.leave(c.b.trunc(c.invoke(run, *made.args, 0), I32))
 
 
 def add_python_entry(m: Module, run: Any, let_python_run: Any, come_back: Any) -> None:
-    """``dk_pool_run`` as a built-in function of seven integers (METH_FASTCALL), run without Python's lock."""
+    """Add ``dk_pool_run`` as a built-in function of seven integers (METH_FASTCALL), run without Python's lock."""
     made, c = m.routine("dk_pool_call", 3, is_exported=True)
     _, arguments, given = made.args
     with c.when(c.compare("!=", given, 7)):
@@ -31,6 +30,7 @@ def add_python_entry(m: Module, run: Any, let_python_run: Any, come_back: Any) -
         c.invoke("PyErr_SetString", c.load(c.named("PyExc_TypeError")), message)
         c.leave(0)
     numbers = [c.invoke("PyLong_AsLongLong", argument) for argument in c.loads(arguments, 7)]
+    # One check for all seven conversions: an exception stays pending.
     with c.when(c.compare("!=", c.invoke("PyErr_Occurred"), 0)):
         c.leave(0)
     watch = c.words(_WATCH_WORDS)

@@ -1,8 +1,8 @@
-"""Load object code into the process with llvmlite alone.
+"""Loader of object code into the process with llvmlite alone.
 
-In: the bytes of a relocatable object and the names of the functions wanted from it. Out: the :class:`Code`, which is
-in memory as long as something refers to it; whoever keeps an address has to keep the code. Every name that an object
-leaves open is checked against a list of C and mathematics functions, and bound to what the process has under this name.
+From the bytes of a relocatable object and the names of the wanted functions comes the :class:`Code`, which is in memory
+as long as something refers to it; callers that keep an address have to keep the code. Every name that an object leaves
+undefined is checked against a list of C and mathematics functions, and bound to what the process has under this name.
 llvmlite is imported by the first call, not by this module; numba never.
 """
 
@@ -104,16 +104,18 @@ def load_code(
     symbols : sequence of str
         Functions whose addresses are wanted, named as in C.
     allow : collection of str, optional
-        Names the object may leave open; :data:`LIBRARY_NAMES` by default.
+        Names the object may leave undefined; :data:`LIBRARY_NAMES` by default.
     title : str, optional
-        What a profiler is to call the first function; its symbol by default.
+        The name of the first function for profilers; its symbol by default.
 
     Raises
     ------
     ObjectLoadError
-        If the bytes are damaged or for another machine, a wanted function is not in them, or a name they leave open is
-        not in `allow` or not found in the process. Nothing is loaded then.
+        If the bytes are damaged or for another machine, a wanted function is not in them, or a name they leave
+        undefined
+        is not in `allow` or not found in the process. Nothing is loaded then.
     """
+    # The bytes may come from a damaged cache file. Everything is checked here, as LLVM ends the process for bad input.
     table = read_symbols(object_bytes)
     if table.machine != _host_machine():
         raise ObjectLoadError(
@@ -136,7 +138,7 @@ def load_code(
 
 
 def _bind(object_bytes: bytes, symbols: Sequence[str], undefined: Collection[str]) -> Code:
-    """Find what the object leaves open, and load it."""
+    """Resolve the undefined names of the object, and load it."""
     with _lock:
         if unresolved := [name for name in undefined if not _resolve(name)]:
             raise ObjectLoadError(
@@ -147,7 +149,7 @@ def _bind(object_bytes: bytes, symbols: Sequence[str], undefined: Collection[str
 
 
 def _link(object_bytes: bytes, symbols: Sequence[str], needs: Mapping[str, int]) -> Code:
-    """Load an object as a library of its own; `needs` are the addresses of the names it leaves open."""
+    """Load an object as a library of its own; `needs` are the addresses of its undefined names."""
     global _linker
     llvm = _binding()
     number = next(_names)
@@ -199,7 +201,7 @@ def make_target_machine(opt: int = 2) -> Any:
 def host_cpu() -> tuple[str, str]:
     """Return LLVM's name of this processor and its features as ``+a,-b,…`` sorted by name.
 
-    The features are empty where LLVM cannot tell them.
+    The features are empty where LLVM cannot determine them.
     """
     return interruptible(_ask_host_cpu)
 
@@ -221,6 +223,7 @@ def _binding() -> Any:
 
         llvmlite.binding.initialize_native_target()
         llvmlite.binding.initialize_native_asmprinter()
+        # The Windows ABI marks code that uses floating point by this name, which is no symbol of any library.
         if sys.platform == "win32":
             llvmlite.binding.add_symbol("_fltused", ctypes.addressof(_fltused))
         _llvm = llvmlite.binding
@@ -241,7 +244,10 @@ def _resolve(name: str) -> bool:
 
 
 def _address_in_library(name: str) -> int | None:
-    """LLVM looks into fewer libraries than the dynamic linker on some systems; here the linker is asked."""
+    """Return the address of a name as the dynamic linker finds it.
+
+    On some systems LLVM looks into fewer libraries than the dynamic linker.
+    """
     library = ctypes.CDLL("ucrtbase" if sys.platform == "win32" else None)
     try:
         return ctypes.cast(getattr(library, name), ctypes.c_void_p).value
@@ -272,6 +278,7 @@ def _after_fork_in_child() -> None:
     for lock in (_lock, llvm_lock()):
         if lock in _forking.held:
             lock.release()
+        # A lock that was not to be had belonged to a thread that does not exist in the child.
         elif lock is not None:
             lock._at_fork_reinit()  # type: ignore[union-attr]  # what Python's own modules use
 

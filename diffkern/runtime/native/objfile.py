@@ -1,8 +1,8 @@
-"""Read the symbol table of an object file: which names it defines and which it leaves open.
+"""Reader of the symbol table of an object file: the names it defines and those it leaves undefined.
 
-In: the bytes of a relocatable object, ELF64, Mach-O 64 or COFF, as LLVM writes it. Out: its machine, the external
-names it defines and those it refers to, named as in C. Everything the table points at is checked to lie inside the
-bytes, so truncated or foreign bytes are refused here and never reach LLVM's loader, which would end the process.
+For the bytes of a relocatable object, ELF64, Mach-O 64 or COFF, as LLVM writes it, the reader gives its machine, the
+external names it defines and those it refers to, named as in C. Everything the table points at is checked to lie inside
+the bytes, so truncated or foreign bytes are refused here and never reach LLVM's loader, which would end the process.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ObjectSymbols:
 
 
 class Extent(NamedTuple):
-    """Where a function is in an object: its section, the offset in it and its size, in bytes."""
+    """The place of a function in an object: its section, the offset in it and its size, in bytes."""
 
     name: str
     section: int
@@ -54,9 +54,9 @@ class Extent(NamedTuple):
 
 
 def read_functions(data: bytes) -> list[Extent]:
-    """Return where the functions of an ELF object are, those as well that no other object can refer to.
+    """Return the places of the functions of an ELF object, including those that no other object can refer to.
 
-    Objects of other formats do not say how long their functions are: of them nothing is returned.
+    The list is empty for other formats, which do not say how long their functions are.
     """
     if data[:4] != b"\x7fELF":
         return []
@@ -120,7 +120,7 @@ def _read_elf(data: bytes) -> tuple[str, list[tuple[str, bool]]]:
 
 
 def _elf_entries(data: bytes) -> list[_Entry]:
-    """The symbols with a name."""
+    """Return the symbols with a name."""
     table, count = _u64(data, 40), _u16(data, 60)
     if _u16(data, 58) != 64 or count == 0:
         raise _DamagedError("no section headers")
@@ -130,6 +130,7 @@ def _elf_entries(data: bytes) -> list[_Entry]:
     for _, kind, _, _, offset, size, link, _, _, _ in sections:
         if kind == 8:  # NOBITS: zero-initialised, without bytes in the file
             continue
+        # Read for the check alone: a section that ends behind the file must not reach the loader.
         content = _part(data, offset, size, "a section")
         if kind != 2:  # SYMTAB
             continue
@@ -152,6 +153,7 @@ def _read_macho(data: bytes) -> tuple[str, list[tuple[str, bool]]]:
     at = 32
     for _ in range(commands):
         command, length = struct.unpack_from("<II", data, at)
+        # A length of zero would make this loop run for ever on damaged bytes.
         if length < 8:
             raise _DamagedError("a load command without a length")
         if command == 0x19:  # LC_SEGMENT_64
@@ -187,6 +189,7 @@ def _read_coff(data: bytes) -> tuple[str, list[tuple[str, bool]]]:
         k += 1 + extra
         if storage not in (2, 105):  # external, weak external
             continue
+        # Names of up to eight bytes stand in the entry; four zero bytes announce an offset into the string table.
         if short[:4] == b"\0\0\0\0":
             name = _string(strings, struct.unpack("<I", short[4:])[0])
         else:

@@ -1,6 +1,6 @@
-"""A map of machine code for ``perf``: which function is at which address.
+"""A map of machine code for ``perf``: the addresses of functions.
 
-In: objects that were loaded. Out: lines of ``/tmp/perf-PID.map``, where Linux's profiler looks for the names of code
+For loaded objects, lines are written to ``/tmp/perf-PID.map``, where Linux's profiler looks for the names of code
 that belongs to no file: address and size in hexadecimal, and a name. Off unless asked for, by ``dk.config.perf_map`` or
 DIFFKERN_PERF_MAP=1. Python writes its own functions to the same file with ``-X perf``.
 """
@@ -24,12 +24,12 @@ _written: list[str] = []
 
 
 def is_enabled() -> bool:
-    """Whether functions that are loaded are entered."""
+    """Return whether loaded functions are entered."""
     return _enabled
 
 
 def enable(value: bool) -> None:
-    """Begin or cease to enter what is loaded."""
+    """Start or stop entering loaded functions."""
     global _enabled
     _enabled = value
 
@@ -42,11 +42,12 @@ def note(object_bytes: bytes, addresses: Mapping[str, int], title: str) -> None:
     object_bytes : bytes
         The object.
     addresses : mapping of str to int
-        Where some of its functions are, which tells where the others in the same sections are.
+        Addresses of some of its functions, from which those of the others in the same sections follow.
     title : str
-        What the first of these functions is called by people; "" for the symbols' own names.
+        The readable name of the first of these functions; "" for the symbols' own names.
     """
     functions = read_functions(object_bytes)
+    # A section is loaded as a whole, so that one known address gives the section's base.
     begins = {f.section: addresses[f.name] - f.offset for f in functions if f.name in addresses}
     first = next(iter(addresses), "")
     lines = [
@@ -77,7 +78,7 @@ def _append(text: str) -> None:
 
 
 def _problem(status: os.stat_result) -> str:
-    """Return why what is open is not written to: no regular file, somebody else's, or one with other names as well."""
+    """Return why the open file is not written to (not regular, another user's, several names); empty if it may be."""
     if not stat.S_ISREG(status.st_mode):
         return "it is no regular file"
     if hasattr(os, "geteuid") and status.st_uid != os.geteuid():

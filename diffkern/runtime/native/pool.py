@@ -1,7 +1,8 @@
-"""Run a compiled kernel on the chunks of a range, on all cores.
+"""The thread pool: runs a compiled kernel on the chunks of a range, on all cores.
 
-In: the address of a function ``void kernel(int64 args, int64 lo, int64 hi)``, argument blocks, and how the range is to
-be cut. Out: nothing; when :func:`run` returns, every chunk has run. The threads are native and never touch Python; the
+It takes the address of a function ``void kernel(int64 args, int64 lo, int64 hi)``, argument blocks, and the
+partition of
+the range. When :func:`run` returns, every chunk has run. The threads are native and never touch Python; the
 interpreter's lock is released meanwhile. Any number of Python threads may call at once, chunk functions may call
 themselves, and after a fork the child has a pool of its own. Nothing is loaded or started before the first run, and no
 thread before the first run of more than one chunk.
@@ -74,7 +75,7 @@ def run(fn: int, blocks: int, block_stride: int, n: int, chunk: int, first: int 
     chunk : int
         Length of a chunk; the last may be shorter.
     first, step : int, optional
-        Which chunks to run: all by default. Two runs with ``step=2``, ``first=0`` and then ``first=1``, never run two
+        The chunks to run: all by default. Two runs with ``step=2``, ``first=0`` and then ``first=1``, never run two
         neighbours at once.
 
     Raises
@@ -82,8 +83,8 @@ def run(fn: int, blocks: int, block_stride: int, n: int, chunk: int, first: int 
     ValueError
         If `n` or `first` is negative, or `chunk` or `step` is not positive. Nothing has run then.
     BaseException
-        What a handler of signals raises in the main thread, KeyboardInterrupt above all. Some chunks have run, and none
-        runs any more.
+        An exception that a signal handler raises in the main thread, KeyboardInterrupt above all. Some chunks have run,
+        and none runs any more.
     """
     if entry(fn, blocks, block_stride, n, chunk, first, step):
         raise ValueError(
@@ -93,7 +94,7 @@ def run(fn: int, blocks: int, block_stride: int, n: int, chunk: int, first: int 
 
 
 def num_threads() -> int:
-    """Return how many threads a run uses, the calling one included.
+    """Return the number of threads that a run uses, including the calling one.
 
     That is what was last set, else the environment variable DIFFKERN_NUM_THREADS, else the number of processors this
     process may use: those it may run on, and no more than the quota of its control group pays for.
@@ -105,7 +106,7 @@ def num_threads() -> int:
 
 
 def set_num_threads(k: int) -> None:
-    """Set how many threads a run uses, the calling one included. Runs already going on are not disturbed.
+    """Set the number of threads that a run uses, including the calling one. Runs in progress are not disturbed.
 
     Parameters
     ----------
@@ -127,7 +128,7 @@ def set_num_threads(k: int) -> None:
 
 
 def shared_runs() -> int:
-    """Return of how many runs workers were told: those that the calling thread did not do by itself."""
+    """Return the number of runs that workers were told of: those that the calling thread did not do by itself."""
     address = functions().get(_SHARED)
     return ctypes.c_int64.from_address(address).value if address else 0
 
@@ -139,7 +140,7 @@ def functions() -> dict[str, int]:
 
 
 def _first_run(*arguments: int) -> int:
-    """Stand in for `entry` until the first run: bring the pool up, put its own there, and run."""
+    """Stand in for `entry` until the first run: start the pool, replace `entry` by its own, and run."""
     _bring_up()
     return entry(*arguments)
 
@@ -147,6 +148,7 @@ def _first_run(*arguments: int) -> int:
 def _bring_up() -> None:
     global entry
     with _lock:
+        # Another thread may have started it while this one waited for the lock.
         if entry is _first_run:
             entry = _start()
             _configure_pool()
@@ -177,6 +179,7 @@ def _start() -> _Entry:
     _reset = ctypes.CFUNCTYPE(None)(address["dk_pool_reset"])
     _reset()
     _watch = ctypes.CFUNCTYPE(None, long)(address["dk_pool_watch"])
+    # Signals are handled by Python's main thread alone, so that only its runs look for them.
     _watch(threading.main_thread().ident or 0)
     _functions.update({name: address[name] for name in ("dk_pool_run", _SHARED, *_BUILT_INS)})
     made: _Entry = built_in(method(b"run", address["dk_pool_call"], METH_FASTCALL), None)
@@ -214,7 +217,7 @@ def method(name: bytes, address: int, flags: int, doc: bytes | None = None) -> _
 
 
 def built_in(definition: _MethodDef, self: object) -> Callable[..., Any]:
-    """Make a Python function of native code; `self` is what it gets as its first argument, and keeps."""
+    """Make a Python function of native code; `self` is its first argument, which it keeps alive."""
     made: Callable[..., Any] = _new_function(ctypes.addressof(definition), self, None)
     return made
 
@@ -227,6 +230,7 @@ def method_of(owner: type, definition: _MethodDef) -> Any:
 def _load_native() -> dict[str, int]:
     folder = Path(__file__).parent
     names = ("dk_pool_reset", "dk_pool_configure", "dk_pool_watch", "dk_pool_call", "dk_pool_run", _SHARED, *_BUILT_INS)
+    # The argument block's layout is compiled in, so that the object code depends on that file too.
     return load_native(
         _text, [folder.parents[1] / "abi.py", *(folder / f"{part}_ir.py" for part in PARTS)], names, EXTERNAL_NAMES
     )
@@ -260,6 +264,7 @@ def _after_fork() -> None:
     # Only the forking thread lives on in the child: there are no workers.
     if _reset is not None:
         _reset()
+    # In the child the forking thread is the main one.
     if _watch is not None:
         _watch(threading.get_ident())
 

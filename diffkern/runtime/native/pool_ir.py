@@ -1,14 +1,16 @@
 """The native thread pool.
 
-In: nothing but the platform. Out: code for POSIX threads that exports ``dk_pool_reset``, ``dk_pool_configure``,
-``dk_pool_watch``, ``dk_pool_run``, and ``dk_pool_call``, which is ``dk_pool_run`` in the form of a Python built-in
-function: a call costs a tenth of one through ctypes. :mod:`diffkern.runtime.native.pool` says what they do for Python.
+Code for POSIX threads that exports ``dk_pool_reset``, ``dk_pool_configure``, ``dk_pool_watch``, ``dk_pool_run``, and
+``dk_pool_call``, which is ``dk_pool_run`` in the form of a Python built-in function: a call costs a tenth of one
+through
+ctypes. :mod:`diffkern.runtime.native.pool` says what they do for Python.
+
 How it works:
 
 - A job is a range cut into chunks. One that took less than 50 us the last time is done by its submitter, who tells the
   others only if it takes longer; while they sleep, so is one for which waking them does not pay (``waking_ir``). Others
-  are copied into a slot of the pool's memory and linked into one queue. Whoever works on a job draws chunks from its
-  cursor by an atomic addition, the submitter as well.
+  are copied into a slot of the pool's memory and linked into one queue. Every thread that works on a job draws chunks
+  from its cursor by an atomic addition, the submitter as well.
 - A worker counts itself into ``refs`` while it holds a slot, under the mutex and only while the job is in the queue; a
   slot that is held is not used for another job. When there are no chunks left to draw, the worker adds to ``finished``
   those that it has run.
@@ -79,7 +81,7 @@ def add_pool(m: Module, most: int, platform: str, machine: str) -> None:
     m : Module
         The module.
     most : int
-        Most workers there can be.
+        Largest number of workers.
     platform : str
         ``sys.platform``: ``darwin``, or anything else for the constants of Linux.
     machine : str
@@ -127,7 +129,7 @@ def _variables(m: Module, most: int) -> None:
 
 
 def _reset(m: Module, most: int) -> None:
-    """Make the state that of a pool without threads and jobs; the number of workers wanted is kept.
+    """Set the state to that of a pool without threads and jobs; the wanted number of workers is kept.
 
     Called once after loading, and in the child after a fork, where the workers are gone and the mutex may have been
     held by one of them.
@@ -146,7 +148,7 @@ def _reset(m: Module, most: int) -> None:
 
 
 def _configure(m: Module) -> None:
-    """Set how many workers there should be and how long waiting threads spin; and which thread handles signals.
+    """Add the setters of the number of workers, of the spinning time, and of the thread that handles signals.
 
     Missing workers are made by the next job that can use them; surplus ones leave as soon as they look.
     """
@@ -155,8 +157,10 @@ def _configure(m: Module) -> None:
     lock(c)
     c.atomic_store(workers, c.named("workers"))
     c.atomic_store(spin_ns, c.named("spin_ns"))
+    # Times per element were measured with the previous number of threads.
     for table in (ALONE, SHARED):
         c.clear(c.named(table), RATES_BYTES)
+    # Spinning workers watch the ticket, sleeping ones the condition: both learn of the new number.
     c.atomic("add", c.named("ticket"), 1, "release")
     unlock(c)
     c.invoke("pthread_cond_broadcast", c.named("work"))
@@ -169,10 +173,11 @@ def _configure(m: Module) -> None:
 def _run(m: Module, name: str, draw: Any, draw_quickly: Any, share: Any, is_marked: bool = True) -> Any:
     """``run(fn, blocks, stride, n, chunk, first, step, watch)``: run chunks first, first + step, … of ``[0, n)``.
 
-    Returns 0, or 1 if the numbers make no sense, or 2 if a handler of signals has raised an exception; the watch is 0
+    Returns 0, or 1 if the numbers make no sense, or 2 if a signal handler has raised an exception; the watch is 0
     where signals are not handled. Where the lowest bit of `blocks` is 1, the kernel gets it if one thread runs all
-    chunks and no other thread of the process runs such a kernel; else it gets the address without it. In a run that is
-    not marked the kernel gets the address as it is.
+    chunks and no other thread of the process runs such a kernel; otherwise it gets the address without it. In a run
+    that
+    is not marked the kernel gets the address as it is.
     """
     made, c = m.routine(name, 8)
     fn, blocks, _, n, chunk, first, step, watch = made.args
@@ -183,6 +188,7 @@ def _run(m: Module, name: str, draw: Any, draw_quickly: Any, share: Any, is_mark
         c.leave(1)
     c.require(c.all(in_range, in_order), refused)
     lone = c.variable(0)
+    # The mark in the lowest bit of the address: the kernel has atomic updates and can do without.
     mark = c.b.and_(blocks, c.word(abi.ALONE if is_marked else 0))
     with c.when(c.compare("!=", mark, 0)):
         lone.set(c.invoke("dk_claim"))
@@ -200,8 +206,10 @@ def _run(m: Module, name: str, draw: Any, draw_quickly: Any, share: Any, is_mark
     job = c.words(JOB_BYTES // 8)
     workers = c.atomic_load(c.named("workers"))
     fill(c, job, fields, count, c.mul(c.add(workers, 1), _PARTS))
+    # One chunk, or no worker to share with: nothing to publish, and the job stays on this stack.
     with c.when(c.any(c.compare("==", count, 1), c.compare("==", workers, 0))):
         _leave_run(c, lone, _status(c, c.invoke(draw, job, watch)))
+    # Several threads would need atomic updates, which made the last shared run slower than one thread without them.
     with c.when(c.all(c.compare("!=", lone.get(), 0), is_better_alone(c, fields))):
         start = c.invoke("dk_now")
         drawn = c.invoke(draw, job, watch)
@@ -212,11 +220,13 @@ def _run(m: Module, name: str, draw: Any, draw_quickly: Any, share: Any, is_mark
         _leave_run(c, lone, _status(c, drawn))
     (is_known, time), limit = expected(c, fields, count), c.invoke("dk_worth")
     is_quick = c.all(is_known, c.compare("<", time, limit))
+    # Longer than waking costs, and still not shared: the workers sleep, and waking was expensive the last time.
     with c.when(c.all(is_quick, c.compare(">=", time, WORTH_NS))):
         doubt_waking(c)
     begin_alone = c.any(is_quick, is_due(c, is_known, lone.get()))
     with c.when(begin_alone), c.when(c.compare("!=", c.invoke(draw_quickly, job, limit), 0)):
         _leave_run(c, lone, 0)
+    # From here on other threads run chunks too, and the kernel must update atomically.
     _give_up(c, lone)
     c.store(clean, job, BLOCKS)
     c.store(mark, job, UPDATES)
@@ -237,6 +247,7 @@ def _claim(m: Module) -> Any:
         with main:
             with c.when(c.compare("!=", c.atomic_load(others), 0)):
                 c.leave(0)
+            # Announce first, then look: with sequential consistency at least one of the two threads sees the other.
             c.atomic("add", sole, 1, "seq_cst")
             with c.when(c.compare("==", c.atomic_load(others, ordering="seq_cst"), 0)):
                 c.leave(1)
@@ -261,14 +272,14 @@ def _leave_run(c: Code, lone: Variable, status: Word | int) -> None:
 
 
 def _status(c: Code, drawn: Word) -> Word:
-    """What a run returns whose own thread has drawn its last chunk."""
+    """Return the status of a run whose own thread has drawn its last chunk."""
     return c.choose(c.compare("!=", c.b.and_(drawn, c.word(1)), 0), 2, 0)
 
 
 def _share(m: Module, draw: Any, spin: Any, start_workers: Any) -> Any:
-    """``share(job, workers, watch)``: run what is left of a job together with the workers; 0, or 2 as a run.
+    """``share(job, workers, watch)``: run the rest of a job together with the workers; 0, or 2 as a run.
 
-    Where no slot is free, the calling thread does it alone.
+    Where no slot is free, the calling thread runs it alone.
     """
     made, c = m.routine("dk_share", 3)
     given, workers, watch = made.args
@@ -280,11 +291,13 @@ def _share(m: Module, draw: Any, spin: Any, start_workers: Any) -> Any:
     settled = c.b.lshr(drawn, c.word(1))
     learn_shared(c, given, fields, c.sub(c.invoke("dk_now"), start), settled)
     with c.when(c.compare("!=", slot, 0)):
+        # Out of the queue before waiting: no worker may join any more, so that `finished` reaches the count for good.
         withdraw(c, slot)
         finished = c.add(slot, FINISHED)
         before = c.atomic("add", finished, settled, "acquire")
         with c.when(c.compare("!=", c.add(before, settled), count)):
             wait_for(c, finished, count, spin)
+        # Released last: the slot can be taken by another job from now on.
         c.atomic_store(0, c.add(slot, OWNED), "release")
     end = c.invoke("dk_now")
     note_end(c, end)

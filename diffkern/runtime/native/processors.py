@@ -1,7 +1,7 @@
-"""How many processors this process may use: those it may run on, and no more than its control groups pay for.
+"""The number of processors this process may use: those it may run on, and no more than its control groups pay for.
 
-In: the system's files. Out: a number. A container with a quota of 2 processors on a machine of 64 has 2: with 64
-threads the kernel would stop all of them for most of every period.
+A container with a quota of 2 processors on a machine of 64 has 2: with 64 threads the kernel would stop all of them for
+most of every period.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["processors", "quota"]
 
 
 def processors() -> int:
-    """How many processors this process may use."""
+    """Return the number of processors this process may use."""
     if hasattr(os, "sched_getaffinity"):
         available = len(os.sched_getaffinity(0))
     else:
@@ -26,18 +26,18 @@ def processors() -> int:
 
 @functools.cache
 def _paid() -> int | None:
-    """The quota at the time of the first question."""
+    """Return the quota at the time of the first call."""
     found = quota()
     return None if found is None else max(1, -int(-found // 1))
 
 
 def quota(root: Path = Path("/")) -> float | None:
-    """Return how many processors the control groups of this process pay for: the least, of its own and those around it.
+    """Return the number of processors that the control groups pay for: the least, of the own and surrounding groups.
 
     Parameters
     ----------
     root : Path, optional
-        Where the system's files are.
+        The root of the system's files.
 
     Returns
     -------
@@ -54,7 +54,7 @@ def quota(root: Path = Path("/")) -> float | None:
 
 
 def _folders(groups: list[str], mounts: list[str], root: Path) -> Iterator[tuple[Path, bool]]:
-    """The folders of the group of this process and of those around it; and whether it is one of version 2."""
+    """Yield the folders of the group of this process and of surrounding ones, each with whether it is of version 2."""
     paths = [
         (names.split(","), path) for _, names, path in (line.split(":", 2) for line in groups if line.count(":") > 1)
     ]
@@ -73,11 +73,12 @@ def _folders(groups: list[str], mounts: list[str], root: Path) -> Iterator[tuple
 
 
 def _around(root: Path, mounted: str, at: str, path: str) -> Iterator[Path]:
-    """The folder of a group and of those around it, as far as they are mounted; the mounted one itself is the last."""
+    """Yield the folder of a group and of surrounding ones, as far as they are mounted; the mounted one is the last."""
     try:
         own = PurePosixPath(path).relative_to(mounted)
     except ValueError:  # the group is outside of what is mounted here, as in a container without a namespace
         own = PurePosixPath()
+    # A limit of any surrounding group holds for this one too.
     top = root / at.lstrip("/")
     yield from (top / folder for folder in (own, *own.parents) if ".." not in folder.parts)
 

@@ -1,8 +1,8 @@
 """The thread pool in Python, for systems without POSIX threads.
 
-Same behaviour as the native pool, dearer hand-over: the submitter draws chunks from a queue, helpers from an executor
-draw from the same one, and a helper that has not begun when the chunks are gone is taken back. ctypes releases the
-interpreter's lock while a chunk runs, so chunks run side by side.
+It behaves like the native pool, with a more expensive hand-over: the submitter draws chunks from a queue, helpers from
+an executor draw from the same one, and a helper that has not begun when the chunks are gone is taken back. ctypes
+releases the interpreter's lock while a chunk runs, so that chunks run in parallel.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class PythonPool:
         self._executor = None
 
     def configure(self, workers: int, spin_ns: int) -> None:
-        """Set the number of helpers. Nothing spins here, `spin_ns` has no effect."""
+        """Set the number of helpers. Nothing spins here, so that `spin_ns` has no effect."""
         with self._lock:
             if workers != self._workers and self._executor is not None:
                 self._executor.shutdown(wait=False)

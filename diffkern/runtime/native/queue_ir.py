@@ -1,8 +1,7 @@
 """The queue of jobs that workers are told of.
 
-In: a job, and the code of the thread that submits it or works on it. Out: code that copies the job into a free slot of
-the pool's memory and links it into the queue, wakes workers for it, takes it out again and waits for those that have
-begun. The queue and the slots are guarded by the mutex.
+A job is copied into a free slot of the pool's memory and linked into the queue, and workers are woken for it; its
+submitter takes it out again and waits for workers that have begun. The queue and the slots are guarded by the mutex.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _WOKEN = 2
 
 
 def submit(c: Code, given: Word, workers: Word, start_workers: Any) -> Word:
-    """Put a job into a free slot and this into the queue, and wake workers for it; return it, 0 if none is free."""
+    """Copy a job to a free slot, queue the slot, and wake workers for it; return the slot, 0 if none is free."""
     lock(c)
     with c.when(c.compare("<", c.load(c.named("live")), workers)):
         c.invoke(start_workers, workers)
@@ -30,6 +29,7 @@ def submit(c: Code, given: Word, workers: Word, start_workers: Any) -> Word:
     with c.forever() as stop:
         stop(c.compare(">=", at.get(), SLOTS * JOB_BYTES))
         job.set(c.add(c.named("jobs"), at.get()))
+        # A slot is free when its submitter has left it and no worker holds it any more.
         taken = c.atomic_load(job.get(), OWNED, "acquire")
         stop(c.compare("==", c.add(taken, c.load(job.get(), REFS)), 0))
         job.set(0)
@@ -38,10 +38,12 @@ def submit(c: Code, given: Word, workers: Word, start_workers: Any) -> Word:
     sleeping = c.variable(0)
     with c.when(c.compare("!=", slot, 0)):
         c.copy(slot, given, JOB_BYTES)
+        # Chunks that the submitter has already run alone are finished; they were drawn in order from the start.
         c.store(c.load(given, CURSOR), slot, FINISHED)
         c.store(1, slot, OWNED)
         _enqueue(c, slot)
         c.bump(c.named("dk_pool_shared"), 1)
+        # Behind the job, with release: a spinner that sees the new ticket finds the job in the queue.
         c.atomic("add", c.named("ticket"), 1, "release")
         sleeping.set(c.load(c.named(IDLE)))
         note_signal(c, sleeping.get())
@@ -75,6 +77,7 @@ def withdraw(c: Code, job: Word) -> None:
     """Take a job out of the queue, so that no other worker can find it."""
     lock(c)
     at = c.variable(c.named("queue"))
+    # A singly linked list: walk to the link that refers to the job, and let it skip the job.
     with c.forever() as stop:
         candidate = c.load(at.get())
         stop(c.compare("==", candidate, job))
@@ -84,7 +87,7 @@ def withdraw(c: Code, job: Word) -> None:
 
 
 def wait_for(c: Code, finished: Word, count: Word, spin: Any) -> None:
-    """Wait until all chunks are finished, those that workers have drawn."""
+    """Wait until all chunks that workers have drawn are finished."""
     with c.when(c.compare("==", c.invoke(spin, finished, count, 1), 0)):
         lock(c)
         with c.forever() as stop:

@@ -1,9 +1,11 @@
-"""Letting go of Python objects from native code, whatever the interpreter is doing.
+"""Release of Python objects from native code, whatever the state of the interpreter.
 
-In: the place of an owner in a structure that another library got. Out: C functions that give the owner's reference back
-(a deleter), and the destructor of a capsule that was not consumed. They may come from any thread, with or without
-the interpreter's lock, while an exception is on its way, and after the interpreter has gone: they run no Python of
-their own, take no other lock, leave the exception as it was, and do nothing at all once there is no interpreter.
+For the offset of an owner in a structure that another library got, there are C functions that give the owner's
+reference back (a deleter), and the destructor of a capsule that was not consumed. They may be called from any thread,
+with or without the interpreter's lock, while an exception is on its way, and after the interpreter has gone: they
+run no
+Python of their own, take no other lock, leave the exception as it was, and do nothing at all once there is no
+interpreter.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ __all__ = ["deleter", "destructor"]
 
 @functools.cache
 def deleter(offset: int) -> int:
-    """Return the address of ``void f(void *managed)``, which lets go of the object whose address is at an offset."""
+    """Return the address of ``void f(void *managed)``, which releases the object whose address is at an offset."""
     symbol = f"dk_release_{offset}"
 
     def make() -> str:

@@ -1,4 +1,4 @@
-"""Native code that gives back the reference of an owner; :mod:`diffkern.runtime.native.release` says when it runs."""
+"""Native code that gives back the reference of an owner; see :mod:`diffkern.runtime.native.release`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["deleter_ir", "destructor_ir"]
 
 
 def deleter_ir(function: str, offset: int) -> str:
-    """Return the text of a function that lets go of the object whose address is at an offset."""
+    """Return the text of a function that releases the object whose address is at an offset."""
     m = Module("diffkern.release")
     release = _release(m)
     made, c = m.function(function, VOID, [I64], is_exported=True)
@@ -21,11 +21,12 @@ def deleter_ir(function: str, offset: int) -> str:
 
 
 def destructor_ir(function: str, name: str, offset: int) -> str:
-    """Return the text of a destructor of capsules, which lets go of the object if the capsule still has its name."""
+    """Return the text of a destructor of capsules, which releases the object if the capsule still has its name."""
     m = Module("diffkern.release")
     release = _release(m)
     made, c = m.function(function, VOID, [I64], is_exported=True)
     capsule, own_name = made.args[0], c.address(m.string(name))
+    # A consumer renames the capsule and owns the reference from then on.
     with c.when(c.compare("!=", c.invoke("PyCapsule_IsValid", capsule, own_name), 0)):
         c.invoke(release, c.load(c.invoke("PyCapsule_GetPointer", capsule, own_name), offset))
     c.b.ret_void()
@@ -45,6 +46,7 @@ def _release(m: Module) -> Any:
 def _let_go(c: Code, owner: Word) -> None:
     """Give the reference back, and leave an exception on its way as it was."""
     if sys.version_info >= (3, 12):
+        # The object's destructor may run Python, which must not start with an exception set.
         raised = c.invoke("PyErr_GetRaisedException")
         c.invoke("Py_DecRef", owner)
         c.invoke("PyErr_SetRaisedException", raised)

@@ -1,6 +1,6 @@
 """Plans: prepared steps of native code behind a Python built-in function.
 
-In: steps (address of a kernel, argument block, how its range is cut), counters to raise, a Python function. Out: a
+Steps (address of a kernel, argument block, partition of its range), counters to raise and a Python function make a
 built-in that runs all steps in one native call, the interpreter's lock released; it calls the Python function instead
 whenever it gets an argument, a flag of the plan is set, or the process has something that launches must know of. Any
 number of threads may call it at once. Blocks may be written to after :meth:`Plan.wait_idle`, with the lock held.
@@ -55,19 +55,19 @@ class Step(NamedTuple):
     block : bytearray
         Its arguments.
     n, chunk : int
-        The range and how it is cut.
+        The range and the length of a chunk.
     colours : int
         2 where neighbouring chunks must not run at the same time, else 1.
     partials, finish, chunks : int
         Partial sums, the function that adds them up, and the number of chunks they come from; 0 without.
     code : Code or None
-        What keeps the functions in memory, if something has to.
+        The owner of the functions' memory, if there has to be one.
     updates : bool
         Whether the kernel can be told that its run is alone.
     copied : array of words or None
-        Of what each chunk but the first has a copy, as :func:`copied` says it; added up afterwards.
+        The arrays of which each chunk but the first has a copy, as by :func:`copied`; added up afterwards.
     replaced : array of words or None
-        What stands in the arguments in place of what the block says, as :func:`replaced` has it.
+        The words that replace those of the block in the arguments, as by :func:`replaced`.
     """
 
     function: int
@@ -85,6 +85,7 @@ class Step(NamedTuple):
 
     def row(self) -> tuple[int, ...]:
         """Return its words."""
+        # The mark for kernels with updates is the lowest bit of the block's address, which is aligned.
         place = self.function, address_of(self.block) + self.updates, len(self.block)
         more = [0 if given is None else given.buffer_info()[0] for given in (self.copied, self.replaced)]
         return *place, self.n, self.chunk, self.colours, self.partials, self.finish, self.chunks, *more
@@ -101,20 +102,20 @@ _KINDS = {(True, 4): 0, (True, 8): 1, (False, 4): 2, (False, 8): 3}
 
 
 def copied(arrays: Iterable[tuple[int, int, Scalar, int]]) -> words[int]:
-    """Return the words that say what chunks have copies of.
+    """Return the words that describe the arrays that chunks have copies of.
 
     Parameters
     ----------
     arrays : iterable of (int, int, Scalar, int)
-        Contiguous arrays: place in the argument block, axes, the type of their scalars, of 4 or 8 bytes, and how many
-        of them an element has.
+        Contiguous arrays: place in the argument block, axes, the type of their scalars, of 4 or 8 bytes, and the number
+        of scalars in an element.
     """
     entries = [(offset, axes, _KINDS[s.is_float, s.itemsize], components) for offset, axes, s, components in arrays]
     return words("q", (len(entries), *itertools.chain.from_iterable(entries)))
 
 
 def replaced(addresses: Mapping[int, int]) -> words[int]:
-    """Return the words that say which addresses replace those at some places of an argument block."""
+    """Return the words that describe which addresses replace those at some places of an argument block."""
     return words("q", (len(addresses), *itertools.chain.from_iterable(addresses.items())))
 
 
@@ -126,7 +127,7 @@ _stamps = itertools.count(1)
 
 
 class Stamp:
-    """A word, read by native code, that has another value after every change of what it stands for."""
+    """A word, read by native code, that changes its value with every change of what it stands for."""
 
     __slots__ = ("_word",)
 
@@ -135,16 +136,16 @@ class Stamp:
 
     @property
     def address(self) -> int:
-        """Where it stands."""
+        """The address of the word."""
         return self._word.buffer_info()[0]
 
     @property
     def value(self) -> int:
-        """What it is now."""
+        """The present value."""
         return self._word[0]
 
     def renew(self) -> None:
-        """Give it a value that no stamp has had."""
+        """Set a value that no stamp has had."""
         self._word[0] = next(_stamps)
 
 
@@ -153,23 +154,23 @@ _plans: weakref.WeakSet[Plan] = weakref.WeakSet()
 
 
 class Plan:
-    """The memory of one plan. It has to outlive the calls, so the built-in keeps it.
+    """The memory of one plan. It has to outlive the calls, so that the built-in keeps it.
 
     Parameters
     ----------
     steps : sequence of Step or of DeviceStep
-        What it does; of a GPU's steps all are the same one's.
+        The steps; those on a GPU are all on the same one.
     counters : sequence
-        What it raises with each call.
+        The counters that each call raises.
     flags : int
         Reasons for calls to go to Python.
     stamp : (Stamp, int), optional
-        What has to have a value, or calls go to Python.
+        A stamp and the value that it must have, or calls go to Python.
 
     Attributes
     ----------
     noted : tuple of str
-        What a device notes of the steps when they were begun.
+        The names that a device notes for the steps when they were begun.
     """
 
     __slots__ = (
@@ -198,6 +199,7 @@ class Plan:
         self._counters = words("q", [ctypes.addressof(counter) for counter in counters])
         self._steps = words("q", itertools.chain.from_iterable(step.row() for step in steps))
         where = self._counters.buffer_info()[0], self._steps.buffer_info()[0]
+        # Arrays of words do not move as long as they keep their length, so that native code may hold their addresses.
         self.is_native = bool(functions)
         self._coming: deque[Callable[[], bool]] = deque()
         self.words = words("q", (flags, 0, attention.address, len(counters), where[0], len(steps), where[1], 0))
@@ -235,12 +237,12 @@ class Plan:
 
     @property
     def running(self) -> bool:
-        """Whether calls are in progress or waiting."""
+        """True if calls are in progress or waiting."""
         self._forget_made()
         return bool(self.words[_RUNNING] or self._coming)
 
     def expect(self, waits: Callable[[], bool]) -> None:
-        """Count a call that will come as long as a function says that it has not been made."""
+        """Count a future call, for as long as a function says that it has not been made."""
         self._forget_made()
         self._coming.append(waits)
 
@@ -252,26 +254,28 @@ class Plan:
     def become(self, other: Plan) -> None:
         """Take over the steps of another plan; the built-in stays the same. No call may be in progress.
 
-        An interrupt leaves the plan as it was, or sends its calls to Python, who has to come back to this.
+        An interrupt leaves the plan as it was, or sends its calls to Python, which has to repeat this.
         """
         taken = words("q", other.words)
+        # These two words belong to the calls of this plan and not to the steps.
         taken[_RUNNING], taken[_TIMES] = self.words[_RUNNING], self.words[_TIMES]
         self.flag(STALE)
         self._given, self.noted, self._kept = other._given, other.noted, (other._kept, other)
         self._counters, self._steps, self._times = other._counters, other._steps, other._times
+        # In one assignment, and last: it also clears the flag, when everything that the words point to is in place.
         self.words[:] = taken
 
     def renew(self) -> None:
-        """Take the steps for those of now, after all."""
+        """Accept the steps as current after all."""
         self.words[_FLAGS] &= ~STALE
 
     def counter_place(self, position: int) -> int:
-        """Return where the address of a counter stands."""
+        """Return the place that holds the address of a counter."""
         return self._counters.buffer_info()[0] + 8 * position
 
     @property
     def counters(self) -> words[int]:
-        """The addresses of the counters; whoever exchanges one keeps it alive, and no call may be in progress then."""
+        """The addresses of the counters; replacing one takes a reference to it, and no call may be in progress."""
         return self._counters
 
     def run(self, timed: bool = False) -> list[int]:
@@ -284,7 +288,7 @@ class Plan:
         return list(self._times) if timed else []
 
     def run_on(self, stream: int) -> None:
-        """Do the steps of a device on one of its streams, whatever the flags.
+        """Run the steps of a device on one of its streams, whatever the flags.
 
         Raises
         ------
@@ -300,7 +304,7 @@ class Plan:
             port.note(self.noted)
 
     def _failed(self, status: int) -> NoReturn:
-        """Raise what a step of a device failed with."""
+        """Raise the error of a failed step of a device."""
         begun: Sequence[DeviceStep] = self._given[: (status >> 40) + 1]  # type: ignore[assignment]  # as above
         step = begun[-1]
         step.port.note(_noted(begun))
@@ -308,7 +312,7 @@ class Plan:
 
 
 def _noted(steps: Sequence[Step] | Sequence[DeviceStep]) -> tuple[str, ...]:
-    """Return what a device notes of steps that were begun."""
+    """Return the names that a device notes for steps that were begun."""
     names = [noted for step in steps if (noted := getattr(step, "noted", ""))]
     return tuple(names[-_RECENT:])
 
@@ -319,7 +323,7 @@ def function_address(name: str) -> int:
 
 
 def address_of(block: bytearray) -> int:
-    """Return where the bytes of a block lie; they do not move as long as its length stays."""
+    """Return the address of the bytes of a block; they do not move as long as its length stays."""
     return ctypes.addressof(ctypes.c_char.from_buffer(block)) if block else 0
 
 

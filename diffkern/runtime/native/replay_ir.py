@@ -1,10 +1,10 @@
 """Prepared launches in native code.
 
-In: plans, records of 64-bit words that Python fills. Out: ``dk_replay_call``, a Python built-in function that runs a
-plan without any Python in between; ``dk_replay_run``, one that never turns to Python instead; and kernels with the
-pool's signature for copies, fills and sums of contiguous memory. A built-in's ``self`` is a tuple (address of the plan,
-Python function for all unusual cases, owner of the memory): CPython keeps it for as long as the built-in lives.
-:mod:`diffkern.runtime.native.replay` fills the plans and says what the words are.
+Plans are records of 64-bit words that Python fills. ``dk_replay_call`` is a Python built-in function that runs a
+plan without any Python in between; ``dk_replay_run`` one that never turns to Python instead; and there are kernels with
+the pool's signature for copies, fills and sums of contiguous memory. A built-in's ``self`` is a tuple (address of the
+plan, Python function for all unusual cases, owner of the memory): CPython keeps it for as long as the built-in lives.
+:mod:`diffkern.runtime.native.replay` fills the plans and describes the words.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ def add_replay(m: Module, device_steps: Any) -> None:
 
 
 def _step(m: Module) -> Any:
-    """``step(address, watch)``: run one step; 0, or what ended it.
+    """``step(address, watch)``: run one step; 0, or the status that ended it.
 
     A program with partial sums gets a copy of its block that names a place for them on this stack, so that any number
-    of threads may run it at once. So does one with other words in the place of some of its block's.
+    of threads may run it at once. So does one with other words in place of some of its block's.
     """
     made, c = m.routine("dk_step", 2)
     step, watch = made.args
@@ -69,6 +69,7 @@ def _step(m: Module) -> Any:
     summing = c.compare("!=", partials, 0)
     with c.when(c.any(summing, c.compare("!=", replaced, 0))):
         size = c.load(step, _SIZE)
+        # The copy of the block, and behind it the partial sums: both end with this call.
         copy = c.words(c.add(c.ceil_div(size, 8), partials))
         c.copy(copy, block, size)
         c.store(c.add(copy, size), copy, abi.PARTIALS)
@@ -80,11 +81,14 @@ def _step(m: Module) -> Any:
         with on_copies:
             size, start = c.load(step, _SIZE), c.invoke("dk_now")
             status.set(c.invoke("dk_run_copied", fn, used.get(), size, n, chunk, colours, copied, mark, watch))
+            # Runs on copies share the table of atomic runs: both are what several threads take where elements are
+            # updated.
             learn(c, SHARED, [fn, block, size, n, chunk], c.sub(c.invoke("dk_now"), start), c.ceil_div(n, chunk))
         with plainly:
             _colours(c, status, fn, c.b.or_(used.get(), mark), n, chunk, colours, watch)
     with c.when(c.compare("!=", lone.get(), 0)):
         c.atomic("sub", c.named("sole"), 1, "release")
+    # The partial sums of all chunks are there only when every chunk has ended without an error.
     with c.when(c.all(summing, c.compare("==", status.get(), 0))):
         c.call(c.load(step, _FINISH), [used.get(), c.word(0), c.load(step, _CHUNKS)])
     c.leave(status.get())
@@ -99,9 +103,9 @@ def _replace(c: Code, block: Word, replaced: Word) -> None:
 
 
 def _is_copied(c: Code, fn: Word, copied: Word, mark: Word, lone: Variable) -> Any:
-    """Whether chunks have copies.
+    """Return whether chunks have copies.
 
-    Those of a kernel with atomic updates have where the run is alone, noted in `lone`, and one thread is not quicker.
+    Those of a kernel with atomic updates do if the run is alone, noted in `lone`, and one thread is not quicker.
     """
     is_marked = c.compare("!=", mark, 0)
     with c.when(c.all(c.compare("!=", copied, 0), is_marked)):
@@ -132,7 +136,7 @@ def _run_step(m: Module, run: Any) -> None:
 
 
 def _steps(m: Module, run: Any) -> Any:
-    """``steps(plan, watch)``: run all steps; 0, or what ended them: a handler of signals has raised an exception."""
+    """``steps(plan, watch)``: run all steps; 0, or not 0 if a signal handler has raised an exception."""
     made, c = m.routine("dk_steps", 2)
     plan, watch = made.args
     count, steps, times = (c.load(plan, at) for at in (_COUNT, _STEPS, _TIMES))
@@ -150,7 +154,7 @@ def _plan(c: Code, itself: Word) -> Word:
 
 
 def _leave(c: Code, status: Word) -> None:
-    """Return None, or raise what is pending."""
+    """Return None, or raise the pending exception."""
     with c.when(c.compare("!=", status, 0)):
         c.leave(0)
     c.leave_none()
@@ -174,6 +178,7 @@ def _call_device(m: Module, steps: Any) -> Any:
     made, c = m.routine("dk_call_device", 2)
     plan, itself = made.args
     port, stamp = c.load(plan, PLAN_PORT), c.load(plan, _STAMP)
+    # Streams that wait for the next launch are told of it by Python.
     with c.when(c.compare("!=", c.load(port, _FOLLOWERS), 0)):
         c.leave(-1)
     with c.when(c.compare("!=", stamp, 0)), c.when(c.compare("!=", c.load(stamp), c.load(plan, _EXPECTED))):
@@ -185,6 +190,7 @@ def _call_device(m: Module, steps: Any) -> Any:
     c.atomic("sub", running, 1, "release")
     c.invoke("dk_come_back", watch)
     arguments = c.words(1)
+    # A driver's error: Python makes the exception, from the number and the steps it still has.
     with c.when(c.compare(">", status, 0)):
         number = c.invoke("PyLong_FromLong", status)
         c.store(number, arguments)
@@ -200,10 +206,12 @@ def _call_device(m: Module, steps: Any) -> Any:
 
 
 def _begin(c: Code, plan: Word) -> Word:
-    """Count a call and the changes that it makes; return where calls are counted."""
+    """Count a call and the changes that it makes; return the address where calls are counted."""
     running = c.add(plan, _RUNNING)
+    # Counted before anything else is read: whoever flags the plan afterwards waits for this call.
     c.atomic("add", running, 1, "acquire")
     where = c.load(plan, _WHERE)
+    # Versions are raised before the steps run, so that a failed step also counts as a change.
     with c.loop(c.load(plan, _COUNTERS)) as k:
         c.atomic("add", c.load(where, c.mul(k, 8)), 1)
     return running
@@ -214,9 +222,11 @@ def _call(m: Module, steps: Any, call_device: Any) -> None:
     made, c = m.routine("dk_replay_call", 4, is_exported=True)
     itself, arguments, count, names = made.args
     plan = _plan(c, itself)
+    # One test for the usual case: no flag, nothing current in the process, no pending work, no argument.
     state = c.b.or_(c.atomic_load(plan, _FLAGS), c.atomic_load(c.load(plan, _ATTENTION)))
     given = c.b.or_(count, names)
     with c.when(c.compare("!=", c.b.or_(state, given), 0)):
+        # The only flag is that the steps are a device's.
         with c.when(c.compare("==", c.b.or_(c.b.xor(state, c.word(_IS_DEVICE)), given), 0)):
             answer = c.invoke(call_device, plan, itself)
             with c.when(c.compare("!=", answer, -1)):
@@ -269,6 +279,7 @@ def _vectorcall(m: Module) -> None:
     with c.loop(count) as k:
         argument = c.load(arguments, c.mul(k, 8))
         c.invoke("Py_IncRef", argument)
+        # Takes the reference over, hence the increment in front of it.
         c.invoke("PyTuple_SetItem", positional, k, argument)
     keywords = c.variable(0)
     with c.when(c.compare("!=", names, 0)):

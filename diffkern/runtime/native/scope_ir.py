@@ -1,10 +1,10 @@
 """Entering and leaving scopes in native code.
 
-In: a tuple, given once to ``dk_scope_setup``: what is current in a thread, the address of the number of things that
-are, the names of three attributes of a scope (what Python has to do before entering, what after leaving, and what was
-current before), and the name under which something is current without being counted, interned as all of them are. Out:
-the methods ``dk_scope_enter`` and ``dk_scope_leave``, and the built-in function ``dk_scope_put``.
-:mod:`diffkern.runtime.scope` says what they are for.
+``dk_scope_setup`` takes a tuple once: what is current in a thread, the address of the number of current objects, the
+names of three attributes of a scope (what Python has to do before entering, what after leaving, and what was current
+before), and the name under which an object is current without being counted, interned as all of them are. The methods
+``dk_scope_enter`` and ``dk_scope_leave``, and the built-in function ``dk_scope_put``, are described in
+:mod:`diffkern.runtime.scope`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ def add_scope(m: Module) -> None:
     """Add the functions."""
     m.room("scopes", 8)
     made, c = m.function("dk_scope_setup", VOID, [I64], is_exported=True)
+    # Kept for ever: the methods may be called as long as the process lives.
     c.invoke("Py_IncRef", made.args[0])
     c.store(made.args[0], c.named("scopes"))
     c.b.ret_void()
@@ -32,7 +33,7 @@ def add_scope(m: Module) -> None:
 
 
 def _item(c: Code, held: Word, k: int) -> Word:
-    """An item of a tuple, which keeps it."""
+    """Return an item of a tuple, which keeps it."""
     return c.invoke("PyTuple_GetItem", held, k)
 
 
@@ -50,9 +51,11 @@ def _set(m: Module) -> Any:
     with c.when(c.compare("==", before, 0)):
         c.leave(1)
     failed = c.invoke("PyObject_SetAttr", current, name, value)
+    # Interned names are compared by identity.
     counted = c.compare("!=", name, _of_setup(c, _UNCOUNTED))
     with c.when(c.all(c.compare("==", failed, 0), counted)):
         none = c.named("_Py_NoneStruct")
+        # The change of the count is -1, 0 or 1: what is current now, less what was before.
         added, gone = (c.b.zext(c.compare("!=", x, none), I32) for x in (value, before))
         c.b.atomic_rmw("add", c.pointer(count), c.b.sub(added, gone), "monotonic")
     c.invoke("Py_DecRef", before)
@@ -70,7 +73,7 @@ def _put(m: Module, change: Any) -> None:
 
 
 def _enter(m: Module, change: Any) -> None:
-    """A method without arguments. Python returns a tuple: the name, the value, and what the block gets."""
+    """A method without arguments. Python returns a tuple: the name, the value, and the value for the block."""
     made, c = m.routine("dk_scope_enter", 3, is_exported=True)
     scope = made.args[0]
     begin = c.invoke("PyObject_GetAttr", scope, _of_setup(c, _BEGIN))
@@ -82,6 +85,8 @@ def _enter(m: Module, change: Any) -> None:
         c.leave(0)
     name, value, result = (_item(c, begun, k) for k in range(3))
     outer = _of_setup(c, _OUTER)
+    # The chain of what was current before is stored in the scope first; only then the new value becomes current. No
+    # Python code runs in between, so that no interrupt can separate the two.
     before = c.invoke("PyObject_GetAttr", _of_setup(c, _CURRENT), name)
     chain = c.invoke("PyObject_GetAttr", scope, outer)
     link = c.invoke("PyTuple_New", 3)
@@ -102,6 +107,7 @@ def _leave(m: Module, change: Any) -> None:
     scope, arguments, count = made.args
     outer = _of_setup(c, _OUTER)
     link = c.invoke("PyObject_GetAttr", scope, outer)
+    # None if the block was never entered, or an interrupt came before that.
     with c.when(c.compare("!=", link, c.named("_Py_NoneStruct"))):
         name, before, chain = (_item(c, link, k) for k in range(3))
         c.invoke("PyObject_SetAttr", scope, outer, chain)

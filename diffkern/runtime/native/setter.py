@@ -1,8 +1,8 @@
 """Tables of parameters behind a Python built-in function that changes them.
 
-In: for each parameter what it takes and where it stands in the argument block of a plan. Out: a built-in of an index
-and a value that writes to the block, or calls a Python function where that is not all there is to do. Whoever owns the
-table looks at :attr:`Setter.changed` to learn that the block and the list of arrays are ahead of what he has packed.
+From the type of each parameter and its place in the argument block of a plan comes a built-in of an index and a value
+that writes to the block, or calls a Python function where more has to be done. The owner of the table looks at
+:attr:`Setter.changed` to learn that the block and the list of arrays are ahead of what was packed.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ LaunchError
 
 
 class Slot(NamedTuple):
-    """A parameter that can be changed without any other check than that of its type.
+    """A parameter that can be changed without any check but that of its type.
 
     Attributes
     ----------
     leaf : int
         Its position in the list of arrays.
     offset : int
-        Where it stands in the block.
+        Its offset in the block.
     key : str
         Its type: the name of a scalar, or the very text that is the ``_key`` of arrays of its type.
     size : int
@@ -68,7 +68,7 @@ class Slot(NamedTuple):
 
 
 class Setter:
-    """The memory of one table. It has to outlive the calls, so the built-in keeps it.
+    """The memory of one table. It has to outlive the calls, so that the built-in keeps it.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class Setter:
 
     @property
     def changed(self) -> bool:
-        """Whether the block was changed since the changes were last read."""
+        """True if the block was changed since the changes were last read."""
         return self._table[1] != 0
 
     def note(self) -> None:
@@ -116,18 +116,18 @@ class Setter:
     def open(
         self, slots: Sequence[Slot | None], plan: Plan, block: bytearray, arrays: list[Any], only_alone: bool
     ) -> None:
-        """Describe the parameters anew, None for one that is Python's.
+        """Describe the parameters again, None for one that Python has to set.
 
         Parameters
         ----------
         slots : sequence of Slot or None
             The parameters.
         plan : Plan
-            What reads the block.
+            The plan that reads the block.
         block : bytearray
             The argument block. It must not change its length any more.
         arrays : list
-            Where the arrays are kept.
+            The list that keeps the arrays.
         only_alone : bool
             Whether only arrays fit that share no memory with others.
         """
@@ -139,6 +139,7 @@ class Setter:
         self._table[2] = plan.words.buffer_info()[0]
         self._table[5] = id(arrays)
         self._table[7] = id(_ALONE if only_alone else _ATTRIBUTES[1])
+        # Cleared last: from here on native code reads the table.
         self._table[0] = 0
 
 

@@ -1,9 +1,9 @@
 """Changing a parameter of a prepared launch in native code.
 
-In: tables that Python fills. Out: ``dk_set_param``, a Python built-in function of an index and a value. It writes
+``dk_set_param`` is a Python built-in function of an index and a value, over tables that Python fills. It writes
 numbers, and arrays of the type that is there, into the argument block, and calls a Python function for everything else:
 other values, a call in progress, a third argument. A built-in's ``self`` is a tuple (address of the table, Python
-function, owner of the memory). :mod:`diffkern.runtime.native.setter` fills the tables and says what the words are.
+function, owner of the memory). :mod:`diffkern.runtime.native.setter` fills the tables and describes the words.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ def _attribute(m: Module) -> Any:
     with c.when(c.compare("==", value, 0)):
         c.invoke("PyErr_Clear")
         c.leave(0)
+    # The object still holds the attribute, and the interpreter's lock is held: the borrowed reference stays valid.
     c.invoke("Py_DecRef", value)
     c.leave(value)
     return made
@@ -60,6 +61,7 @@ class _Setter:
         self.table = c.invoke("PyLong_AsVoidPtr", c.invoke("PyTuple_GetItem", self.itself, 0))
         usual = c.b.or_(c.atomic_load(self.table, _FLAGS), c.b.or_(self.names, c.b.xor(self.count, c.word(2))))
         c.require(c.compare("==", usual, 0), self.python)
+        # A running call reads the block. Python waits for its end, which cannot be done while the lock is held here.
         idle = c.compare("==", c.atomic_load(c.load(self.table, _PLAN), 8, "acquire"), 0)
         c.require(idle, self.python)
         index, value = c.loads(self.arguments, 2)
@@ -109,7 +111,7 @@ class _Setter:
         self.single(bits, target)
 
     def single(self, bits: Variable, target: Word) -> None:
-        """What is finite, and infinite in single precision, is for Python to refuse."""
+        """Leave it to Python to refuse a number that is finite, and infinite in single precision."""
         c = self.c
         x = c.b.bitcast(bits.get(), DOUBLE)
         y = c.b.fptrunc(x, FLOAT)
@@ -153,7 +155,7 @@ class _Setter:
         c.leave_none()
 
     def count_changes(self, value: Word, counter: Word) -> None:
-        """Let the plan count the changes of an array's memory."""
+        """Make the plan count the changes of an array's memory."""
         c, python = self.c, self.python
         c.require(c.compare("==", self.attribute(value, _WRITABLE), c.named("_Py_TrueStruct")), python)
         memory = self.attribute(value, _MEMORY)

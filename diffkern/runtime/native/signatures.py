@@ -1,4 +1,4 @@
-"""What the run time's native code calls: functions of the C library and of Python, with their types.
+"""The functions of the C library and of Python that the run time's native code calls, with their types.
 
 Each signature is the type of the result, then those of the arguments: ``v`` nothing, ``p`` a pointer, ``w`` 64 bits,
 ``i`` 32 bits, ``f`` and ``d`` floating-point numbers, ``b`` one bit, ``c`` a byte.

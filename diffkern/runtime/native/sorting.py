@@ -1,7 +1,7 @@
 """A stable sort of places by destinations, and sums by it, on all native threads.
 
-In: for each place a destination. Out: a :class:`Sorted`, whose :meth:`~Sorted.add_up` adds what stands at the places to
-their destinations: in the order of the places, whatever the number of threads. The code is loaded by the first sort.
+From the destination of each place comes a :class:`Sorted`, whose :meth:`~Sorted.add_up` adds the numbers at the places
+to their destinations: in the order of the places, whatever the number of threads. The code is loaded by the first sort.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Sorted(NamedTuple):
     Attributes
     ----------
     starts
-        Where those of each destination begin, and behind them where the last ones end.
+        The first position of each destination's places, and at the end the total number.
     places
         The places.
     """
@@ -44,12 +44,12 @@ class Sorted(NamedTuple):
     places: np.ndarray[Any, Any]
 
     def add_up(self, target: int, numbers: int, components: int, itemsize: int) -> None:
-        """Add to elements what stands at their places.
+        """Add to elements the numbers at their places.
 
         Parameters
         ----------
         target, numbers : int
-            Addresses of the elements, and of what is added to them, an element for each place.
+            Addresses of the elements, and of the numbers to add, an element for each place.
         components : int
             Scalars of an element.
         itemsize : int
@@ -58,6 +58,7 @@ class Sorted(NamedTuple):
         count = self.places.size
         chunk = max(_FEWEST, -(-count // _MOST_CHUNKS))
         data = self.starts.ctypes.data, self.places.ctypes.data, numbers, target, self.starts.size - 1, components
+        # A vector's components are summed side by side: one pass over the places for up to four of them.
         for first in range(0, components, _TOGETHER):
             width = min(_TOGETHER, components - first)
             block = bytearray(_sums(*data, first))
@@ -74,7 +75,10 @@ def sort_places(keys: np.ndarray[Any, Any], count: int) -> Sorted:
     count : int
         The number of destinations.
     """
+    # Counts are stored two places further on and starts one: after the sums and the placing, each key's start is in its
+    # own place, without another buffer.
     starts, places = np.zeros(count + 2, dtype=np.int32), np.empty(keys.size, dtype=np.int32)
+    # Every chunk of keys reads all places, so that more chunks than threads would only read more.
     chunk = max(1, -(-count // min(pool.num_threads(), _MOST_GROUPS)))
     data = keys.ctypes.data, starts.ctypes.data, keys.size
     counts, placed = bytearray(_counts(*data)), bytearray(_places(*data, places.ctypes.data))

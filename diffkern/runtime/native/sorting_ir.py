@@ -1,9 +1,10 @@
-"""Numbers in the order of their destinations: a counting sort of places, and sums by it.
+"""A counting sort of places by destinations, and sums by it, in native code.
 
-In: a module under construction. Out: kernels for the thread pool, each for a range of destinations or of places:
-``dk_sort_count`` and ``dk_sort_place``, two steps of a stable sort, and ``dk_sorted_sum_f32_3`` and the like, which add
-up what belongs to each destination in order and then add the sum to it. A chunk of either touches no other's elements,
-so the results do not depend on how the range is cut.
+There are kernels for the thread pool, each for a range of destinations or of places: ``dk_sort_count`` and
+``dk_sort_place``, two steps of a stable sort, and ``dk_sorted_sum_f32_3`` and the like, which add up the numbers of
+each
+destination in order and then add the sum to it. A chunk of either touches no other's elements, so that the results do
+not depend on the partition of the range.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _AHEAD = 24  # places whose numbers are on their way from memory
 
 
 def sorting_ir(most: int) -> str:
-    """Return the module's text; `most` is how many scalars of an element are added up at once."""
+    """Return the module's text; `most` is the number of scalars of an element that are added up at once."""
     m = Module("diffkern.sorting")
     _count(m)
     _place(m)
@@ -43,9 +44,9 @@ def _count(m: Module) -> None:
 
 
 def _place(m: Module) -> None:
-    """``place({keys, starts, number of keys, places}, low, high)``: where the keys from low to high stand, by key.
+    """``place({keys, starts, number of keys, places}, low, high)``: the places of the keys from low to high, by key.
 
-    Where those of a key begin is one place further on, and is raised with each of them.
+    The start of a key's places is one place further on, and is raised with each of them.
     """
     made, c = m.function("dk_sort_place", VOID, [I64] * 3, is_exported=True)
     block, low, high = made.args
@@ -86,9 +87,14 @@ def _sum(m: Module, kind: Any, size: int, name: str, width: int) -> None:
         stop(c.compare(">=", begin, high))
         with c.when(c.compare("<", begin, end)):
             totals = [c.variable(kind(0.0)) for _ in range(width)]
+            # Variables are initialized in the entry block once; each destination starts from zero again.
             for total in totals:
                 total.set(kind(0.0))
+            # Summed in a register and in the order of the places: the same number each time, and one store per
+            # destination.
             with c.loop(end, begin) as k:
+                # Numbers are read in the order of destinations, a random order in memory, so that they are fetched in
+                # advance.
                 ahead = _int(c, places, c.min(c.add(k, _AHEAD), last))
                 c.invoke("llvm.prefetch.p0", c.add(numbers, c.mul(ahead, distance)), 0, 3, 1)
                 source = c.add(numbers, c.mul(_int(c, places, k), distance))
@@ -103,7 +109,7 @@ def _sum(m: Module, kind: Any, size: int, name: str, width: int) -> None:
 
 
 def _first_from(c: Code, starts: Word, count: Word, low: Word) -> Word:
-    """The first destination whose places do not begin before this one."""
+    """Return the first destination whose places do not begin before this one."""
     left, right = c.variable(0), c.variable(count)
     with c.forever() as stop:
         stop(c.compare(">=", left.get(), right.get()))

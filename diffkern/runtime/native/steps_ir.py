@@ -1,7 +1,7 @@
 """The loop over the steps of a plan in native code, on the CPU and on a GPU.
 
-In: records of equal length that follow one another, and what does one of them. Out: all are done in their order, until
-one fails, or a handler of signals has raised an exception.
+The steps are records of equal length that follow one another. They run in order, until one fails, or a signal handler
+has raised an exception.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ def do_steps(
     do: Callable[[Word, Word], Word],
     before: Callable[[Word], Any] = lambda done: None,
 ) -> Word:
-    """Do steps one after the other; return 0, or the status that ended them.
+    """Run steps one after the other; return 0, or the status that ended them.
 
     Parameters
     ----------
     c : Code
-        Where the loop is written.
+        The code that the loop is appended to.
     steps, count : Word
         Address and number of the steps.
     words : int
         Length of a step.
     watch : Word
-        What knows whether a handler of signals is due.
+        The watch that knows whether a signal handler is due.
     do : callable
-        Writes what does a step, of its address and its number; returns the status, 0 if it was done.
+        Writes the code for a step, given its address and its number; returns the status, 0 for success.
     before : callable, optional
-        Writes what comes in front of each step, of its number, and behind the last one.
+        Writes the code in front of each step, given its number, and behind the last one.
     """
     done, status = c.variable(0), c.variable(0)
     looks = Looks(c, 16, 256)

@@ -1,7 +1,7 @@
-"""How threads of the pool wait: for the mutex, asleep on a condition, or awake for a while.
+"""Waiting of the pool's threads: for the mutex, asleep on a condition, or spinning for a while.
 
-In: a module under construction, and the code of a function in it. Out: a clock, a spin, and what enters and leaves the
-mutex that guards the pool's words.
+For the code of a function there are a clock, a spin, and the calls that enter and leave the mutex which guards the
+pool's words.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ def add_spin(m: Module, now: Any, machine: str) -> Any:
     p, value, wanted = made.args
     limit, start = c.atomic_load(c.named("spin_ns")), c.invoke(now)
     with c.forever():
+        # Reading the clock costs more than reading the word.
         with c.loop(_BURST):
             equal = c.choose(c.compare("==", c.atomic_load(p, ordering="acquire"), value), 1, 0)
             with c.when(c.compare("==", equal, wanted)):

@@ -1,14 +1,14 @@
-"""When sleeping workers are worth waking.
+"""The estimate of whether sleeping workers are worth waking.
 
-In: a module under construction. Out: how long a job may take its submitter alone before workers are told of it.
+It says how long a job may take its submitter alone before workers are told of it.
 
-To wake a thread takes 5 us on one machine and 100 us on another, where the processor it is to run on is halted; and
-in a virtual machine the system often runs it on the submitter's own processor, where it only is in the way. So it is
+Waking a thread takes 5 us on one machine and 100 us on another, where the processor it is to run on is halted; and
+in a virtual machine the system often runs it on the submitter's own processor, where it is only in the way. So it is
 measured: a worker that was woken sees how long ago that was and on which processor it runs. The estimate is one word
 for all kernels. It goes up with workers that come late or are of no use. While it keeps workers asleep, it comes down
-little by little, until it is tried again: on average that costs a hundredth.
+little by little, until waking is tried again: on average that costs a hundredth.
 
-What workers that are awake have to take part costs little. So a wake-up is an investment in the jobs that follow too:
+Letting workers take part that are awake costs little. So a wake-up is an investment in the jobs that follow too:
 jobs without long pauses in between count together, and in a loop of them workers soon are awake and stay so.
 """
 
@@ -52,7 +52,7 @@ _QUARTER, _LITTLE = 2, 6  # as powers of 2: the part of a new reading that count
 
 
 def add_waking_words(m: Module) -> None:
-    """Add the words that are kept."""
+    """Add the words of the estimate."""
     m.exported_word(ARRIVAL)
     m.exported_word(IDLE)
     m.exported_word(SIGNALLED)
@@ -69,7 +69,7 @@ def add_waking(m: Module, platform: str) -> None:
     m : Module
         The module.
     platform : str
-        ``sys.platform``: only of Linux it is known on which processor a thread runs.
+        ``sys.platform``: only Linux tells on which processor a thread runs.
     """
     _processor(m, platform)
     _move_away(m, platform)
@@ -83,7 +83,7 @@ def _processor(m: Module, platform: str) -> None:
 
 
 def _move_away(m: Module, platform: str) -> None:
-    """``move_away()``: have the calling thread go on on another processor, if it may.
+    """``move_away()``: move the calling thread to another processor, if it may run on one.
 
     It may run on all its processors again afterwards. Without that the system leaves it where the submitter runs, even
     beside an idle processor, for as long as both run but for short times.
@@ -96,6 +96,7 @@ def _move_away(m: Module, platform: str) -> None:
         with c.when(c.compare("==", c.invoke("sched_getaffinity", 0, _MASK_BYTES, allowed), 0)):
             place = c.add(allowed, c.mul(c.b.lshr(here, c.word(6)), 8))
             before, own = c.load(place), c.b.shl(c.word(1), c.b.and_(here, c.word(63)))
+            # Setting a mask without the present processor migrates the thread at once; the old mask is then set again.
             c.store(c.b.and_(before, c.b.not_(own)), place)
             with c.when(c.compare("==", c.invoke("sched_setaffinity", 0, _MASK_BYTES, allowed), 0)):
                 c.store(before, place)
@@ -104,8 +105,9 @@ def _move_away(m: Module, platform: str) -> None:
 
 
 def _worth(m: Module) -> None:
-    """``worth()``: the nanoseconds of work up to which a job that comes now is its submitter's alone."""
+    """``worth()``: the nanoseconds of work up to which a new job is run by its submitter alone."""
     _, c = m.routine("dk_worth", 0)
+    # Some worker is awake, which takes part without being woken.
     with c.when(c.compare("<", c.atomic_load(c.named(IDLE)), c.atomic_load(c.named("live")))):
         c.leave(WORTH_NS)
     now, since = c.invoke("dk_now"), c.named("busy_since")
@@ -113,6 +115,8 @@ def _worth(m: Module) -> None:
     with c.when(c.compare(">=", pause, _PAUSE_NS)):
         counted = c.max(c.atomic_load(since), c.sub(now, _MOST_COUNTED_NS))
         forgotten = c.mul(c.min(pause, _MOST_COUNTED_NS), _FORGOTTEN)
+        # A pause discounts the jobs before it by a multiple of its length, so that a short delay does not end a loop of
+        # jobs.
         c.atomic_store(c.min(now, c.add(counted, forgotten)), since)
     arrival = c.min(c.atomic_load(c.named(ARRIVAL)), MOST_NS)
     invested = c.sub(now, c.atomic_load(since))
@@ -120,7 +124,7 @@ def _worth(m: Module) -> None:
 
 
 def doubt_waking(c: Code) -> None:
-    """Take waking for a little quicker, so that it is tried again some day."""
+    """Lower the estimate of waking a little, so that it is tried again some day."""
     place = c.named(ARRIVAL)
     before = c.atomic_load(place)
     c.atomic_store(c.sub(before, c.b.lshr(before, c.word(_LITTLE))), place)
@@ -132,19 +136,19 @@ def note_end(c: Code, time: Word) -> None:
 
 
 def note_signal(c: Code, sleeping: Word) -> None:
-    """Note where a job is submitted, and when, if so many sleeping workers are woken for it. The mutex is held."""
+    """Note where a job is submitted, and when, if sleeping workers are woken for it. The mutex is held."""
     c.store(c.invoke("dk_processor"), c.named("submitter_at"))
     with c.when(c.compare("!=", sleeping, 0)):
         c.store(c.invoke("dk_now"), c.named(SIGNALLED))
 
 
 def submitted_at(c: Code) -> Word:
-    """The processor of the last submitter. The mutex is held."""
+    """Return the processor of the last submitter. The mutex is held."""
     return c.load(c.named("submitter_at"))
 
 
 def runs_at(c: Code, processor: Word) -> Any:
-    """Whether the calling thread is known to run on a processor."""
+    """Return whether the calling thread is known to run on a processor."""
     here = c.invoke("dk_processor")
     return c.all(c.compare(">=", here, 0), c.compare("==", here, processor))
 
@@ -156,7 +160,9 @@ def note_arrival(c: Code) -> None:
     with c.when(c.compare("!=", time, 0)):
         c.store(0, signalled)
         late = c.min(c.sub(c.invoke("dk_now"), time), MOST_NS)
+        # On the submitter's processor a worker cannot help at all: as bad as the latest arrival.
         reading = c.choose(runs_at(c, submitted_at(c)), MOST_NS, late)
         before = c.atomic_load(c.named(ARRIVAL))
+        # A moving average: one slow wake-up among quick ones must not decide.
         change = c.b.ashr(c.sub(reading, before), c.word(_QUARTER))
         c.atomic_store(c.add(before, change), c.named(ARRIVAL))

@@ -1,7 +1,6 @@
-"""The workers of the thread pool: how they begin, what they do, and where they rest.
+"""The workers of the thread pool: their start, their main loop, and where they rest.
 
-In: a module under construction, with what draws chunks and what spins. Out: the function that a worker runs all its
-life, and the one that makes those that are missing.
+There is the function that a worker runs all its life, and the one that makes missing workers.
 """
 
 from __future__ import annotations
@@ -22,11 +21,12 @@ _OPAQUE = 16  # words for a pthread_attr_t or sigset_t, larger than any platform
 
 
 def add_worker(m: Module, draw: Any, spin: Any) -> Any:
-    """``worker(index)``: what a worker does all its life."""
+    """``worker(index)``: the main loop of a worker."""
     made, c = m.routine("dk_worker", 1)
     index = made.args[0]
     lock(c)
     with c.forever():  # the mutex is held
+        # Surplus: fewer workers are wanted by now.
         with c.when(c.compare(">=", index, c.atomic_load(c.named("workers")))):
             c.store8(0, c.named("alive"), index)
             c.bump(c.named("live"), -1)
@@ -49,9 +49,11 @@ def add_worker(m: Module, draw: Any, spin: Any) -> Any:
 
 def _take_part(c: Code, job: Word, draw: Any) -> None:
     refs, finished = c.add(job, REFS), c.add(job, FINISHED)
+    # Held from here on: the submitter may leave, but the slot is not used for another job.
     c.bump(refs, 1)
     sleeping = c.load(c.named(IDLE))
     unlock(c)
+    # The woken wake others in turn, so that many are awake after few steps.
     wake(c, job, sleeping)
     fields, start = c.loads(job, 7), c.invoke("dk_now")
     settled = c.b.lshr(c.invoke(draw, job, 0), c.word(1))
@@ -73,9 +75,11 @@ def _rest(c: Code, spin: Any) -> None:
     has_room = c.compare("!=", c.atomic_load(c.named("spin_ns")), 0)  # no more threads than processors
     with c.when(c.all(has_room, runs_at(c, processor))):
         c.invoke("dk_move_away")
+    # A worker that could not move sleeps at once: spinning would keep the submitter from its processor.
     with c.when(c.b.not_(runs_at(c, processor))):
         c.invoke(spin, c.named("ticket"), seen, 0)
     lock(c)
+    # Under the mutex, work cannot be announced between this look and the sleep.
     with c.when(c.compare("==", c.atomic_load(c.named("ticket")), seen)):
         sleep(c, "work", IDLE)
         note_arrival(c)
@@ -98,6 +102,7 @@ def add_start(m: Module, worker: Any, mac: bool) -> Any:
     c.invoke("sigfillset", blocked)
     for signal in (4, 5, 6, 10 if mac else 7, 8, 11):
         c.invoke("sigdelset", blocked, signal)
+    # Threads inherit the mask of their creator, which gets its own back below.
     c.invoke("pthread_sigmask", set_mask, blocked, before)
     refused = c.variable(0)
     with c.loop(made.args[0]) as index:
