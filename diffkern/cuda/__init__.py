@@ -1,7 +1,7 @@
 """Numba-CUDA programs on diffkern: ``from diffkern import cuda`` in place of ``from numba import cuda``.
 
-In: kernels, launches and host calls in the spelling of ``numba.cuda``. Out: diffkern's kernels, arrays and streams,
-which run on a GPU, or on the CPU where there is none, and can be differentiated.
+Kernels, launches and host calls in the spelling of ``numba.cuda`` use diffkern's kernels, arrays and streams, which run
+on a GPU, or on the CPU where there is none, and can be differentiated.
 """
 
 from __future__ import annotations

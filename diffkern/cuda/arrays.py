@@ -1,8 +1,8 @@
-"""Arrays on the device under the names of Numba's, and arrays of the host that it reaches.
+"""Numba's arrays on the device, and arrays of the host that it accesses.
 
-In: NumPy arrays and shapes. Out: :class:`DeviceArray`, an array of diffkern's with Numba's methods, on the device
-where kernels run, :func:`~diffkern.cuda.devices.place`. Copies are copies on the CPU as well. Arrays that Numba shares
-between host and device (pinned, mapped, managed) are NumPy arrays; a launch takes them as it takes any NumPy array.
+NumPy arrays and shapes become :class:`DeviceArray`, an array of diffkern with Numba's methods, on the device where
+kernels run, :func:`~diffkern.cuda.devices.place`. Copies are copies on the CPU as well. Arrays that Numba shares
+between host and device (pinned, mapped, managed) are NumPy arrays; a launch takes them like any NumPy array.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _Order = Literal["C", "F"]
 
 
 class OnDevice:
-    """What arrays on the device have beside what all arrays have: the methods and attributes of Numba's."""
+    """The methods and attributes of Numba's device arrays, beyond those of every array."""
 
     __slots__ = ()
 
@@ -64,7 +64,7 @@ class OnDevice:
 
     @property
     def flags(self) -> dict[str, bool]:
-        """Whether elements are contiguous in the orders of C and of Fortran."""
+        """Contiguity of the elements in the orders of C and of Fortran."""
         return {"C_CONTIGUOUS": self.is_c_contiguous(), "F_CONTIGUOUS": self.is_f_contiguous()}
 
     def is_c_contiguous(self: Any) -> bool:
@@ -95,6 +95,7 @@ class OnDevice:
 
     def ravel(self: Any, order: str = "C", stream: Any = 0) -> DeviceArray:
         """Return a view with one axis. The array must be contiguous."""
+        # The transpose of an array in Fortran's order is contiguous in C's.
         return self.T.ravel() if order == "F" else self.reshape(self.size)  # type: ignore[no-any-return]
 
     def squeeze(self: Any, axis: int | tuple[int, ...] | None = None, stream: Any = 0) -> DeviceArray:
@@ -124,7 +125,7 @@ class OnDevice:
             return self[item]
 
     def setitem(self: Any, key: Any, value: Any, stream: Any = 0) -> None:
-        """Let ``self[key] = value`` run on a stream."""
+        """Run ``self[key] = value`` on a stream."""
         with ScopedStream(native(stream)):
             self[key] = value
 
@@ -134,9 +135,9 @@ class OnDevice:
         Parameters
         ----------
         ary : numpy.ndarray, optional
-            Where to; it must have the same shape and type. A new array by default.
+            The destination; it must have the same shape and type. A new array by default.
         stream : diffkern.cuda.streams.Stream, optional
-            On which stream; the default one by default. Where it is another, a copy into `ary` runs beside the program
+            The stream; the default one by default. On another one, a copy into `ary` runs beside the program
             if that is page-locked: synchronize before you look at it.
 
         Returns
@@ -191,7 +192,7 @@ _INSTEAD = {
 class DeviceArray(OnDevice, array):
     """An array on the device, as ``cuda.to_device`` and ``cuda.device_array`` make it.
 
-    It is an array of diffkern's: ``requires_grad``, ``grad`` and tapes work, and ``.numpy()`` shows it on the CPU
+    It is an array of diffkern: ``requires_grad``, ``grad`` and tapes work, and ``.numpy()`` shows it on the CPU
     without a copy.
     """
 
@@ -211,7 +212,8 @@ class DeviceRecords(OnDevice, StructuredArray):
 
 
 def on_device(made: array) -> DeviceArray:
-    """Return an array that was just made as one with Numba's methods."""
+    """Return a new array as one with Numba's methods."""
+    # The layout of instances is the same, so that the class is exchanged without a copy or a view.
     made.__class__ = DeviceRecords if isinstance(made, StructuredArray) else DeviceArray
     return made  # type: ignore[return-value]
 
@@ -225,13 +227,13 @@ def to_device(obj: Any, stream: Any = 0, copy: bool = True, to: DeviceArray | No
     Parameters
     ----------
     obj : array_like
-        The array. One that is on the device already is returned as it is.
+        The array. One that is on the device already is returned unchanged.
     stream : diffkern.cuda.streams.Stream, optional
-        On which stream.
+        The stream.
     copy : bool, optional
         Whether to copy the elements, or to allocate only.
     to : DeviceArray, optional
-        Where to; a new array by default.
+        The destination; a new array by default.
     """
     if to is not None:
         if copy:
@@ -261,7 +263,7 @@ def device_array(
     dtype : optional
         The element type, NumPy's or diffkern's, float64 by default; or a struct's class.
     strides : optional
-        As of a contiguous array, if they are given.
+        Those of a contiguous array, if they are given.
     order : str, optional
         ``"C"`` or ``"F"``.
     """
@@ -269,6 +271,7 @@ def device_array(
     extents = as_shape(shape)
     if order not in ("C", "F"):
         raise ValueError(f"order is 'C' or 'F', not {order!r}")
+    # Fortran's order is the transposed view of an array of the reversed shape.
     made = on_device(new(extents[::-1] if order == "F" else extents, _element(dtype), False, place()))
     made = made.T if order == "F" else made
     if strides is not None and tuple(np.atleast_1d(strides)) != made.strides:
@@ -288,7 +291,7 @@ def _element(dtype: Any) -> Stored:
 
 
 def _numpy_type(dtype: Any) -> np.dtype[Any]:
-    """NumPy's type of what a program has as a type: NumPy's, diffkern's, or one of Numba's, which has NumPy's name."""
+    """Return the NumPy type of a type that is NumPy's, diffkern's, or one of Numba's, which has NumPy's name."""
     if isinstance(dtype, DType):
         return dtype.numpy
     of_numba = type(dtype).__module__.startswith("numba.")
@@ -309,7 +312,7 @@ def _order(ary: Any) -> _Order:
 
 
 def as_cuda_array(obj: Any, sync: bool = True) -> DeviceArray:
-    """Return an array over the memory of another library's array on the device; of diffkern's the array itself.
+    """Return an array over the memory of another library's array on the device; for an array of diffkern a view of it.
 
     Raises
     ------
@@ -360,7 +363,7 @@ def pinned_array(shape: Any, dtype: Any = np.float64, strides: Any = None, order
 
 
 def pinned_array_like(ary: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return what :func:`pinned_array` does, with the shape, type and order of another array."""
+    """Return the same as :func:`pinned_array`, with the shape, type and order of another array."""
     return pinned_array(ary.shape, ary.dtype, order=_order(ary))
 
 
@@ -373,7 +376,7 @@ def mapped_array(
     portable: bool = False,
     wc: bool = False,
 ) -> np.ndarray[Any, Any]:
-    """Return what :func:`pinned_array` does: on the CPU kernels work on it in place, on a GPU launches copy it."""
+    """Return the same as :func:`pinned_array`: on the CPU kernels work on it in place, on a GPU launches copy it."""
     native(stream)
     return pinned_array(shape, dtype, strides, order)
 
@@ -381,7 +384,7 @@ def mapped_array(
 def mapped_array_like(
     ary: np.ndarray[Any, Any], stream: Any = 0, portable: bool = False, wc: bool = False
 ) -> np.ndarray[Any, Any]:
-    """Return what :func:`mapped_array` does, with the shape, type and order of another array."""
+    """Return the same as :func:`mapped_array`, with the shape, type and order of another array."""
     return mapped_array(ary.shape, ary.dtype, order=_order(ary), stream=stream)
 
 
@@ -393,7 +396,7 @@ def managed_array(
     stream: Any = 0,
     attach_global: bool = True,
 ) -> np.ndarray[Any, Any]:
-    """Return what :func:`mapped_array` does."""
+    """Return the same as :func:`mapped_array`."""
     return mapped_array(shape, dtype, strides, order, stream)
 
 

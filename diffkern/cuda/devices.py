@@ -1,8 +1,7 @@
-"""Devices and contexts under the names of Numba's: the GPUs, or the CPU as the one device where there is none.
+"""Numba's devices and contexts: the GPUs, or the CPU as the one device where there is none.
 
-In: numbers of devices. Out: ``Device`` objects over those of :mod:`diffkern.runtime.device`. A program of Numba's
-runs on the current GPU, the first by default; without a GPU, and in a process with ``NUMBA_ENABLE_CUDASIM=1``, it runs
-on the CPU.
+``Device`` objects stand for those of :mod:`diffkern.runtime.device`, by their numbers. A program of Numba's runs on the
+current GPU, the first by default; without a GPU, and in a process with ``NUMBA_ENABLE_CUDASIM=1``, it runs on the CPU.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ class MemoryInfo(NamedTuple):
 
 
 def place() -> Place:
-    """Return where kernels of Numba's dialect run: the current GPU, or the first, or the CPU if there is none."""
+    """Return the device of kernels of Numba's dialect: the current GPU, or the first, or the CPU if there is none."""
     if os.environ.get("NUMBA_ENABLE_CUDASIM") == "1" or not get_cuda_devices():
         return get_device("cpu")
     return get_cuda_device()
@@ -91,7 +90,7 @@ class Device:
 
     @property
     def name(self) -> bytes:
-        """Its name, in bytes as Numba has it."""
+        """Its name, in bytes as in Numba."""
         return self.place.name.encode()
 
     @property
@@ -106,17 +105,17 @@ class Device:
 
     @property
     def MULTIPROCESSOR_COUNT(self) -> int:
-        """Number of multiprocessors; of threads that run kernels on the CPU."""
+        """Number of multiprocessors; on the CPU of threads that run kernels."""
         return self.place.sm_count or config.num_threads
 
     @property
     def supports_float16(self) -> bool:
-        """Whether kernels know 16-bit floats, as they do everywhere."""
+        """True: kernels support 16-bit floats on every device."""
         return True
 
     @property
     def supports_bfloat16(self) -> bool:
-        """Whether kernels know bfloat16, as they do everywhere."""
+        """True: kernels support bfloat16 on every device."""
         return True
 
     def get_primary_context(self) -> Context:
@@ -154,12 +153,12 @@ class Device:
 
 
 class Context:
-    """What Numba calls a device's context: its memory and its work.
+    """A device's context in Numba's sense: its memory and its work.
 
     Attributes
     ----------
     device : Device
-        Whose context it is.
+        The device of the context.
     """
 
     __slots__ = ("device",)
@@ -173,7 +172,7 @@ class Context:
         return self.device.id
 
     def get_memory_info(self) -> MemoryInfo:
-        """Return the bytes of memory that are free and that there are; infinite on the CPU, as in Numba's simulator."""
+        """Return the bytes of free memory and of all memory; infinite on the CPU, as in Numba's simulator."""
         on: Any = self.device.place
         if on.is_cpu:
             return MemoryInfo(float("inf"), float("inf"))
@@ -239,7 +238,7 @@ gpus: Final = DeviceList()
 
 
 def list_devices() -> DeviceList:
-    """Return all devices, as ``cuda.gpus`` has them."""
+    """Return all devices, as in ``cuda.gpus``."""
     return gpus
 
 
@@ -327,12 +326,12 @@ def defer_cleanup() -> Iterator[None]:
 
 
 def profile_start() -> None:
-    """Let a profiler that was started beside the program, such as Nsight, begin to collect; on the CPU do nothing."""
+    """Start the collection of a profiler that runs beside the program, such as Nsight; on the CPU do nothing."""
     _profile(True)
 
 
 def profile_stop() -> None:
-    """Let a profiler stop collecting."""
+    """Stop the collection of a profiler."""
     _profile(False)
 
 

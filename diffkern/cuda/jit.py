@@ -1,7 +1,9 @@
 """``@cuda.jit``: kernels and device functions in the spelling of ``numba.cuda``, and their launches.
 
-In: a Python function; blocks and threads in numba's order of axes. Out: a :class:`CudaKernel`. A launch of it is one of
-an ordinary kernel over a grid (:mod:`diffkern.launch_layout`), so that tapes, records, JAX and PyTorch take it.
+A Python function becomes a :class:`CudaKernel`, which is launched with blocks and threads in numba's order of axes. Its
+launch is that of an ordinary kernel over a grid (:mod:`diffkern.launch_layout`), so that tapes, records, JAX and
+PyTorch
+take it.
 """
 
 from __future__ import annotations
@@ -88,7 +90,7 @@ class CudaKernel(Kernel):
 
     @classmethod
     def of_dispatcher(cls, dispatcher: Any, **options: Any) -> CudaKernel:
-        """Return the kernel of one that was made by ``numba.cuda.jit``, whose options count where none are given."""
+        """Return the kernel of a kernel made by ``numba.cuda.jit``, whose options count where none are given."""
         function = function_of_dispatcher(dispatcher)
         given = getattr(dispatcher, "targetoptions", {})
         if given.get("device"):
@@ -116,7 +118,7 @@ class CudaKernel(Kernel):
 
     @property
     def variant(self) -> Variant:
-        """Its forward program for the CPU, as the options and ``dk.config`` are."""
+        """Its forward program for the CPU, with the present options of the kernel and ``dk.config``."""
         return replace(super().variant, layout=self.layout)
 
     def forward(self, keys: tuple[str, ...], block_dim: int | None = None, of: Generation | None = None) -> Executable:
@@ -136,7 +138,7 @@ class CudaKernel(Kernel):
         return super().adjoint(keys, active, form, self._checked_block(block_dim), of, merged)
 
     def _checked_block(self, block_dim: int | None) -> int | None:
-        """Return the threads of a block that a launch asks for, which the kernel knows already."""
+        """Return the threads of a block that a launch asks for; raise unless they are those of the kernel's layout."""
         if block_dim not in (None, self.layout.block_dim):
             raise LaunchError(
                 f"kernel {self.name!r} is for blocks of {self.layout.block_dim} threads, not {block_dim}",
@@ -150,8 +152,9 @@ class CudaKernel(Kernel):
         return self.func
 
     def __getitem__(self, config: Any) -> Launcher:
-        """Return what launches the kernel: ``kernel[blocks, threads]``; a stream and bytes may follow."""
+        """Return a launcher of the kernel: ``kernel[blocks, threads]``; a stream and bytes may follow."""
         try:
+            # Configurations recur with every launch of a loop, and are looked up before anything is checked.
             return self._configured[config]
         except (KeyError, TypeError):
             pass
@@ -173,14 +176,14 @@ class CudaKernel(Kernel):
         return launcher
 
     def configure(self, blocks: Any, threads: Any, stream: Any = 0, sharedmem: Any = 0) -> Launcher:
-        """Return what launches the kernel.
+        """Return a launcher of the kernel.
 
         Parameters
         ----------
         blocks, threads : int or tuple of int
             Blocks of the grid and threads of a block, along x, y and z.
         stream : diffkern.cuda.streams.Stream, optional
-            Where to run; the current stream by default.
+            The stream to run on; the current stream by default.
         sharedmem : int, optional
             Bytes of dynamic shared memory.
         """
@@ -194,7 +197,7 @@ class CudaKernel(Kernel):
         return Launcher(self, grid, block, native(stream), shared)
 
     def forall(self, ntasks: int, tpb: int = 0, stream: Any = 0, sharedmem: int = 0) -> Launcher:
-        """Return what launches the kernel with at least `ntasks` threads along x, `tpb` of them in a block."""
+        """Return a launcher of the kernel with at least `ntasks` threads along x, `tpb` of them in a block."""
         if whole_number(ntasks) is None or whole_number(tpb) is None:
             what = "forall takes how many threads to launch, and how many of them a block has"
             raise _wrong_launch(self.name, what, ntasks if whole_number(ntasks) is None else tpb)
@@ -217,9 +220,10 @@ class CudaKernel(Kernel):
         )
 
     def laid_out(self, blocks: _Triple, threads: _Triple, shared: int = 0) -> tuple[CudaKernel, tuple[int, ...]]:
-        """Return the kernel for launches of a layout, and the dimensions of this one."""
+        """Return the kernel for launches of a layout, and the dimensions of this launch."""
         from diffkern.frontend.canonical import built_ins
 
+        # Captured functions may have changed, and with them the built-ins that are used.
         if self._meaning is None:
             self._notice_changes()
         used = built_ins(self.func)
@@ -230,6 +234,7 @@ class CudaKernel(Kernel):
             return self, dims
         found = self._laid_out.get(layout)
         if found is None:
+            # The layout is part of the program, so that each layout has a kernel with programs of its own.
             options = replace(self.options, block_dim=layout.block_dim)
             found = self._laid_out[layout] = CudaKernel(self.func, options, self._annotations, layout)
         return found, dims
@@ -251,7 +256,7 @@ class Configuration(NamedTuple):
 
 
 class Launcher:
-    """What ``kernel[blocks, threads]`` is: called with the arguments, it launches the kernel.
+    """The value of ``kernel[blocks, threads]``: called with the arguments, it launches the kernel.
 
     Attributes
     ----------
@@ -318,7 +323,7 @@ def _extents(kernel: str, what: str, given: Any) -> _Triple:
 
 
 def _wrong_launch(kernel: str, what: str, given: Any) -> LaunchError:
-    """Return the error of a launch whose blocks and threads are none."""
+    """Return the error of a launch whose blocks and threads are invalid."""
     return LaunchError(
         f"kernel {kernel!r}: {what}, not {given!r}",
         remedy=f"write {kernel}[blocks, threads](…), with the number of blocks first",
@@ -353,17 +358,17 @@ def jit(
     func_or_sig : callable, str, tuple or list, optional
         The function; or a signature such as ``"void(float32[:], int32)"``, whose types the arguments then must have.
     device : bool, optional
-        Whether it is a function for kernels to call; the signature of such a function says nothing.
+        Whether it is a function for kernels to call; the signature of such a function has no effect.
     debug : bool, optional
         Whether indices, integer divisions and stores are checked while the kernel runs (``mode="debug"``).
     lineinfo : bool, optional
-        Whether a GPU's machine code says which source line each instruction is of.
+        Whether a GPU's machine code tells the source line of each instruction.
     fastmath : bool, optional
         Whether arithmetic may be reassociated and elementary functions be less exact.
     max_registers : int, optional
-        The most registers of a thread.
+        Largest number of registers of a thread.
     launch_bounds : int or tuple of int, optional
-        The most threads of a block, or these and the fewest blocks of a multiprocessor.
+        Largest number of threads of a block, or this and the smallest number of blocks of a multiprocessor.
     **others
         ``inline``, ``forceinline``, ``cache``, ``opt`` and ``lto`` are accepted and change nothing.
 

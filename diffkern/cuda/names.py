@@ -1,6 +1,6 @@
-"""What ``numba.cuda`` has and ``diffkern.cuda`` has not, or has with another meaning.
+"""Names of ``numba.cuda`` that ``diffkern.cuda`` does not have, or has with another meaning.
 
-In: a public name of ``numba.cuda``. Out: what to write instead, or what differs. A test compares the tables with
+For a public name of ``numba.cuda`` the tables say what to write instead, or what differs. A test compares them with
 Numba's own names, and the table in the documentation is made of them.
 """
 

@@ -1,8 +1,8 @@
 """Random numbers in kernels, under the names of ``numba.cuda.random`` and with the same bits.
 
-In: a number of generators and a seed. Out: an array of their states on the device, and functions for kernels that take
-it and the number of a generator. The generator is xoroshiro128+ and its seed goes through SplitMix64 (Blackman and
-Vigna, *Scrambled linear pseudorandom number generators*, 2018); each state is 2**64 steps behind the one before.
+An array on the device holds the states of a number of generators, made from a seed, and functions for kernels take it
+and the number of a generator. The generator is xoroshiro128+ and its seed goes through SplitMix64 (Blackman and Vigna,
+*Scrambled linear pseudorandom number generators*, 2018); each state is 2**64 steps behind the one before.
 """
 
 from __future__ import annotations
@@ -106,13 +106,13 @@ def create_xoroshiro128p_states(n: int, seed: int, subsequence_start: int = 0, s
     Parameters
     ----------
     n : int
-        How many generators.
+        Number of generators.
     seed : int
         A number of 64 bits.
     subsequence_start : int, optional
-        By how many times 2**64 steps the first generator is ahead of the seed's.
+        How many times 2**64 steps the first generator is ahead of the seed's.
     stream : diffkern.cuda.streams.Stream, optional
-        On which stream they are copied to the device.
+        The stream on which they are copied to the device.
     """
     states = device_array(n, Xoroshiro128p, stream=stream)
     init_xoroshiro128p_states(states, seed, subsequence_start, stream)
@@ -121,6 +121,7 @@ def create_xoroshiro128p_states(n: int, seed: int, subsequence_start: int = 0, s
 
 def init_xoroshiro128p_states(states: DeviceArray, seed: int, subsequence_start: int = 0, stream: Any = 0) -> None:
     """Set the states of generators; parameters as of :func:`create_xoroshiro128p_states`."""
+    # One step of SplitMix64, which Numba puts into both words.
     z = (int(seed) + _GOLDEN) & _MASK
     z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
@@ -128,6 +129,7 @@ def init_xoroshiro128p_states(states: DeviceArray, seed: int, subsequence_start:
     made = new(states.shape, Xoroshiro128p.__diffkern_struct__.type, True)  # type: ignore[attr-defined]
     if made.size:
         made._data[0] = (z, z)
+        # Each state follows from the one before, so that one thread on the CPU makes all of them.
         _spread[1](made, int(subsequence_start))
     states.copy_to_device(made, stream)
 

@@ -1,7 +1,7 @@
 """``cuda.reduce``: a reduction of an array made of a function of two elements.
 
-In: the function. Out: a :class:`Reduce` that launches two kernels: 256 threads combine what is 256 elements apart, one
-combines their results.
+A :class:`Reduce` launches two kernels: 256 threads combine elements that are 256 apart, and one thread combines their
+results.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ class Reduce:
         arr : array_like
             The array, of the host or of the device.
         size : int, optional
-            How many of its elements; all by default.
+            Number of elements to reduce; all by default.
         res : DeviceArray, optional
-            Where to write the result, into its first element.
+            An array for the result, which becomes its first element.
         init : optional
-            What the reduction begins with, 0 by default.
+            The initial value, 0 by default.
         stream : diffkern.cuda.streams.Stream, optional
-            On which stream.
+            The stream.
 
         Returns
         -------
@@ -69,6 +69,8 @@ class Reduce:
             return first
         with ScopedStream(native(stream)):
             device = given._memory.device
+            # No more parts than elements: each thread starts from an element, as the function need not have a neutral
+            # one.
             parts = new((min(given.size, _PARTS),), given._element, False, device)
             self._shares[parts.size](given, parts)
             result = new((1,), given._element, False, device) if res is None else res

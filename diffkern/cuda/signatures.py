@@ -1,6 +1,6 @@
 """Signatures in numba's spelling: ``"void(float32[:, :], int32)"``, or numba's types.
 
-In: the signature of a kernel. Out: what each parameter takes.
+The signature of a kernel becomes the annotation of each parameter.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _PART = re.compile(r"\s*([A-Za-z_][\w.]*)\s*(\[[^\]]*\])?\s*(?:,|$)")
 
 
 def is_signature(obj: Any) -> bool:
-    """Whether an argument of ``cuda.jit`` is a signature, or a list of them."""
+    """Return whether an argument of ``cuda.jit`` is a signature, or a list of them."""
     return isinstance(obj, (str, tuple, list)) or hasattr(obj, "args")
 
 
 def parse_signature(obj: Any) -> tuple[ArrayAnnotation | Scalar, ...] | None:
-    """Return what the parameters take; None for a list of several signatures, of which each launch chooses.
+    """Return the annotations of the parameters; None for a list of several signatures, among which each launch chooses.
 
     Raises
     ------
@@ -70,7 +70,7 @@ def _named(name: str) -> Any:
 
 
 def _of_type(t: Any) -> ArrayAnnotation | Scalar:
-    """What one of numba's types, or a dtype, says."""
+    """Return the annotation for one of numba's types, or for a dtype."""
     ndim = getattr(t, "ndim", None)
     try:
         if isinstance(ndim, int) and hasattr(t, "dtype") and ndim:

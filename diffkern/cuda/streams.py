@@ -1,8 +1,8 @@
-"""Streams and events under the names of Numba's.
+"""Numba's streams and events.
 
-In: what a program made with ``cuda.stream()`` and ``cuda.event()``, or 0 for the default stream. Out: the streams and
-events of :mod:`diffkern.runtime.stream`. Without a GPU all streams are the CPU's default stream, which has done its
-work when a call returns, and events keep the time.
+Objects that a program made with ``cuda.stream()`` and ``cuda.event()``, or 0 for the default stream, stand for the
+streams and events of :mod:`diffkern.runtime.stream`. Without a GPU all streams are the CPU's default stream, which has
+done its work when a call returns, and events keep the time.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Event:
         self.native = NativeEvent(place(), enable_timing=timing)
 
     def record(self, stream: Any = 0) -> None:
-        """Let it happen when a stream, the default one by default, has done all its work so far."""
+        """Record the event behind all work that a stream, the default one by default, has so far."""
         (native(stream) or get_stream(place())).record_event(self.native)
 
     def query(self) -> bool:
@@ -102,7 +102,7 @@ class Event:
         self.native.synchronize()
 
     def wait(self, stream: Any = 0) -> None:
-        """Let later work of a stream wait for it."""
+        """Make later work of a stream wait for it."""
         (native(stream) or get_stream(place())).wait_event(self.native)
 
     def elapsed_time(self, evtend: Event) -> float:
@@ -114,7 +114,7 @@ class Event:
 
 
 def native(stream: Any) -> NativeStream | None:
-    """Return the stream that an argument of a launch or a copy means; None for the default stream.
+    """Return the stream that an argument of a launch or a copy denotes; None for the default stream.
 
     Raises
     ------

@@ -1,7 +1,6 @@
-"""Arrays of the host in launches: copied to the device and, where the kernel wrote, back, as numba has it.
+"""Arrays of the host in launches: copied to the device and, where the kernel wrote to them, back, as in numba.
 
-In: the arguments of a launch. Out: the arguments to launch with. On the CPU they are what they were: a kernel works on
-the memory of NumPy's arrays.
+On the CPU the arguments are passed unchanged: a kernel works on the memory of NumPy's arrays.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ __all__ = ["on_device"]
 
 @contextmanager
 def on_device(args: Sequence[Any], stream: Any) -> Iterator[Sequence[Any]]:
-    """Return a context manager that gives arguments on the device, and copies back what was written at its end.
+    """Return a context manager that yields arguments on the device, and copies back what was written at its end.
 
     Parameters
     ----------
@@ -37,6 +36,7 @@ def on_device(args: Sequence[Any], stream: Any) -> Iterator[Sequence[Any]]:
     moved = list(args)
     for k in hosts:
         moved[k] = to_device(args[k], stream or 0)
+    # Versions tell which arrays the launch has written: only those are copied back.
     before = {k: moved[k]._memory.now for k in hosts}
     yield moved
     for k in hosts:
