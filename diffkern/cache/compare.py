@@ -1,7 +1,7 @@
-"""Why two artifacts have different keys.
+"""Comparison of the ingredients of two artifact keys.
 
-In: the ingredients of two keys, as their manifests give them. Out: the lines of a report that names each ingredient
-that differs and shows where.
+The ingredients of two keys, as their manifests give them, make the lines of a report that names each ingredient that
+differs and shows where.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def differences(a: Mapping[str, str], b: Mapping[str, str]) -> list[str]:
 
 
 def nearest(of: Mapping[str, str], among: Mapping[str, Mapping[str, str]]) -> str | None:
-    """Return which of several sets of ingredients has the fewest differences, if it has fewer than half."""
+    """Return the name of the set of ingredients with the fewest differences, None unless these are fewer than half."""
     best, fewest = None, len(of) // 2 + 1
     for name, other in among.items():
         count = sum(of.get(label) != other.get(label) for label in _labels(of, other))

@@ -1,7 +1,7 @@
-"""What in a cache directory is diffkern's: entries, what killed processes left behind, and locks.
+"""The contents of a cache directory that belong to diffkern: entries, remains of killed processes, and locks.
 
 An entry is a directory ``<key[:2]>/<key>/`` whose manifest names that key. Whatever else lies there is somebody
-else's and stays as it is: other files and directories, also those inside of an entry, and what links lead to.
+else's and stays as it is: other files and directories, also those inside of an entry, and the targets of links.
 Directories and files that a launch would not trust are left alone as well.
 
 Another process may read, write or remove entries meanwhile. Everything is therefore done relative to directories that
@@ -42,7 +42,7 @@ def work_name() -> str:
 
 @dataclass(frozen=True)
 class Found:
-    """An entry: its key, its directory, its manifest, the bytes of its files, and when it was last used."""
+    """An entry: its key, its directory, its manifest, the bytes of its files, and the time of its last use."""
 
     key: str
     place: Path
@@ -53,14 +53,14 @@ class Found:
 
 @dataclass(frozen=True)
 class Contents:
-    """The entries in a cache directory, by key, and what launches would refuse, because others can write to it."""
+    """The entries in a cache directory, and the errors for parts that launches refuse as others can write to them."""
 
     entries: list[Found] = field(default_factory=list)
     refused: list[UnsafeError] = field(default_factory=list)
 
 
 def contents(directory: Path) -> Contents:
-    """Return what is in a cache directory; nothing if there is none.
+    """Return the contents of a cache directory; empty if there is none.
 
     Raises
     ------
@@ -92,7 +92,7 @@ def _keys(parent: Folder) -> list[str]:
 
 @contextlib.contextmanager
 def _noting(refused: list[UnsafeError]) -> Iterator[None]:
-    """Go on behind something that is no directory, has been removed meanwhile, or is refused, which is noted."""
+    """Skip something that is no directory, has been removed meanwhile, or is refused, which is noted."""
     try:
         yield
     except UnsafeError as error:
@@ -124,7 +124,7 @@ def _entry(folder: Folder, key: str) -> Found | None:
 
 @contextlib.contextmanager
 def _changed(directory: Path) -> Iterator[Folder]:
-    """Open a cache directory to change what is in it."""
+    """Open a cache directory to change its contents."""
     check_links(directory)
     with opened(directory) as root:
         yield root
@@ -144,6 +144,8 @@ def remove(place: Path) -> bool:
             with parent.inner(key) as folder:
                 if _entry(folder, key) is None:
                     return False
+                # The directory is emptied before it is removed: a reader in between finds an entry without files, which
+                # counts as missing.
                 _empty(folder)
                 gone = MANIFEST_FILE not in folder.names()
             parent.rmdir(key)
@@ -153,13 +155,13 @@ def remove(place: Path) -> bool:
 
 
 def _empty(folder: Folder) -> None:
-    """Remove an artifact's files. Without the others the manifest is worth nothing, but tells whose directory it is."""
+    """Remove an artifact's files, the manifest last, which tells whose directory it is."""
     for name in FILES:
         folder.unlink(name)
 
 
 def sweep(directory: Path, age: float) -> None:
-    """Remove what processes left behind that were killed while they wrote, older than `age` seconds.
+    """Remove remains older than `age` seconds of processes that were killed while they wrote.
 
     Raises
     ------
@@ -199,7 +201,7 @@ def _sweep_work(parent: Folder, name: str) -> None:
 
 
 def publish(directory: Path, is_new: bool) -> None:
-    """Let everybody read the entries of a directory, and the directory itself if it was made for them.
+    """Make the entries of a directory readable by everybody, and the directory itself if it was made for them.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""What a key must know of the installation: versions of the compilers and diffkern's own compile-side sources.
+"""Facts about the installation for keys: versions of the compilers and diffkern's own compile-side sources.
 
-In: the module search path and the package's directory. Out: version texts and a digest, each read once per process,
-without importing what they describe.
+The module search path gives version texts, and the package's directory a digest, each read once per process, without
+importing what they describe.
 """
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ def distribution_versions(names: tuple[str, ...]) -> tuple[tuple[str, str], ...]
         Name and version, in the order of `names`; ``none`` where a distribution is not installed.
     """
     found: dict[str, str] = {}
+    # importlib.metadata would open and parse files, which takes longer than loading a cached kernel.
     for directory in sys.path:
         try:
             entries = os.listdir(directory or ".")
@@ -78,7 +79,7 @@ def distribution_versions(names: tuple[str, ...]) -> tuple[tuple[str, str], ...]
 
 
 def has_mathdx() -> bool:
-    """Whether libmathdx is installed with a compiler that it works with: 0.4 does not with NVRTC 13.5."""
+    """Return whether libmathdx is installed with a compiler that it works with: 0.4 does not with NVRTC 13.5."""
     library, compiler = (version for _, version in distribution_versions(MATHDX))
     if library == "none":
         return False
@@ -96,6 +97,7 @@ def compiler_digest() -> bytes:
     root = Path(__file__).parent.parent
     state = hashlib.sha256()
     for name in _COMPILE_SIDE:
+        # The relative path and the length delimit each file, so that renaming or moving text between files shows.
         for path in _sources(root / name):
             data = path.read_bytes()
             state.update(path.relative_to(root).as_posix().encode() + b"\0")

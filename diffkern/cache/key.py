@@ -1,7 +1,7 @@
 """Content keys: the same program gives the same key in every process and on every machine.
 
-In: labelled fields of bytes. Out: a SHA-256 in hexadecimal. Nothing here reads the clock, an address or the order of a
-hash table, so a key depends on the fields alone.
+A key is the SHA-256, in hexadecimal, of labelled fields of bytes. Nothing here reads the clock, an address or the order
+of a hash table, so that a key depends on the fields alone.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One process at a time: a lock that ends with the process that holds it.
 
-In: a path for a lock file and a time limit. Out: a context in which no other process or thread holds the same path. The
-lock is the operating system's, on an open file, so a process that is killed leaves none behind. Where a lock cannot be
+In the context of a path for a lock file, with a time limit, no other process or thread holds the same path. The lock is
+the operating system's, on an open file, so that a process that is killed leaves none behind. Where a lock cannot be
 had (a read-only place, a file system without locks, a holder that takes too long) the context is entered without it:
 what it guards must be right all the same, only done more than once.
 """
@@ -37,6 +37,7 @@ def exclusive(path: str, timeout: float) -> Iterator[bool]:
     mine = path, threading.get_ident()
     left = _held.get(mine)
     if left is not None and not _runs(left[1]):
+        # Closing the file gives up a lock that an interrupted context of this thread still holds.
         left[0].close()
     file = _acquire(path, time.monotonic() + timeout)
     try:
@@ -65,7 +66,7 @@ def _user() -> FrameType | None:
 
 
 def _runs(wanted: FrameType | None) -> bool:
-    """Whether a frame is one of those that run in this thread."""
+    """Return whether a frame is one of those that run in this thread."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame is not wanted:
         frame = frame.f_back
@@ -85,6 +86,7 @@ def _acquire(path: str, deadline: float) -> io.FileIO | None:
         except OSError:  # no locks on this file system
             file.close()
             return None
+        # The holder removes the file before it unlocks: a lock on a removed file excludes nobody.
         if free and _is_at(path, file.fileno()):
             return file
         file.close()
@@ -101,7 +103,7 @@ def _open(path: str, flags: int) -> int:
 
 
 def _is_at(path: str, descriptor: int) -> bool:
-    """Whether the open file is still the one at the path; a holder that ended has removed it."""
+    """Return whether the open file is still the one at the path; a holder that ended has removed it."""
     try:
         there = os.stat(path)
     except OSError:

@@ -1,8 +1,7 @@
-"""Look after a cache directory: list, remove, copy.
+"""Maintenance of a cache directory: list, remove, copy.
 
-In: a cache directory. Out: facts about its artifacts, or fewer or more of them. Only what is diffkern's is touched
-(:mod:`~diffkern.cache.entries`); the directory may hold other files. A concurrent process that loses an artifact builds
-it again.
+Only what belongs to diffkern is touched (:mod:`~diffkern.cache.entries`); the directory may hold other files. A
+concurrent process that loses an artifact builds it again.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _LEFTOVER_AGE_S = 3600.0
 
 @dataclass(frozen=True)
 class Artifact:
-    """What the manifest of an artifact says; its other files are unverified.
+    """The manifest's facts about an artifact; its other files are unverified.
 
     Attributes
     ----------
@@ -37,13 +36,13 @@ class Artifact:
     size : int
         Bytes of its files.
     used : float
-        When it was last used, to the hour, in seconds since 1970.
+        The time of its last use, to the hour, in seconds since 1970.
     title : str
-        What it is.
+        Its title.
     target : str
-        What it is for.
+        Its target.
     ingredients : mapping of str to str
-        What went into the key.
+        The ingredients of the key.
     what : str
         Its kind if it is no program, such as ``"matrix product"``.
     """
@@ -70,7 +69,7 @@ def artifacts(directory: Path) -> list[Artifact]:
 
 
 def artifacts_of(found: Contents) -> list[Artifact]:
-    """Return the artifacts of a cache directory of which is known what is in it."""
+    """Return the artifacts among the known contents of a cache directory."""
     made = []
     for entry in found.entries:
         content = _content(entry.manifest)
@@ -108,7 +107,7 @@ def find(directory: Path, prefix: str) -> Artifact:
 
 
 def remove(found: Iterable[Artifact]) -> tuple[int, int]:
-    """Remove artifacts; return how many, and their bytes.
+    """Remove artifacts; return their number and their bytes.
 
     Raises
     ------
@@ -129,7 +128,7 @@ def prune(directory: Path, size: int | None, age: float | None, now: float | Non
     Returns
     -------
     (int, int)
-        How many were removed, and their bytes.
+        Number of artifacts removed, and their bytes.
 
     Raises
     ------
@@ -137,6 +136,7 @@ def prune(directory: Path, size: int | None, age: float | None, now: float | Non
         As :func:`remove`.
     """
     now = time.time() if now is None else now
+    # Oldest first: what is too old is a prefix, and the rest is removed in this order.
     kept = sorted(artifacts(directory), key=lambda a: a.used)
     gone = [a for a in kept if age is not None and now - a.used > age]
     kept = kept[len(gone) :]
@@ -160,14 +160,14 @@ def copy_artifacts(source: Path, destination: Store, keys: Iterable[str] | None 
     source : Path
         A cache directory.
     destination : Store
-        Where to.
+        The store.
     keys : iterable of str, optional
-        Which; all by default.
+        The keys to copy; all by default.
 
     Returns
     -------
     (int, int)
-        How many were copied, and how many were left out because they are damaged.
+        Number of artifacts copied, and number left out because they are damaged.
     """
     store = Store(source)
     copied = damaged = 0

@@ -1,7 +1,7 @@
-"""The manifest of an artifact: what stands in ``manifest.json`` beside the object code.
+"""The manifest of an artifact: the contents of ``manifest.json`` beside the object code.
 
-In: the program's own manifest, the key's ingredients in clear, the files. Out: JSON text, and back again. The text ends
-with a digest of all that stands before it, and has one of every file, so that no bit of an artifact can change
+The program's own manifest, the key's ingredients in clear and the files are encoded as JSON text, and decoded again.
+The text ends with a digest of all that precedes it, and has one of every file, so that no bit of an artifact can change
 unnoticed. A manifest that does not name its own key and the right format is no manifest either, nor is one that names
 files that no artifact has.
 """
@@ -48,15 +48,15 @@ class Entry:
     source : str
         The readable source it was made from.
     program : Manifest or None
-        What the run time knows of the program; None of what is no program.
+        The program's manifest for the run time; None for artifacts that are no programs.
     ingredients : mapping of str to str
-        What went into the key, readable.
+        The ingredients of the key, readable.
     object_name : str
-        Under which name the object code is kept: ``kernel.o`` or ``kernel.cubin``.
+        The file name of the object code: ``kernel.o`` or ``kernel.cubin``.
     more : mapping of str to bytes
-        What else was made on the way and is kept: ``kernel.ptx``, ``kernel.ltoir``.
+        Other files that were made on the way and are kept: ``kernel.ptx``, ``kernel.ltoir``.
     facts : mapping
-        Of what is no program: ``what`` it is, and whatever belongs to that; JSON values.
+        For artifacts that are no programs: ``what`` it is, and further facts; JSON values.
     """
 
     object_code: bytes
@@ -70,7 +70,7 @@ class Entry:
 
     @property
     def manifest(self) -> Manifest:
-        """What the run time knows of the program.
+        """The program's manifest for the run time.
 
         Raises
         ------
@@ -97,18 +97,20 @@ def encode(key: str, entry: Entry) -> bytes:
         "facts": dict(entry.facts),
         "sha256": {name: digest(data) for name, data in entry.files().items()},
     }
+    # The digest is appended to the text it covers and stays within the JSON object.
     text = json.dumps(content, indent=1).removesuffix("\n}").encode()
     return text + _BEFORE_DIGEST + digest(text).encode() + _AFTER_DIGEST
 
 
 def parse(text: bytes) -> dict[str, Any]:
-    """Return what a manifest says, whichever artifact it belongs to.
+    """Return the contents of a manifest, whichever artifact it belongs to.
 
     Raises
     ------
     InvalidEntryError
         If it is not exactly what :func:`encode` wrote.
     """
+    # Checked before the text is parsed: nothing else has to expect damage then.
     covered, _, end = text.rpartition(_BEFORE_DIGEST)
     if end != digest(covered).encode() + _AFTER_DIGEST:
         raise InvalidEntryError("the manifest does not have the digest that it states")
@@ -122,7 +124,7 @@ def parse(text: bytes) -> dict[str, Any]:
 
 
 def names_key(text: bytes, key: str) -> bool:
-    """Whether a manifest names a key, although it may be damaged elsewhere or of another version's format."""
+    """Return whether a manifest names a key, although it may be damaged elsewhere or of another version's format."""
     return re.search(rb'"key"\s*:\s*"%b"' % key.encode(), text) is not None
 
 
@@ -152,6 +154,7 @@ def decode(key: str, text: bytes, read: Callable[[str], bytes]) -> Entry:
         digests: dict[str, str] = content["sha256"]
         (object_name,) = (name for name in digests if name in _OBJECTS)
         more = [name for name in digests if name in _MORE]
+        # A name from the manifest is opened as a file: only known names are, or it could lead anywhere.
         if set(digests) != {object_name, SOURCE_FILE, *more}:
             raise InvalidEntryError("the manifest names files that no artifact has")
         files = {name: read(name) for name in digests}

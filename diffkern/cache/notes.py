@@ -1,8 +1,8 @@
-"""Notes: what was found out about texts, in files that processes add to.
+"""Notes about texts, in files that processes append to.
 
-In: the key of a text, a name, and bytes. Out: these bytes. Each text has a file ``notes/<key>``, of which every line is
-a note with its digest: whatever is damaged, or was cut off, is no note. Notes only save time: where they cannot be read
-or written, nothing is said.
+A note is found by the key of a text and a name. Each text has a file ``notes/<key>``, of which every line is a note
+with its digest: whatever is damaged, or was cut off, is no note. Notes only save time: where they cannot be read or
+written, nothing is reported.
 """
 
 from __future__ import annotations
@@ -38,14 +38,15 @@ class Notes:
         self._read: dict[str, dict[bytes, bytes]] = {}
 
     def find(self, key: str, name: bytes) -> bytes | None:
-        """Return the note of a name about a text that has a key; None if there is none."""
+        """Return the note of a name about the text with a key; None if there is none."""
         return self._of(key).get(name.hex().encode())
 
     def keep(self, key: str, name: bytes, note: bytes) -> None:
-        """Keep a note, which has no line breaks."""
+        """Store a note, which has no line breaks."""
         line = name.hex().encode() + b" " + note
         self._of(key)[name.hex().encode()] = note
         with contextlib.suppress(OSError):
+            # The leading line break ends a line that a killed process may have left unfinished.
             self._append(key, b"\n" + digest(line).encode() + b" " + line + b"\n")
 
     def _of(self, key: str) -> dict[bytes, bytes]:

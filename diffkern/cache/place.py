@@ -1,9 +1,9 @@
 """Directories and files that only this user or root can have put there.
 
-What is checked is what was opened, not what a path meant a moment before: the directory, each one inside of it and
+The checks are on what was opened, not on what a path meant a moment before: the directory, each one inside of it and
 every file belong to this user or to root, and no group and no other user can write to them. The first directory may be
-a symbolic link, because where the cache is is the user's choice; inside of it no links are followed. Where something is
-removed or its permissions change, no link of another user may lead to the first directory either.
+a symbolic link, because the place of the cache is the user's choice; inside of it no links are followed. Where
+something is removed or its permissions change, no link of another user may lead to the first directory either.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class UnsafeError(PermissionError):
 
 
 def is_private(status: os.stat_result) -> bool:
-    """Whether only this user or root, one of whom is the owner, can change what was asked about."""
+    """Return whether only this user or root can change an object, and one of them owns it."""
     if sys.platform == "win32":  # permissions of another kind, which the user's profile directory already has
         return True
     return status.st_uid in (0, os.geteuid()) and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
@@ -40,7 +40,7 @@ class Folder:
     Parameters
     ----------
     path : str
-        Where it is.
+        Its path.
     descriptor : int or None
         The open directory; None on systems that cannot open files relative to one.
     """
@@ -50,7 +50,7 @@ class Folder:
         self._descriptor = descriptor
 
     def read(self, name: str) -> tuple[bytes, float]:
-        """Return what a file holds, and when it was last changed.
+        """Return the contents of a file, and the time of its last change.
 
         Raises
         ------
@@ -67,7 +67,7 @@ class Folder:
             return file.read(), status.st_mtime
 
     def append(self, name: str, data: bytes) -> None:
-        """Write behind what a file holds, in one step; a new one is for its owner alone.
+        """Append to a file, in one step; a new one is for its owner alone.
 
         Raises
         ------
@@ -81,6 +81,7 @@ class Folder:
                 raise FileNotFoundError(f"{self.path}/{name} is no file")
             if not is_private(status):
                 raise UnsafeError(f"{self.path}/{name}")
+            # One call: appends of several processes do not mix.
             os.write(descriptor, data)
 
     def touch(self, name: str) -> None:
@@ -89,7 +90,7 @@ class Folder:
             os.utime(self._path(name), dir_fd=self._descriptor)
 
     def names(self) -> list[str]:
-        """Return the names of what is in it, sorted."""
+        """Return the names of its contents, sorted."""
         return sorted(os.listdir(self.path if self._descriptor is None else self._descriptor))
 
     def status(self, name: str) -> os.stat_result:
@@ -125,17 +126,18 @@ class Folder:
             os.rmdir(self._path(name), dir_fd=self._descriptor)
 
     def rename(self, name: str, to: str) -> None:
-        """Give a directory another name in the same place."""
+        """Rename a directory in it."""
         os.rename(self._path(name), self._path(to), src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
 
     def publish(self, *names: str) -> None:
-        """Let everybody read it, and of these files those that are there under no other name."""
+        """Make it readable by everybody, and those of these files that have no other name."""
         self._allow(0o755)
         for name in names:
             with contextlib.suppress(OSError):
                 descriptor = _open(self._path(name), os.O_RDONLY | _NO_LINK, self._descriptor)
                 with _closing(descriptor):
                     status = os.fstat(descriptor)
+                    # A file with a second name elsewhere could be somebody's secret that was linked here.
                     if stat.S_ISREG(status.st_mode) and status.st_nlink == 1 and is_private(status):
                         _change_mode(f"{self.path}/{name}", descriptor, 0o644)
 
@@ -223,6 +225,7 @@ def check_links(directory: Path) -> None:
 
 def _links(path: str) -> Iterator[tuple[str, os.stat_result]]:
     """Yield the symbolic links that a path leads through."""
+    # Components still to be resolved form a stack, onto which the target of a link is pushed.
     at, ahead, links = "/", path.split("/")[::-1], 0
     while ahead:
         name = ahead.pop()

@@ -1,9 +1,9 @@
 """The store: artifacts by key, in memory and in a directory that several processes share.
 
-In: keys and entries. Out: entries whose digests were verified. An entry is a directory ``<key[:2]>/<key>/`` that
-appears at once by a rename, so a reader never sees half of one. Whatever is damaged or foreign counts as missing and is
-replaced. A directory that cannot be used, or where others can write, costs one warning, and the process goes on with
-its own memory.
+Entries that are returned have verified digests. An entry is a directory ``<key[:2]>/<key>/`` that appears at once by a
+rename, so that a reader never sees half of one. Damaged and foreign contents count as missing and are replaced. A
+directory that cannot be used, or where others can write, costs one warning, and the process goes on with its own
+memory.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _resolved(chosen: str) -> Path:
 
 
 def absolute(path: str | os.PathLike[str]) -> Path:
-    """Return a path with its home directory, if it begins with one, and from the root.
+    """Return an absolute path with its home directory, if it begins with one, expanded.
 
     Raises
     ------
@@ -91,7 +91,7 @@ class Store:
     Parameters
     ----------
     directory : Path or None
-        Where to keep them; None for memory alone. Created at the first write, for its owner alone.
+        The directory; None for memory alone. Created at the first write, for its owner alone.
     """
 
     def __init__(self, directory: Path | None) -> None:
@@ -110,6 +110,8 @@ class Store:
             with opened(self._root, key[:2], key) as folder:
                 manifest, used = folder.read(MANIFEST_FILE)
                 entry = decode(key, manifest, lambda name: folder.read(name)[0])
+                # The time of the manifest is that of the last use, by which entries are pruned. Not set at each use, as
+                # it is a write.
                 if time.time() - used > _TOUCH_AFTER_S:
                     folder.touch(MANIFEST_FILE)
         except UnsafeError as error:
@@ -122,7 +124,7 @@ class Store:
         return entry
 
     def put(self, key: str, entry: Entry) -> None:
-        """Keep `entry` under `key`, in place of whatever was there."""
+        """Store `entry` under `key`, in place of whatever was there."""
         if not self.is_safe():
             self._memory[key] = entry
             return
@@ -190,9 +192,11 @@ class Store:
         with opened(self._root, key[:2]):  # or others could exchange what is about to be written
             work, place = _new_directory(parent), f"{parent}/{key}"
         try:
+            # The manifest is written last: a directory without it is no entry, whatever kills this process.
             for name, data in (*entry.files().items(), (MANIFEST_FILE, encode(key, entry))):
                 _write_file(f"{work}/{name}", data)
             try:
+                # From one moment to the next the whole entry is there.
                 os.replace(work, place)
             except FileNotFoundError:
                 raise
