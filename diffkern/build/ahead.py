@@ -1,8 +1,7 @@
-"""Compile before the first launch, on all cores.
+"""Compilation before the first launch, on all cores.
 
-In: kernels, or the modules that hold them, and argument types. Out: programs in the cache and in memory, or one program
-to look at. Nothing here decides what a program is: it calls what a launch calls, only earlier and several at once.
-
+Kernels, or the modules that hold them, and argument types give programs in the cache and in memory, or one program to
+look at. Nothing here decides what a program is: it calls what a launch calls, only earlier and several at once.
 Compiling holds Python's lock or LLVM's for nearly all of its time, so threads do not help; on Linux the work is given
 to forked processes, which have the kernels without pickling them. A process with more than one Python thread, or with
 JAX imported, does not fork: a lock that another thread holds would stay locked in the child. Such a process, and other
@@ -72,6 +71,7 @@ class Work:
 
     def do(self) -> None:
         with self.store.building(self.key):
+            # Another process may have made it while this one waited for the lock.
             if not self.is_done():
                 entry = build_entry(self.specialization, self.fields, self.target, self.shipped)
                 self.store.put(self.key, entry)
@@ -116,9 +116,8 @@ def compile_kernels(
     """Compile kernels before they are launched, or one of them for a target, to look at.
 
     ``dk.compile(first, second)`` compiles kernels and their adjoints for this machine, on all cores, and loads them.
-
     ``dk.compile(kernel, target="sm_90")`` compiles one kernel, or with ``adjoint=True`` its adjoint, for a target and
-    returns what came of it: machine code, assembly, registers, counts of instructions. It needs no GPU and no driver.
+    returns the result: machine code, assembly, registers, counts of instructions. It needs no GPU and no driver.
 
     Parameters
     ----------
@@ -137,7 +136,7 @@ def compile_kernels(
         Names of the parameters to differentiate for; by default the arrays that have gradients, which is what a tape
         needs when they all do.
     processes : int, optional
-        Without a target, how many to use; as many as processors by default. 1 compiles in this process.
+        Without a target, the number of processes to use; as many as processors by default. 1 compiles in this process.
     progress : bool, optional
         Without a target, whether to show a progress bar on standard error; by default where that is a terminal.
     **options
@@ -319,7 +318,7 @@ def arrays_with_gradients(types: Sequence[Argument]) -> frozenset[int]:
 
 
 def is_annotated(kernel: Kernel) -> bool:
-    """Whether the types of all parameters are known from their annotations."""
+    """Return whether the types of all parameters are known from their annotations."""
     return all(
         p.annotation is not None and getattr(p.annotation, "element", True) is not None for p in kernel.parameters
     )
@@ -345,13 +344,14 @@ def target_named(name: str) -> str:
 
 
 def make(work: Sequence[Work], processes: int | None, progress: bool | None) -> None:
-    """Make what is missing, as far as other processes can; what fails there is left to the caller."""
+    """Make missing programs, as far as other processes can; the caller handles what fails there."""
     missing = [one for one in work if not one.is_done()]
     _make_products(missing, processes, progress)
     missing.sort(
         key=lambda one: one.specialization.variant.active is None
     )  # adjoints take longer; they are not to be last
     count = min(len(missing), processes or processors())
+    # Children hand programs over through the store on disk, and errors not at all.
     if count < 2 or not _may_fork() or not missing[0].store.is_writable():
         return
     _warm_up({one.target for one in missing})
@@ -363,7 +363,7 @@ def make(work: Sequence[Work], processes: int | None, progress: bool | None) -> 
 
 
 def _make_products(work: Sequence[Work], processes: int | None, progress: bool | None) -> None:
-    """Make the matrix products of tiles that the programs want, all together, which keeps the processors busy."""
+    """Make the matrix products of tiles that the programs need, all together, which keeps the processors busy."""
     wanted: list[Any] = []
     for one in work:
         with contextlib.suppress(KernelError):  # told when the program is made
@@ -391,6 +391,8 @@ def _make_in_processes(work: Sequence[Work], count: int, shown: _Progress) -> No
     # All of the queue fits into the pipe; its end is the end of the work.
     os.write(queue_in, b"".join(map(_index.pack, range(len(work)))))
     os.close(queue_in)
+    # The writing ends are closed in the parent where they have served: a reader sees the end only when no writer is
+    # left.
     children = []
     try:
         for _ in range(count - 1):
@@ -400,6 +402,7 @@ def _make_in_processes(work: Sequence[Work], count: int, shown: _Progress) -> No
             children.append(child)
         for _ in _worked_off(work, queue_out):
             shown.step()
+            # Progress of the children is collected between this process's own programs, without waiting.
             while select.select([done_out], [], [], 0)[0]:
                 os.read(done_out, _index.size)
                 shown.step()
@@ -420,7 +423,7 @@ def _make_in_processes(work: Sequence[Work], count: int, shown: _Progress) -> No
 
 
 def _worked_off(work: Sequence[Work], queue: int) -> Iterator[bytes]:
-    """Do work from the queue until it is empty; yield what was taken from it."""
+    """Run work from the queue until it is empty; yield what was taken from it."""
     while taken := os.read(queue, _index.size):
         with contextlib.suppress(KernelError):  # told by the parent's caller, who finds it again
             work[_index.unpack(taken)[0]].do()
@@ -428,7 +431,7 @@ def _worked_off(work: Sequence[Work], queue: int) -> Iterator[bytes]:
 
 
 def _work_as_child(work: Sequence[Work], queue: int, done: int) -> None:
-    """Take work from the queue until it is empty, and end the process."""
+    """Run work from the queue until it is empty, and end the process."""
     status = 1
     try:
         gc.freeze()  # looking at the parent's objects would copy their memory

@@ -1,7 +1,7 @@
-"""A program as an object to look at: machine code, assembly, what it takes of the machine.
+"""A program as an object to look at: machine code, assembly, and its use of the machine's resources.
 
-In: a specialization and a target. Out: a :class:`Compiled`, one for CPUs and one for GPUs. Neither a GPU nor a driver
-is needed. What costs time (assembly, disassembly) is done when it is asked for.
+A :class:`Compiled` is made of a specialization and a target, one class for CPUs and one for GPUs. Neither a GPU nor a
+driver is needed. What costs time (assembly, disassembly) is done when it is asked for.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Compiled(ABC):
     kernel : str
         The kernel's name.
     target : str
-        What it was compiled for.
+        The target that it was compiled for.
     adjoint : bool
         Whether it is the adjoint.
     symbol : str
@@ -46,9 +46,9 @@ class Compiled(ABC):
     source : str
         The readable Python form.
     manifest : Manifest
-        What the run time knows of the program: parameters, arrays read and written, conflicts.
+        The program's manifest for the run time: parameters, arrays read and written, conflicts.
     compile_seconds : float
-        How long making it took; next to nothing if it was in the cache.
+        The time that making it took; next to nothing if it was in the cache.
     """
 
     def __init__(self, specialization: Specialization, target: str, entry: Entry, seconds: float) -> None:
@@ -70,7 +70,7 @@ class Compiled(ABC):
     @property
     @abstractmethod
     def registers(self) -> int:
-        """Registers that a thread takes; on a CPU, how many different vector registers the code names."""
+        """Registers that a thread takes; on a CPU, the number of different vector registers that the code names."""
 
     @property
     @abstractmethod
@@ -85,7 +85,7 @@ class Compiled(ABC):
     @property
     @abstractmethod
     def instructions(self) -> dict[str, int]:
-        """How many instructions there are of each mnemonic, the most frequent first."""
+        """The number of instructions of each mnemonic, the most frequent first."""
 
     @property
     def cubin(self) -> bytes:
@@ -118,12 +118,13 @@ class CompiledForCPU(Compiled):
     def asm(self) -> str:
         """The assembly; the program is compiled once more for it."""
         target = NATIVE if self.target == "cpu" else self.target
+        # Object code and assembly come from different ends of the compiler, so that only one is made at a time.
         program = self._specialization.compilation(target).build(self.symbol, assembly=True)
         return program.files["kernel.s"].decode()
 
     @property
     def registers(self) -> int:
-        """How many different vector registers the code names."""
+        """The number of different vector registers that the code names."""
         found = (a or b for line in self._lines for a, b in _VECTOR_REGISTER.findall(line))
         return len(set(found))
 
@@ -134,7 +135,7 @@ class CompiledForCPU(Compiled):
 
     @computed_once
     def instructions(self) -> dict[str, int]:
-        """How many instructions there are of each mnemonic, the most frequent first."""
+        """The number of instructions of each mnemonic, the most frequent first."""
         return dict(Counter(line.split(None, 1)[0] for line in self._lines).most_common())
 
     @property
@@ -173,12 +174,12 @@ class CompiledForGPU(Compiled):
 
     @property
     def instructions(self) -> dict[str, int]:
-        """How many instructions there are of each mnemonic with its modifiers, the most frequent first."""
+        """The number of instructions of each mnemonic with its modifiers, the most frequent first."""
         return self.code.mnemonics
 
     @property
     def may_alias(self) -> bool:
-        """Whether it is for launches in which an array that is written overlaps another one, instead of for others."""
+        """True if it is for launches in which an array that is written overlaps another one, and not for the others."""
         return self._specialization.variant.may_alias
 
     @property

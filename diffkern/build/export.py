@@ -1,8 +1,7 @@
-"""A kernel as a Python module that needs numba-cuda and NumPy, and nothing of diffkern.
+"""Export of a kernel as a Python module that needs numba-cuda and NumPy, and nothing of diffkern.
 
-In: a kernel, and which of its programs. Out: the text of a module: the primitives that the programs call, the programs
-as ``kernel.source(target="cuda")`` prints them, a function that launches them, and a main program with arguments that
-are made up.
+For a kernel and a choice of its programs, the module has the primitives that the programs call, the programs as
+``kernel.source(target="cuda")`` prints them, a function that launches them, and a main program with made-up arguments.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class _Printed:
     Attributes
     ----------
     fn : Function
-        What was printed, as it is emitted.
+        The function that was printed, as it is emitted.
     library : str
         The module from which the text imports primitives.
     primitives : tuple of str
@@ -60,7 +59,7 @@ class _Printed:
     functions : dict of str to str
         The text of each function that it defines; the last is the kernel.
     parameters : tuple of str
-        The kernel's, without the extents of a launch.
+        The kernel's parameters, without the extents of a launch.
     """
 
     fn: Function
@@ -71,7 +70,7 @@ class _Printed:
 
     @property
     def name(self) -> str:
-        """What the kernel is called."""
+        """The name of the kernel."""
         return list(self.functions)[-1]
 
 
@@ -83,7 +82,7 @@ def export(kernel: Kernel, *types: Any, adjoint: bool = False, active: Sequence[
     kernel : Kernel
         The kernel.
     *types
-        As :meth:`Kernel.source` takes them.
+        As for :meth:`Kernel.source`.
     adjoint : bool, optional
         Whether the adjoint is in it too.
     active : sequence of str, optional
@@ -154,7 +153,7 @@ def _printed(compilation: Compilation) -> _Printed:
 
 
 def _bytes(node: ast.AST) -> int:
-    """The size of a shared array, where that is made."""
+    """Return the size of a shared array, for the expression that makes it; 0 for any other node."""
     match node:
         case ast.Call(
             func=ast.Attribute(value=ast.Attribute(attr="shared"), attr="array"), args=[shape, ast.Name(id=t)]
@@ -171,6 +170,7 @@ def _bytes(node: ast.AST) -> int:
 def _module(kernel: Kernel, programs: Sequence[_Printed], derivative: Derivative | None) -> str:
     library = next((program.library for program in programs if program.library), None)
     wanted = {name for program in programs for name in program.primitives}
+    # The primitives' own sources are copied, as far as the programs need them.
     primitives = copied(library, wanted) if library else Copied((), (), frozenset())
     functions = {name: text for program in programs for name, text in program.functions.items()}
     for program in programs:
@@ -247,14 +247,14 @@ def _indented(lines: Sequence[str]) -> str:
 
 
 def _written(program: _Printed) -> list[str]:
-    """The parameters whose elements the program changes."""
+    """Return the parameters whose elements the program changes."""
     changed: set[Value] = {Access(op).array for op in walk(program.fn.body) if op.name in _CHANGES}
     return [name for name, p in zip(program.parameters, program.fn.params, strict=True) if p in changed]
 
 
 @dataclass(frozen=True)
 class _Arguments:
-    """How arguments are made.
+    """The expressions of made-up arguments.
 
     Attributes
     ----------
@@ -266,7 +266,7 @@ class _Arguments:
     random: str
 
     def of(self, t: Type) -> str:
-        """An argument of a type."""
+        """Return the expression of an argument of a type."""
         s = _scalar(t)
         if isinstance(t, Array):
             if s.is_float and s not in STORAGE_ONLY:
@@ -277,14 +277,15 @@ class _Arguments:
         return value if isinstance(t, Scalar) else as_tuple([value] * size_of(t))
 
     def filled(self, value: str, t: Type) -> str:
-        """An array of zeros or ones, for a number by value of one element."""
+        """Return the expression of an array of zeros or ones; for a number by value it has one element."""
         s = _scalar(t)
+        # Elements of bfloat16 are stored as their bits: 0x3F80 is 1.0.
         if s == BFLOAT16 and value == "ones":
             return f"np.full({self.shape(t)}, 0x3F80, np.uint16)"
         return f"np.{value}({self.shape(t)}, {_dtype(s)})"
 
     def shape(self, t: Type) -> str:
-        """Of an array of a type, or of one with one element."""
+        """Return the shape of an array of a type, or of one with one element."""
         axes = [self.extent] * t.ndim if isinstance(t, Array) else ["1"]
         element = t.dtype if isinstance(t, Array) else t
         axes += [] if isinstance(element, Scalar) else [str(size_of(element))]

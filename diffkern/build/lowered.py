@@ -1,8 +1,8 @@
-"""Kernels as lowered for their forward programs, until their adjoints are compiled.
+"""Kernels as lowered for their forward programs, kept until their adjoints are compiled.
 
-In: a kernel's function, what its lowering depends on, and the typed IR. Out: that IR, once. A gradient asks for both
-programs of a kernel, and both begin with the same IR. It is found again by the function itself, since messages have
-its lines, and by the fields of its key, since a global that it captures may have changed.
+A gradient asks for both programs of a kernel, and both begin with the same typed IR, which is kept once. It is found
+again by the function itself, since messages have its lines, and by the fields of its key, since a global that it
+captures may have changed.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ def keep(pyfunc: Callable[..., Any], depends: Hashable, fn: Function) -> None:
         of_types = _kept.pop(pyfunc, {})
         of_types.pop(depends, None)
         of_types[depends] = fn
+        # Removed and inserted again: dictionaries keep the order of insertion, and the oldest entries go first.
         _kept[pyfunc] = of_types
         for types in list(of_types)[:-_MOST]:
             del of_types[types]
@@ -39,6 +40,6 @@ def keep(pyfunc: Callable[..., Any], depends: Hashable, fn: Function) -> None:
 
 
 def take(pyfunc: Callable[..., Any], depends: Hashable) -> Function | None:
-    """Return what is kept of a kernel, and keep it no longer; None if there is nothing."""
+    """Remove and return the IR of a kernel; None if there is none."""
     with _lock:
         return _kept.get(pyfunc, {}).pop(depends, None)

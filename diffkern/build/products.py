@@ -1,11 +1,10 @@
 """LTO code of matrix products: from the cache where it is known, otherwise made in parallel and kept.
 
-In: the products that kernels call. Out: their code. What a product is decides its key (with the versions of libmathdx
-and of the compiler it uses), so kernels share code, and so do processes. Making one takes seconds to a minute; several
-are made at once, each in a process of its own, with a progress bar on a terminal once that takes more than a second.
-
-They take about equally long, so that one after another for each processor would leave processors idle at the end: of
-three products on two processors, one for a third of the time. The last ones therefore share the processors.
+The properties of a product decide its key (with the versions of libmathdx and of the compiler it uses), so that kernels
+share code, and so do processes. Making one takes seconds to a minute; several are made at once, each in a process of
+its own, with a progress bar on a terminal once that takes more than a second. They take about equally long, so that one
+after another for each processor would leave processors idle at the end: of three products on two processors, one for a
+third of the time. The last ones therefore share the processors.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _generated = 0
 
 
 def generated() -> int:
-    """How many products this process has had made, the cache not knowing them."""
+    """Return the number of products that this process has had made because the cache did not have them."""
     return _generated
 
 
@@ -67,7 +66,7 @@ class Products:
 
 
 def codes(products: Sequence[Product]) -> list[bytes]:
-    """The code of each of some products.
+    """Return the code of each of some products.
 
     Raises
     ------
@@ -79,7 +78,7 @@ def codes(products: Sequence[Product]) -> list[bytes]:
 
 
 def product_key(product: Product) -> str:
-    """The key under which a product's code is kept."""
+    """Return the key under which a product's code is kept."""
     nvrtc = os.environ.get("DIFFKERN_NVRTC", "")
     versions = [(name, version.encode()) for name, version in distribution_versions(MATHDX)]
     return key([("kind", b"matrix product"), *product.fields, *versions, ("nvrtc", nvrtc.encode())])
@@ -93,20 +92,22 @@ def obtain(
     progress: bool | None = None,
     command: Command | None = None,
 ) -> Products:
-    """Get the code of products.
+    """Return the code of products.
 
     Parameters
     ----------
     products : iterable of Product
-        What is wanted; the same one may come several times.
+        The products; the same one may come several times.
     store : Store, optional
-        Where code is kept; the cache directory by default.
+        The store of their code; the cache directory by default.
     processes : int, optional
-        How many to make at once, the last ones excepted; by default as many as processors, and as fit into the memory.
+        Number of products to make at once, the last ones excepted; by default as many as processors, and as fit into
+        the
+        memory.
     progress : bool, optional
         Whether to show a progress bar on standard error; by default where that is a terminal.
     command : callable, optional
-        The command that makes a product's code.
+        Returns the command that makes a product's code.
 
     Raises
     ------
@@ -141,7 +142,7 @@ def obtain(
 
 
 def _processes() -> int:
-    """One for each processor, as long as twice as many fit into the memory."""
+    """Return the number of processors, or fewer so that twice as many processes fit into the memory."""
     try:
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):  # only libmathdx's own systems can tell
@@ -198,6 +199,7 @@ class _Makers:
                 self.show(0)
                 if self.running:
                     time.sleep(0.02)
+        # Also after an interrupt: the processes would go on for a minute, for nobody.
         finally:
             for maker in self.running:
                 maker.process.kill()
@@ -206,7 +208,7 @@ class _Makers:
         return self.errors
 
     def room(self) -> int:
-        """How many processes there may be: all that are left, if the processors have no two for each."""
+        """Return the largest number of processes: all that are left, if the processors have no two for each."""
         left = len(self.waiting) + len(self.running)
         return left if left < 2 * self.limit else self.limit
 
@@ -242,7 +244,7 @@ class _Makers:
 
 
 def _error(product: Product, said: str, status: int) -> CompileError:
-    """What a process that failed has said, or how it ended."""
+    """Return the error that a failed process reported, or one that says how it ended."""
     log, _, last = said.rpartition("\n")
     try:
         parts = json.loads(last)

@@ -1,8 +1,8 @@
-"""A directory of compiled kernels that can be shipped, and loading one.
+"""Shipping of compiled kernels: making a directory of them, and loading one.
 
-In: kernels and the names of targets. Out: artifacts in a directory, for processors and GPUs that need not be at hand;
-and, in another process, kernels that find them there. For each kernel these are all programs that launches choose from,
-so that the other machine needs no compiler.
+For kernels and the names of targets, artifacts are made in a directory, for processors and GPUs that need not be at
+hand; in another process, kernels find them there. For each kernel these are all programs that launches choose from, so
+that the other machine needs no compiler.
 """
 
 from __future__ import annotations
@@ -43,11 +43,12 @@ class Library:
     Attributes
     ----------
     directory : Path
-        Where they are.
+        The directory.
     targets : tuple of str
-        Which of its targets this machine can run, best first; then its GPU architectures, whatever devices there are.
+        Those of its targets that this machine can run, best first; then its GPU architectures, whatever devices there
+        are.
     programs : tuple of str
-        What it has for them: direction, kernel, and argument types.
+        Its programs for them: direction, kernel, and argument types.
     """
 
     directory: Path
@@ -67,7 +68,7 @@ def compile_ahead(
     processes: int | None = None,
     progress: bool | None = None,
 ) -> int:
-    """Compile kernels for targets into a directory that :func:`load_directory` takes; return how many programs.
+    """Compile kernels for targets into a directory that :func:`load_directory` takes; return the number of programs.
 
     For one kernel there are several programs in each direction, of which a launch takes one by its arrays.
 
@@ -78,15 +79,17 @@ def compile_ahead(
     targets : sequence of str
         ``native``, ``x86-64-v2``, ``x86-64-v3``, ``x86-64-v4``, ``aarch64``; GPU architectures from ``sm_75`` on.
     directory : Path
-        Where to. Everybody may read it afterwards.
+        The directory. Everybody may read it afterwards.
     active : sequence of str, optional
         Names of the parameters to differentiate for, of each kernel those that it has; by default as for
         :func:`compile_kernels`.
     programs : {"all", "least"}, optional
-        Which of them. ``all``: what a machine needs which is to compile nothing. That is also programs for launches on
-        a GPU whose arrays overlap, adjoints with atomics for launches whose gradients overlap or in which several
-        threads have one index, adjoints that gather sums over all pairs, and on GPUs diffkern's own programs that copy
-        and add such arrays. ``least``: one in each direction, the one that most launches run.
+        The programs to make. ``all``: those that a machine needs which is to compile nothing. That includes programs
+        for
+        launches on a GPU whose arrays overlap, adjoints with atomics for launches whose gradients overlap or in which
+        several threads have one index, adjoints that gather sums over all pairs, and on GPUs diffkern's own programs
+        that
+        copy and add such arrays. ``least``: one in each direction, the one that most launches run.
     block_dim : int, optional
         Threads of a block in launches on GPUs of kernels whose matrix products of tiles are libmathdx's, by default
         each kernel's own number; other kernels are launched with any number.
@@ -118,6 +121,7 @@ def compile_ahead(
         pairs += [(one, target) for target in chosen if platform_named(target).moves_arrays for one in _moving(wanted)]
     work = [_shipped(variant, target, store) for variant, target in pairs]
     make(work, processes, progress)
+    # What the processes made is there already; this makes the rest, and raises the errors.
     for one in work:
         one.do()
     publish(directory, is_new)
@@ -125,7 +129,7 @@ def compile_ahead(
 
 
 def _variants(wanted: Specialization, target: str, programs: Programs) -> list[Specialization]:
-    """Return the programs for a target that launches may run in the place of one, the usual one first."""
+    """Return the programs for a target that launches may run in place of one, the usual one first."""
     found = [wanted.for_arrays_apart(), wanted] if platform_named(target).tells_overlaps else [wanted]
     if programs == "least":
         return found[:1]
@@ -142,7 +146,7 @@ def _variants(wanted: Specialization, target: str, programs: Programs) -> list[S
 def _moving(wanted: Sequence[Specialization]) -> list[Specialization]:
     """Return the run time's own programs for GPUs by which arrays of some kernels are copied and added.
 
-    The driver copies what is contiguous on both sides.
+    The driver copies elements that are contiguous on both sides.
     """
     from diffkern.elementwise import find  # not at every import of diffkern
 
@@ -163,7 +167,7 @@ def _shipped(wanted: Specialization, target: str, store: Store) -> Work:
 
 
 def load_directory(directory: str | os.PathLike[str]) -> Library:
-    """Let this process find its kernels' programs in a directory of compiled ones; no compiler is needed for those.
+    """Make this process find its kernels' programs in a directory of compiled ones, without a compiler.
 
     Of several targets the best that this machine supports is taken; of GPU programs those for the architecture of the
     device that a kernel is launched on, or a lesser one of the same major version, and where nothing can be compiled
@@ -179,14 +183,14 @@ def load_directory(directory: str | os.PathLike[str]) -> Library:
     Returns
     -------
     Library
-        What it has for this machine.
+        Its programs for this machine.
 
     Raises
     ------
     FileNotFoundError
         If there is no such directory.
     PermissionError
-        If it belongs to another user than this one or root, others can write to it, or that holds for all it has.
+        If it belongs to another user than this one or root, others can write to it, or that holds for all its contents.
     CompileError
         If it has nothing that this machine can run.
     """
@@ -215,7 +219,7 @@ def _programs(place: Path) -> list[Artifact]:
     Raises
     ------
     PermissionError
-        If others can write to the directory, or to all that it has.
+        If others can write to the directory, or to all its contents.
     """
     try:
         there = contents(place)

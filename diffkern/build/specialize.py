@@ -1,6 +1,6 @@
 """From a kernel's specialization to code in memory: look in the cache, else compile, then load.
 
-In: a Python function, argument types, a direction, options. Out: an :class:`Executable`. The compiler is imported only
+A Python function, argument types, a direction and options give an :class:`Executable`. The compiler is imported only
 when neither the cache nor a loaded directory has an artifact, so that a process whose kernels are all cached imports
 neither it nor numba.
 """
@@ -76,7 +76,7 @@ class Specialization:
     types : tuple of Argument
         Types of its arguments.
     variant : Variant
-        Which of the programs for these types, with the kernel's options.
+        The variant of the program for these types, with the kernel's options.
     """
 
     pyfunc: Callable[..., Any]
@@ -88,7 +88,7 @@ class Specialization:
         return replace(self, variant=replace(self.variant, **changes))
 
     def for_block(self, threads: int, library: bool | None, target: str = NATIVE) -> Specialization:
-        """Return the program for blocks of so many threads, if it depends on that; else itself.
+        """Return the program for blocks of `threads` threads, if it depends on that; else itself.
 
         It does where a library may make matrix products for it, and where it makes tiles of what threads hold.
 
@@ -121,12 +121,12 @@ class Specialization:
     def for_arrays_apart(self) -> Specialization:
         """Return the program for launches on a GPU in which no array that is written overlaps another one.
 
-        It is what nearly all launches run; the program without this option is made when arrays do overlap.
+        It is the one that nearly all launches run; the program without this option is made when arrays do overlap.
         """
         return self.with_variant(may_alias=False)
 
     def fields(self) -> list[tuple[str, bytes]]:
-        """Return everything that has a say in the code besides the target, in a fixed order."""
+        """Return everything that determines the code besides the target, in a fixed order."""
         from diffkern.frontend.canonical import meaning_of, positions
 
         active, accumulate = self.variant.active, self.variant.accumulate
@@ -136,6 +136,7 @@ class Specialization:
         fields.append((_COMPILER, self.variant.compiler.encode()))
         fields.extend(meaning_of(self.pyfunc).fields)
         functions = [self.pyfunc]
+        # Arguments may bring functions of their own, such as methods of structs, whose code is part of the program.
         for name, func in (pair for t in self.types for pair in functions_of(declared(t))):
             fields.extend((f"{name} {label}", value) for label, value in meaning_of(func.pyfunc).fields)
             functions.append(func.pyfunc)
@@ -150,13 +151,13 @@ class Specialization:
         return fields
 
     def taken(self) -> Taken | None:
-        """Return what lowering takes from objects whose contents the fingerprint does not tell; None without such."""
+        """Return what lowering takes from objects whose contents the fingerprint does not cover; None without such."""
         from diffkern.build.taken import taken
 
         return taken(self.pyfunc, self.types, self.variant)
 
     def compilation(self, target: str, lowered: Function | None = None) -> Compilation:
-        """Return its way through the compiler, for a target; ``lowered`` as :class:`Compilation` has it."""
+        """Return its compilation for a target; ``lowered`` as for :class:`Compilation`."""
         from diffkern.compilation import Compilation
 
         context = _watching(self.variant.is_debug) if watched.observers else None
@@ -174,13 +175,13 @@ class Specialization:
 
     @property
     def title(self) -> str:
-        """What it is, for messages and lists."""
+        """Its title for messages and lists."""
         types = ", ".join(map(str, self.types))
         modes = "".join("jvp of " if isinstance(x, Along) else "batch of " for x in reversed(self.variant.layers))
         return f"{self.direction} of {modes}{self.pyfunc.__qualname__}({types})"
 
     def title_for(self, target: str) -> str:
-        """What it is, with what tells it from the other programs of the kernel for the target."""
+        """Return its title, with what distinguishes it from the other programs of the kernel for the target."""
         more = [", arrays may overlap"] if platform_named(target).tells_overlaps and self.variant.may_alias else []
         more += [f", log {self.variant.log}"] if self.variant.log else []
         more += [_ACCUMULATING[self.variant.accumulate]]
@@ -221,6 +222,7 @@ def load(specialization: Specialization) -> Executable:
             executable = _from_cache(store.get(name))
             if executable is None:
                 entry = build_entry(specialization, fields, NATIVE)
+                # Loaded before it is stored, so that code which cannot be loaded is not found by other processes.
                 executable = _executable(entry)
                 store.put(name, entry)
     with _lock:
@@ -238,12 +240,12 @@ def load_stored(store: Store, name: str) -> Executable | None:
 
 
 def is_for_this_machine(ingredients: Mapping[str, str]) -> bool:
-    """Whether an artifact for exactly one processor is for this one, by the ingredients in its manifest."""
+    """Return whether an artifact for exactly one processor is for this one, by the ingredients in its manifest."""
     return all(ingredients.get(name) == value.decode() for name, value in native_fields(_host_cpu()))
 
 
 def load_entry(specialization: Specialization, target: str) -> Entry:
-    """Return the artifact of a program for a target: of a GPU, to be loaded by its driver, or only to be looked at.
+    """Return the artifact of a program for a target: for a GPU, to be loaded by its driver, or only to be looked at.
 
     Of shipped programs one for a lesser architecture serves too: its machine code if the major version is the same,
     else its PTX where nothing can be compiled here.
@@ -251,7 +253,7 @@ def load_entry(specialization: Specialization, target: str) -> Entry:
     Parameters
     ----------
     specialization : Specialization
-        What to compile.
+        The specialization to compile.
     target : str
         As in :func:`build_entry`.
 
@@ -300,7 +302,7 @@ def build_entry(
     Parameters
     ----------
     specialization : Specialization
-        What to compile.
+        The specialization to compile.
     fields : sequence of (str, bytes)
         Its fields.
     target : str
@@ -315,6 +317,7 @@ def build_entry(
     """
     started = time.perf_counter()
     platform, called = platform_named(target), f"{specialization.pyfunc.__name__}_{specialization.direction}"
+    # The symbol is made from the key, so that programs in one process do not define a name twice.
     symbol = platform.symbol(called, artifact_key(fields, target, shipped))
     title = specialization.title_for(target)
     with span("compile", f"compile {title}", title=title, target=target):
@@ -333,7 +336,7 @@ def _looking_up(specialization: Specialization) -> AbstractContextManager[Span]:
 
 
 def _watching(verify: bool) -> Context:
-    """Return how passes are run while observers are told of them: each lasts from the end of the one before."""
+    """Return the context that tells observers of passes: each lasts from the end of the one before."""
     from diffkern.ir.passes import Context
 
     before = time.perf_counter_ns()
@@ -347,11 +350,12 @@ def _watching(verify: bool) -> Context:
 
 
 def _program(specialization: Specialization, fields: Sequence[tuple[str, bytes]], target: str, symbol: str) -> Program:
-    """Compile, with what the forward program has left for the adjoint."""
+    """Compile, with the IR that the forward program has left for the adjoint."""
     from diffkern.build.lowered import keep, take
 
     pyfunc, is_forward = specialization.pyfunc, specialization.variant.active is None
     variant = replace(specialization.variant, target=target).as_lowered
+    # The direction and the options of an adjoint do not matter for the lowering that both share.
     depends = variant, tuple(field for field in fields if field[0] not in ("direction", "options"))
     compilation = specialization.compilation(target, None if is_forward else take(pyfunc, depends))
     program = compilation.build(symbol, obtain_products)
@@ -367,6 +371,7 @@ def artifact_key(fields: Sequence[tuple[str, bytes]], target: str, shipped: bool
 
 def _with_target(fields: Sequence[tuple[str, bytes]], target: str, shipped: bool) -> list[tuple[str, bytes]]:
     chosen = dict(fields)[_COMPILER].decode()
+    # The compiler for GPUs is dropped for a processor's program, which another choice must not compile again.
     own = [field for field in fields if field[0] != _COMPILER]
     return [*own, *_target_fields(target, shipped, chosen)]
 
@@ -445,10 +450,12 @@ def _target_fields(target: str, shipped: bool = False, chosen: str = LLVM) -> li
 
 
 def _unversioned(libraries: Iterable[str]) -> list[tuple[str, str]]:
-    """Return what tells the files of compilers from others that come with no distribution whose version is a field."""
+    """Return what identifies the files of compilers that come with no distribution whose version is a field."""
     found = []
     for file in libraries:
         usual, *others = distribution_versions(wheels.distributions(file))
+        # No distribution with a version provides the file: its wheel, or else the file itself, has to tell versions
+        # apart.
         if usual[1] == "none":
             wheel = next((f"{name} {version}" for name, version in others if version != "none"), None)
             found.append((file, wheel or wheels.identity(file)))

@@ -1,4 +1,4 @@
-"""Where artifacts are kept: the cache directory, and directories of shipped programs."""
+"""The stores of artifacts: the cache directory, and directories of shipped programs."""
 
 from __future__ import annotations
 
@@ -54,6 +54,7 @@ def current_store() -> Store:
     except NoDirectoryError as error:
         problem = str(error)
     with _lock:
+        # The directory is asked for each time, as the program may set another one at any time.
         store = Store(directory) if _store is None or _store.directory != directory else _store
         is_new, _store = store is not _store, store
     if is_new and directory is None:
@@ -62,7 +63,7 @@ def current_store() -> Store:
 
 
 def clear_kernel_cache() -> int:
-    """Remove all artifacts from the cache directory, the code of matrix products too; return how many there were.
+    """Remove all artifacts from the cache directory, including the code of matrix products; return their number.
 
     Programs that are loaded stay loaded; kernels that are launched for the first time are compiled again.
     """
@@ -74,12 +75,12 @@ def clear_kernel_cache() -> int:
 
 
 def clear_lto_cache() -> int:
-    """Remove the code of matrix products from the cache directory; return how many products there were."""
+    """Remove the code of matrix products from the cache directory; return the number of products."""
     return remove(a for a in _kept() if a.what == "matrix product")[0]
 
 
 def _kept() -> list[Artifact]:
-    """Return what the cache directory has; nothing, after a warning, if it is not used because others can write."""
+    """Return the artifacts in the cache directory; none, after a warning, if others can write to it."""
     store = current_store()
     return artifacts(store.directory) if store.directory is not None and store.is_safe() else []
 
@@ -90,7 +91,7 @@ def shipped_stores() -> Sequence[Store]:
 
 
 def add_directory(directory: Path) -> None:
-    """Let programs be found in a directory of shipped artifacts, which is only read."""
+    """Make programs be found in a directory of shipped artifacts, which is only read."""
     with _lock:
         if all(store.directory != directory for store in _directories):
             _directories.append(Store(directory))
@@ -109,7 +110,7 @@ assemble.set_object_cache(_load_own, _store_own)
 
 
 class _AboutTexts:
-    """What was found out about texts, in notes; with another compiler or Python it may be something else."""
+    """Facts that were found out about texts, in notes; another compiler or Python may find other facts."""
 
     def __init__(self) -> None:
         self._notes: Notes | None = None

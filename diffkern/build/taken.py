@@ -1,7 +1,7 @@
-"""What a program takes from Python objects whose contents its fingerprint does not tell.
+"""Values that a program takes from Python objects whose contents its fingerprint does not cover.
 
-In: a specialization's function, types and variant. Out: what lowering takes of such objects, as fields of the key. Most
-kernels have none: their fingerprint says all. For the others the kernel is lowered to find its key.
+They become fields of the key of a specialization's function, types and variant. Most kernels have none: their
+fingerprint covers everything. For the others the kernel is lowered to find its key.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ __all__ = ["taken"]
 
 
 def taken(pyfunc: Callable[..., Any], types: Sequence[Argument], variant: Variant) -> Taken | None:
-    """Return what lowering a kernel takes beyond its fingerprint; None if that says all."""
+    """Return what lowering a kernel takes beyond its fingerprint; None if that covers everything."""
     meanings = [meaning_of(pyfunc), *(meaning_of(f.pyfunc) for t in types for _, f in functions_of(declared(t)))]
     if not any(meaning.is_opaque for meaning in meanings):
         return None
     depends = tuple(types), variant.as_lowered
     kept = meanings[0].taken
     found = kept.get(depends)
+    # The attributes that an earlier lowering has read may have changed since.
     if found is None or not all(read.holds() for read in found.attributes):
         found = kept[depends] = _taken(pyfunc, types, variant, meanings)
     return found
