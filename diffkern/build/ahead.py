@@ -163,6 +163,7 @@ def compile_kernels(
                 remedy="leave them out, or leave the target out to compile for this machine",
             )
         first, *more = kernels or (None,)
+        # `dk.compile(kernel, types, target=…)`: the second positional argument is the types, unless it is a kernel.
         if len(more) == 1 and args is None and not isinstance(more[0], Kernel):
             args = more.pop()
         if more:
@@ -197,6 +198,7 @@ def _compile_one(
     threads, library = options.pop("block_dim", kernel.block_dim), options.pop("enable_mathdx_gemm", None)
     wish = kernel.enable_mathdx_gemm if library is None else library
     platform = platform_named(target)
+    # A processor's programs do not distinguish overlapping arrays, so that there the option has one value.
     may_alias = bool(options.pop("may_alias", False)) or not platform.tells_overlaps
     own = replace(kernel.options, **options)
     usual = kernel.variant
@@ -209,6 +211,7 @@ def _compile_one(
         compiler=own.compiler or usual.compiler,
     )
 
+    # The block size counts only for programs that ask for it.
     def made(chosen: frozenset[int] | None) -> Compiled:
         specialization = Specialization(kernel.func, known, replace(variant, active=chosen))
         return compile_for(
@@ -250,6 +253,7 @@ def _compile_and_load(
         except KernelError as error:
             errors.append(error)
     store = current_store()
+    # Programs are made by several processes first, and then loaded here from the cache.
     work = [Work(s, s.fields(), NATIVE, store) for s in wanted]
     make(work, processes, progress)
     # Those that could not be made are tried once more here, where their errors can be told.
@@ -289,6 +293,7 @@ def force_load(module: ModuleType | str | Iterable[ModuleType | str] | None = No
     else:
         given = [module] if isinstance(module, (ModuleType, str)) or not isinstance(module, Iterable) else list(module)
         chosen = [_module(m) for m in given]
+    # By identity: several modules may import one kernel.
     found: dict[int, Kernel] = {}
     for one in chosen:
         for value in list(getattr(one, "__dict__", {}).values()):
@@ -345,6 +350,7 @@ def target_named(name: str) -> str:
 
 def make(work: Sequence[Work], processes: int | None, progress: bool | None) -> None:
     """Make missing programs, as far as other processes can; the caller handles what fails there."""
+    # What is in the cache already costs only a look.
     missing = [one for one in work if not one.is_done()]
     _make_products(missing, processes, progress)
     missing.sort(
@@ -357,6 +363,7 @@ def make(work: Sequence[Work], processes: int | None, progress: bool | None) -> 
     _warm_up({one.target for one in missing})
 
     shown = _Progress(len(missing), sys.stderr.isatty() if progress is None else progress)
+    # Rounds, as the queue is written to a pipe whose capacity is limited.
     for start in range(0, len(missing), _ROUND):
         _make_in_processes(missing[start : start + _ROUND], count, shown)
     shown.end()
@@ -397,6 +404,7 @@ def _make_in_processes(work: Sequence[Work], count: int, shown: _Progress) -> No
     try:
         for _ in range(count - 1):
             child = _fork()
+            # The child never returns from here: it ends in `_work_as_child`.
             if child == 0:
                 _work_as_child(work, queue_out, done_in)
             children.append(child)
@@ -418,6 +426,7 @@ def _make_in_processes(work: Sequence[Work], count: int, shown: _Progress) -> No
         while os.read(done_out, _index.size):
             shown.step()
         os.close(done_out)
+        # Children that have ended remain as zombies until they are waited for.
         for child in children:
             os.waitpid(child, 0)
 
@@ -444,6 +453,7 @@ def _work_as_child(work: Sequence[Work], queue: int, done: int) -> None:
 
 
 def _fork() -> int:
+    # Python warns of forks beside threads, which `_may_fork` has looked at.
     with warnings.catch_warnings():
         # The other threads are native ones that hold no lock a child needs: the pool, and those of BLAS.
         warnings.simplefilter("ignore", DeprecationWarning)

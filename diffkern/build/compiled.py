@@ -118,19 +118,20 @@ class CompiledForCPU(Compiled):
     def asm(self) -> str:
         """The assembly; the program is compiled once more for it."""
         target = NATIVE if self.target == "cpu" else self.target
-        # Object code and assembly come from different ends of the compiler, so that only one is made at a time.
         program = self._specialization.compilation(target).build(self.symbol, assembly=True)
         return program.files["kernel.s"].decode()
 
     @property
     def registers(self) -> int:
         """The number of different vector registers that the code names."""
+        # Registers of one number have several names, by width: each number counts once.
         found = (a or b for line in self._lines for a, b in _VECTOR_REGISTER.findall(line))
         return len(set(found))
 
     @property
     def spill_bytes(self) -> int:
         """Bytes that instructions store because registers ran out, over the whole code: LLVM marks them."""
+        # LLVM marks spills in comments of the assembly; machine code does not tell them from other stores.
         return sum(map(int, _SPILL.findall(self.asm)))
 
     @computed_once
@@ -142,6 +143,7 @@ class CompiledForCPU(Compiled):
     def _lines(self) -> list[str]:
         """The instructions, without labels, directives and comments."""
         lines = (line.strip() for line in self.asm.splitlines())
+        # What is left begins with a mnemonic.
         return [_COMMENT.sub("", line) for line in lines if not _LABEL_OR_DIRECTIVE.match(line or "#")]
 
 
@@ -168,6 +170,7 @@ class CompiledForGPU(Compiled):
     @computed_once
     def code(self) -> Code:
         """The instructions, their classes and the loops, to count; functions that the kernel calls stand behind it."""
+        # Imported here: the disassembler's tables are of no use to programs that do not look at code.
         from diffkern.targets.cuda.sass import join, parse
 
         return join(self.symbol, parse(self.sass))

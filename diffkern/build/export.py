@@ -99,6 +99,7 @@ def export(kernel: Kernel, *types: Any, adjoint: bool = False, active: Sequence[
         If the module would define a name twice, or a program takes more shared memory than numba-cuda can ask for.
     """
     known = kernel.argument_types(*types)
+    # Printed in numba-cuda's form whatever the kernel's own target is.
     target = next(f.printed for f in FAMILIES if f.name == "cuda")
     variant = replace(kernel.variant, target=target, block_dim=kernel.block_dim)
     forward = Compilation(kernel.func, known, variant)
@@ -109,6 +110,7 @@ def export(kernel: Kernel, *types: Any, adjoint: bool = False, active: Sequence[
         backward = Compilation(kernel.func, known, replace(variant, active=chosen))
         programs.append(_printed(backward))
         derivative = backward.adjoint
+        # A module has no place for a log, which the forward would have to write.
         if backward.log is not None:
             raise AutodiffError(
                 f"the adjoint of {kernel.name!r} needs {backward.log.what} in the forward launch, which the exported "
@@ -129,6 +131,7 @@ def export(kernel: Kernel, *types: Any, adjoint: bool = False, active: Sequence[
 def _printed(compilation: Compilation) -> _Printed:
     text, low = compilation.source(), compilation.lowered()
     tree, lines = ast.parse(text), text.splitlines()
+    # numba-cuda has no option for more shared memory than a block has by default.
     taken = dynamic_shared_bytes(low, cuda_plan(low)) or sum(map(_bytes, ast.walk(tree)))
     if taken > SHARED_BYTES:
         raise CompileError(
@@ -144,6 +147,7 @@ def _printed(compilation: Compilation) -> _Printed:
         if isinstance(node, ast.ImportFrom) and node.module != "numba":
             imports.append(node)
         elif isinstance(node, ast.FunctionDef):
+            # The text of a function begins with its decorators.
             first = min(d.lineno for d in node.decorator_list)
             functions[node.name] = "\n".join(lines[first - 1 : node.end_lineno])
             parameters = [a.arg for a in node.args.args]
@@ -173,6 +177,7 @@ def _module(kernel: Kernel, programs: Sequence[_Printed], derivative: Derivative
     # The primitives' own sources are copied, as far as the programs need them.
     primitives = copied(library, wanted) if library else Copied((), (), frozenset())
     functions = {name: text for program in programs for name, text in program.functions.items()}
+    # A kernel may have the name of a primitive or of an import, which its definition would hide.
     for program in programs:
         if program.name in primitives.names | _TAKEN:
             raise CompileError(
@@ -238,6 +243,7 @@ def _main(programs: Sequence[_Printed], derivative: Derivative | None, taken: Se
     for name, primal in of.items():
         value = made.filled("ones" if primal in written else "zeros", types[primal])
         lines.append(f"{own[name]} = cuda.to_device({value})")
+    # Shown are the gradients of inputs, if there are any: the cotangents of results have been consumed.
     inputs = [name for name, primal in of.items() if primal not in written]
     return _indented([*lines, launched(backward), *shown(inputs or cotangents)])
 

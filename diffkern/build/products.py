@@ -115,6 +115,7 @@ def obtain(
         If one of them cannot be made; the others are kept all the same.
     """
     wanted = list(dict.fromkeys(products))
+    # All are checked before any is made, as making one takes up to a minute.
     for product in wanted:
         product.check()
     kept = current_store() if store is None else store
@@ -192,6 +193,7 @@ class _Makers:
             while self.waiting or self.running:
                 while self.waiting and len(self.running) < self.room():
                     self.running.append(self.start(self.waiting.pop(0)))
+                # In the order in which they end, so that the bar moves as soon as one is done.
                 for maker in [m for m in self.running if m.process.poll() is not None]:
                     self.running.remove(maker)
                     self.finish(maker)
@@ -210,6 +212,7 @@ class _Makers:
     def room(self) -> int:
         """Return the largest number of processes: all that are left, if the processors have no two for each."""
         left = len(self.waiting) + len(self.running)
+        # Near the end, two processes for each processor end sooner than one after the other.
         return left if left < 2 * self.limit else self.limit
 
     def show(self, done: int) -> None:
@@ -219,6 +222,7 @@ class _Makers:
         out, log = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115  closed when the process has ended
         package = str(Path(__file__).parents[2])
         path = [package, os.environ.get("PYTHONPATH", ""), *sys.path]
+        # The child imports diffkern from where this process has it, also without an installation.
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))}
         # The pipe ends when this process does, however: the other one then ends too.
         process = subprocess.Popen(
@@ -233,6 +237,7 @@ class _Makers:
         found, said = maker.out.read(), maker.log.read().decode(errors="replace").strip()
         maker.out.close()
         maker.log.close()
+        # A process that ends well without output has failed as well.
         if maker.process.returncode or not found:
             self.errors.append(_error(maker.product, said, maker.process.returncode))
             return
@@ -247,6 +252,7 @@ def _error(product: Product, said: str, status: int) -> CompileError:
     """Return the error that a failed process reported, or one that says how it ended."""
     log, _, last = said.rpartition("\n")
     try:
+        # The child reports its error as one line of JSON, the last that it prints.
         parts = json.loads(last)
         error = CompileError(parts["message"], remedy=parts["remedy"])
         nvrtc = parts["nvrtc"]

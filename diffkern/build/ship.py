@@ -102,6 +102,7 @@ def compile_ahead(
         If the directory cannot be written to.
     """
     chosen = [target_named(name) for name in dict.fromkeys(targets)]
+    # Asked before the store makes it: only a directory that is new is opened to everybody.
     is_new = not directory.exists()
     store = Store(directory)
     if not store.is_writable():
@@ -114,6 +115,7 @@ def compile_ahead(
         found = specializations(kernel, types, adjoint, names.get(kernel))
         wanted += found
         for s, target in product(found, chosen):
+            # The program depends on the block size only where a library makes its products.
             if platform_named(target).counts_threads:
                 s = s.for_block(block_dim or kernel.block_dim, kernel.enable_mathdx_gemm)
             pairs += [(variant, target) for variant in _variants(s, target, programs)]
@@ -134,6 +136,7 @@ def _variants(wanted: Specialization, target: str, programs: Programs) -> list[S
     if programs == "least":
         return found[:1]
     if wanted.variant.active is None:
+        # A forward program has no variants that accumulate.
         return found
     compilation = wanted.compilation(target)
     adjoint = compilation.adjoint
@@ -156,6 +159,7 @@ def _moving(wanted: Sequence[Specialization]) -> list[Specialization]:
         for name in ("copy", "add") if is_differentiable(Array(element, ndim)) else ("copy",):
             kernel = find(name, ndim)
             layouts = [(destination, source) for destination in "CA" for source in "CA"]
+            # A copy between two contiguous arrays is the driver's.
             for destination, source in layouts[1:] if name == "copy" else layouts:
                 types = (Array(element, ndim, destination), Array(element, ndim, source))
                 found.append(Specialization(kernel.func, types, kernel.variant).for_arrays_apart())
@@ -200,6 +204,7 @@ def load_directory(directory: str | os.PathLike[str]) -> Library:
     found = _programs(place)
     here = runnable_targets()
     usable = [target for target in here if any(a.target == target for a in found)]
+    # Programs that the driver can compile from PTX are usable too, and come last.
     others = {a.target for a in found if _may_run(a, here)}.difference(here)
     usable += sorted(others, key=lambda name: (len(name), name))
     if not usable:
@@ -224,6 +229,7 @@ def _programs(place: Path) -> list[Artifact]:
     try:
         there = contents(place)
         found = [a for a in artifacts_of(there) if "types" in a.ingredients]
+        # Refused entries are an error only if nothing else is left: the rest of the directory works without them.
         if there.refused and not found:
             raise there.refused[0]
     except UnsafeError as error:

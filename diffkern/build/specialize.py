@@ -106,9 +106,12 @@ class Specialization:
 
         multiplies = library is not False and may_multiply_tiles(self.pyfunc)
         made = self.with_variant(block_dim=threads) if may_make_tiles_of_threads(self.pyfunc) else self
+        # Without products of a library the block size does not matter for them.
         if not multiplies:
             return made
         called = self.with_variant(block_dim=threads, library="required" if library else "wanted", compiler=LINKER)
+        # A machine without libmathdx still runs shipped programs with such products, which were linked when they were
+        # made.
         if library is None and not has_mathdx():
             shipped = any(_shipped_entry(one.fields(), target) for one in (called.for_arrays_apart(), called))
             return called if shipped else made
@@ -144,6 +147,8 @@ class Specialization:
             functions += taken.reached
             fields.extend(taken.fields)
             for k, reached in enumerate(taken.reached):
+                # Functions that lowering reaches through objects are part of the program like those the fingerprint
+                # covers.
                 fields.extend((f"taken {k} {label}", value) for label, value in meaning_of(reached).fields)
         if self.variant.is_debug:  # its errors say where
             fields.extend(field for function in functions for field in positions(function))
@@ -160,6 +165,7 @@ class Specialization:
         """Return its compilation for a target; ``lowered`` as for :class:`Compilation`."""
         from diffkern.compilation import Compilation
 
+        # Passes are watched only while somebody observes: telling them apart costs time.
         context = _watching(self.variant.is_debug) if watched.observers else None
         variant = replace(self.variant, target=target)
         return Compilation(self.pyfunc, self.types, variant, context=context, lowered=lowered)
@@ -213,6 +219,7 @@ def load(specialization: Specialization) -> Executable:
         return found
     store = current_store()
     with _looking_up(specialization) as look:
+        # The cache comes first, as its entries are for exactly this processor.
         executable = _from_cache(store.get(name)) or _from_directories(fields)
         if executable is not None:
             look.facts["title"] = executable.manifest.title
@@ -274,6 +281,7 @@ def load_entry(specialization: Specialization, target: str) -> Entry:
         if entry is None:
             with store.building(name):
                 entry = store.get(name) or _built_or_translated(specialization, fields, target, store)
+        # One object per program, whichever thread found it first: programs hold state of their own.
         with _lock:
             entry = _entries.setdefault(name, entry)
     return entry
@@ -285,6 +293,7 @@ def _built_or_translated(
     """Compile a program into a store; where that fails, take a shipped one that the GPU's driver can compile."""
     try:
         entry = build_entry(specialization, fields, target)
+    # Without a compiler for the target, PTX that the driver compiles is better than none.
     except CompileError:
         found = _shipped_entry(fields, target, translated=True)
         if found is None:
@@ -323,6 +332,7 @@ def build_entry(
     with span("compile", f"compile {title}", title=title, target=target):
         program = _program(specialization, fields, NATIVE if target == HOST else target, symbol)
     manifest = replace(program.manifest, title=title, target=target)
+    # Readable ingredients let `diffkern cache` tell why two artifacts differ.
     ingredients = _readable(_with_target(fields, target, shipped))
     if config.verbose:
         print(f"diffkern: compiled {title} in {time.perf_counter() - started:.2f} s", file=sys.stderr)
@@ -355,10 +365,11 @@ def _program(specialization: Specialization, fields: Sequence[tuple[str, bytes]]
 
     pyfunc, is_forward = specialization.pyfunc, specialization.variant.active is None
     variant = replace(specialization.variant, target=target).as_lowered
-    # The direction and the options of an adjoint do not matter for the lowering that both share.
+    # Of direction and options only what lowering depends on counts, and that is in `variant`.
     depends = variant, tuple(field for field in fields if field[0] not in ("direction", "options"))
     compilation = specialization.compilation(target, None if is_forward else take(pyfunc, depends))
     program = compilation.build(symbol, obtain_products)
+    # Kept for the adjoint, which is mostly compiled next and begins with the same IR.
     if is_forward:
         keep(pyfunc, depends, compilation.primal)
     return program
@@ -393,6 +404,7 @@ def _from_directories(fields: Sequence[tuple[str, bytes]]) -> Executable | None:
     """Load the best artifact that a shipped directory has for this machine."""
     if not shipped_stores():
         return None
+    # Best first: the first that is found is taken.
     for target in runnable_targets():
         name = artifact_key(fields, target, shipped=True)
         for store in shipped_stores():

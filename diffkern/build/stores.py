@@ -93,6 +93,7 @@ def shipped_stores() -> Sequence[Store]:
 def add_directory(directory: Path) -> None:
     """Make programs be found in a directory of shipped artifacts, which is only read."""
     with _lock:
+        # Loading a directory twice must not look everything up twice.
         if all(store.directory != directory for store in _directories):
             _directories.append(Store(directory))
 
@@ -123,6 +124,7 @@ class _AboutTexts:
 
     def _of_store(self) -> Notes:
         store = current_store()
+        # Notes live in the store's directory; another directory has other notes.
         if self._notes is None or self._notes.store is not store:
             self._notes = Notes(store)
         return self._notes

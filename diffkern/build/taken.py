@@ -43,6 +43,7 @@ def _taken(
     *_, own = accumulate(reversed(variant.layers), lambda given, layer: layer.own(given), initial=types)
     try:
         with recorded() as record:
+            # Both sizes are lowered, as only the target says whether it counts.
             for block_dim in sorted({1, variant.block_dim or 1}):  # whether it counts, the target says
                 lower(pyfunc, own, block_dim=block_dim, layout=variant.layout, checked=variant.is_debug)
     except KernelError:  # who compiles it is told; there is nothing to be found under its key

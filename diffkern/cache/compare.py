@@ -22,6 +22,7 @@ def differences(a: Mapping[str, str], b: Mapping[str, str]) -> list[str]:
 def nearest(of: Mapping[str, str], among: Mapping[str, Mapping[str, str]]) -> str | None:
     """Return the name of the set of ingredients with the fewest differences, None unless these are fewer than half."""
     best, fewest = None, len(of) // 2 + 1
+    # A set that shares too little is about another kernel, and a report about it would be as long as both.
     for name, other in among.items():
         count = sum(of.get(label) != other.get(label) for label in _labels(of, other))
         if count < fewest:
@@ -49,6 +50,7 @@ def _difference(label: str, a: Mapping[str, str], b: Mapping[str, str]) -> Itera
     start = 0
     while start < min(len(x), len(y)) and x[start] == y[start]:
         start += 1
+    # Long values, such as sources, are shown from shortly before the first difference.
     start = max(0, start - _BEFORE) if max(len(x), len(y)) > _WIDTH else 0
     mark = "…" if start else ""
     yield f"  - {mark}{shown(x[start:])}"

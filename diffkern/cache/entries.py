@@ -109,6 +109,7 @@ def _entry(folder: Folder, key: str) -> Found | None:
     OSError
         If there is no manifest; :class:`UnsafeError` if others can write to the manifest or another of its files.
     """
+    # Read first: without it this is not known to be diffkern's, and nothing else is looked at.
     manifest, used = folder.read(MANIFEST_FILE)
     if not names_key(manifest, key):
         return None
@@ -116,6 +117,7 @@ def _entry(folder: Folder, key: str) -> Found | None:
     for name in FILES:
         with contextlib.suppress(FileNotFoundError):
             status = folder.status(name)
+            # A link is not followed, and is removed as such; whatever else others could have written to is refused.
             if not stat.S_ISLNK(status.st_mode) and not is_private(status):
                 raise UnsafeError(f"{folder.path}/{name}")
             size += status.st_size
@@ -142,6 +144,8 @@ def remove(place: Path) -> bool:
     with contextlib.suppress(FileNotFoundError), _changed(place.parent.parent) as root, _noting([]):
         with root.inner(begin) as parent:
             with parent.inner(key) as folder:
+                # Checked again inside the open directory: between listing and removing, another process may have
+                # changed it.
                 if _entry(folder, key) is None:
                     return False
                 # The directory is emptied before it is removed: a reader in between finds an entry without files, which
@@ -171,6 +175,7 @@ def sweep(directory: Path, age: float) -> None:
     with contextlib.suppress(FileNotFoundError, NotADirectoryError), _changed(directory) as root:
         for parent in _parents(root, []):
             for name in parent.names():
+                # A process that is alive writes an entry within seconds; the age keeps its directory from being swept.
                 if name.startswith(WORK_PREFIX) and _is_older(parent, name, age, stat.S_ISDIR):
                     _sweep_work(parent, name)
         for name in filter(_LOCK.fullmatch, root.names()):
@@ -218,5 +223,6 @@ def publish(directory: Path, is_new: bool) -> None:
                     if _entry(folder, key) is not None:
                         folder.publish(*FILES)
                         of_entries = True
+            # The directories of two digits may hold files of others, and are only opened to everybody for entries.
             if of_entries:
                 parent.publish()

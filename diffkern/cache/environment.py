@@ -64,7 +64,7 @@ def distribution_versions(names: tuple[str, ...]) -> tuple[tuple[str, str], ...]
         Name and version, in the order of `names`; ``none`` where a distribution is not installed.
     """
     found: dict[str, str] = {}
-    # importlib.metadata would open and parse files, which takes longer than loading a cached kernel.
+    # importlib.metadata would read files of each distribution; the names of the folders tell enough.
     for directory in sys.path:
         try:
             entries = os.listdir(directory or ".")
@@ -73,6 +73,7 @@ def distribution_versions(names: tuple[str, ...]) -> tuple[tuple[str, str], ...]
         for entry in entries:
             match = _DIST_INFO.fullmatch(entry)
             # The first place on the path is the one Python imports from.
+            # Later places may hold other versions, which are not imported.
             if match and (name := match["name"].lower().replace(".", "_")) in names:
                 found.setdefault(name, match["version"])
     return tuple((name, found.get(name, "none")) for name in names)
@@ -83,6 +84,7 @@ def has_mathdx() -> bool:
     library, compiler = (version for _, version in distribution_versions(MATHDX))
     if library == "none":
         return False
+    # A compiler that the user has chosen is taken as it is, whatever its version.
     chosen = bool(os.environ.get("DIFFKERN_NVRTC"))
     return chosen or (compiler != "none" and (_numbers(library) >= (0, 5) or _numbers(compiler) < (13, 5)))
 

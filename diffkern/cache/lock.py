@@ -47,6 +47,7 @@ def exclusive(path: str, timeout: float) -> Iterator[bool]:
             # Removed while it is held: who waits on this file then sees that it is not the one at the path any more.
             with contextlib.suppress(OSError):
                 os.unlink(path)
+            # Closing gives the lock up.
             file.close()
             _held.pop(mine, None)
 
@@ -90,6 +91,7 @@ def _acquire(path: str, deadline: float) -> io.FileIO | None:
         if free and _is_at(path, file.fileno()):
             return file
         file.close()
+        # Not `free`: somebody holds it. If it was free, the file had just been replaced: try again at once.
         if not free:
             if time.monotonic() >= deadline:
                 return None

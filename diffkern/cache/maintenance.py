@@ -72,6 +72,7 @@ def artifacts_of(found: Contents) -> list[Artifact]:
     """Return the artifacts among the known contents of a cache directory."""
     made = []
     for entry in found.entries:
+        # Manifests of other versions may have anything in these places; a list of artifacts must not fail for that.
         content = _content(entry.manifest)
         facts = content.get("program") or content.get("facts", {})
         title = facts.get("title") or facts.get("what") or "damaged"
@@ -98,6 +99,7 @@ def find(directory: Path, prefix: str) -> Artifact:
     LookupError
         If there is none, or more than one.
     """
+    # Digits of a key may be given as they are printed by other tools, in upper case.
     found = [a for a in artifacts(directory) if a.key.startswith(prefix.lower())]
     if not found:
         raise LookupError(f"no artifact's key begins with {prefix}")
@@ -146,6 +148,7 @@ def prune(directory: Path, size: int | None, age: float | None, now: float | Non
             break
         gone.append(artifact)
         total -= artifact.size
+    # Before the artifacts, so that directories become empty and can be removed with their last entry.
     sweep(directory, _LEFTOVER_AGE_S)
     if age is not None:
         sweep_notes(directory, age, now)
@@ -171,6 +174,7 @@ def copy_artifacts(source: Path, destination: Store, keys: Iterable[str] | None 
     """
     store = Store(source)
     copied = damaged = 0
+    # Read through a store, which verifies every digest: damage is not passed on.
     for key in [entry.key for entry in contents(source).entries] if keys is None else keys:
         entry = store.get(key)
         if entry is None:

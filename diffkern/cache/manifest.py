@@ -95,6 +95,7 @@ def encode(key: str, entry: Entry) -> bytes:
         "symbols": list(entry.symbols),
         "program": to_json(entry.program),
         "facts": dict(entry.facts),
+        # One digest per file: a reader can trust each file that it reads, and need not read the others.
         "sha256": {name: digest(data) for name, data in entry.files().items()},
     }
     # The digest is appended to the text it covers and stays within the JSON object.
@@ -152,6 +153,7 @@ def decode(key: str, text: bytes, read: Callable[[str], bytes]) -> Entry:
         if content["key"] != key:
             raise InvalidEntryError("the manifest belongs to another key")
         digests: dict[str, str] = content["sha256"]
+        # Exactly one object: which one, the family of the target decides.
         (object_name,) = (name for name in digests if name in _OBJECTS)
         more = [name for name in digests if name in _MORE]
         # A name from the manifest is opened as a file: only known names are, or it could lead anywhere.
@@ -171,5 +173,6 @@ def decode(key: str, text: bytes, read: Callable[[str], bytes]) -> Entry:
             more={name: files[name] for name in more},
             facts=content["facts"],
         )
+    # Whatever the damage, it is one error: callers treat the entry as missing.
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise InvalidEntryError(f"the manifest is damaged: {type(error).__name__}: {error}") from error

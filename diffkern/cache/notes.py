@@ -62,6 +62,7 @@ class Notes:
         try:
             with opened(directory, FOLDER) as folder:
                 text, used = folder.read(key)
+                # The time of last use, by which notes are swept, at most once an hour.
                 if time.time() - used > _TOUCH_AFTER_S:
                     folder.touch(key)
                 return text
@@ -82,6 +83,7 @@ def _notes(text: bytes) -> list[tuple[bytes, bytes]]:
     found = []
     for line in text.split(b"\n"):
         own, _, rest = line.partition(b" ")
+        # Lines without their digest are skipped: those of an interrupted write, or of two that overlapped.
         if rest and digest(rest).encode() == own:
             name, _, note = rest.partition(b" ")
             found.append((name, note))
@@ -101,6 +103,7 @@ def sweep_notes(directory: Path, age: float, now: float | None = None) -> None:
         with opened(directory) as root:
             with root.inner(FOLDER) as folder:
                 _sweep(folder, (time.time() if now is None else now) - age)
+            # With the last note; the directory is made again when it is needed.
             root.rmdir(FOLDER)
 
 

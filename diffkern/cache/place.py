@@ -60,6 +60,7 @@ class Folder:
         descriptor = _open(self._path(name), os.O_RDONLY | _NO_LINK | _BINARY, self._descriptor)
         with open(descriptor, "rb", buffering=0) as file:
             status = os.fstat(descriptor)
+            # A pipe or a device under this name would block, or never end.
             if not stat.S_ISREG(status.st_mode):
                 raise FileNotFoundError(f"{self.path}/{name} is no file")
             if not is_private(status):
@@ -86,6 +87,7 @@ class Folder:
 
     def touch(self, name: str) -> None:
         """Note that a file was used."""
+        # Pruning then goes by older times, which costs a compilation at worst.
         with contextlib.suppress(OSError, NotImplementedError):  # a read-only directory has no record of use
             os.utime(self._path(name), dir_fd=self._descriptor)
 
@@ -106,6 +108,7 @@ class Folder:
         OSError
             If there is none, or a link; :class:`UnsafeError` if others can write to it.
         """
+        # Without descriptors (Windows) the path is checked as well as it can be.
         if self._descriptor is None:
             if not stat.S_ISDIR(self.status(name).st_mode):
                 raise FileNotFoundError(f"{self.path}/{name} is no directory")
@@ -131,6 +134,7 @@ class Folder:
 
     def publish(self, *names: str) -> None:
         """Make it readable by everybody, and those of these files that have no other name."""
+        # The directory first: what it lets others read then is still private to the owner.
         self._allow(0o755)
         for name in names:
             with contextlib.suppress(OSError):
@@ -201,6 +205,7 @@ def opened(directory: Path, *names: str) -> Iterator[Folder]:
         if sys.platform == "win32":
             folder = Folder(path, None)
         else:
+            # The first directory may be a link: its place is the user's choice, and what it leads to is checked.
             outer = _checked(path, _open(path, os.O_RDONLY | _DIRECTORY, None))
             folder = Folder(path, stack.enter_context(_closing(outer)))
         for name in names:
@@ -238,6 +243,7 @@ def _links(path: str) -> Iterator[tuple[str, os.stat_result]]:
             at = there
             continue
         links += 1
+        # A circle of links would be followed for ever.
         if links > _MOST_LINKS:  # nor can it be opened
             return
         yield there, status

@@ -114,6 +114,7 @@ class Store:
                 # it is a write.
                 if time.time() - used > _TOUCH_AFTER_S:
                     folder.touch(MANIFEST_FILE)
+        # An unsafe entry is reported, as the user can mend it; a damaged one is just built again.
         except UnsafeError as error:
             self._warn(f"{error}: make it yours (chmod go-w) or remove it; its program is compiled again")
             return None
@@ -126,6 +127,7 @@ class Store:
     def put(self, key: str, entry: Entry) -> None:
         """Store `entry` under `key`, in place of whatever was there."""
         if not self.is_safe():
+            # Without a directory the artifacts live as long as the process, so that nothing is compiled twice.
             self._memory[key] = entry
             return
         try:
@@ -188,6 +190,7 @@ class Store:
     def _try_to_write(self, key: str, entry: Entry) -> None:
         parent = f"{self.directory}/{key[:2]}"
         with contextlib.suppress(FileExistsError):
+            # For the owner alone, whatever the umask: others must not be able to add entries that are then run.
             os.mkdir(parent, 0o700)
         with opened(self._root, key[:2]):  # or others could exchange what is about to be written
             work, place = _new_directory(parent), f"{parent}/{key}"
@@ -202,6 +205,7 @@ class Store:
                 raise
             except OSError:
                 # The key is taken. The same entry is as good as this one; anything else makes room.
+                # The new entry must be complete before the old one goes, so that a reader always finds one of them.
                 if self.get(key) != entry:
                     aside = f"{work}.old"
                     with contextlib.suppress(FileNotFoundError):
@@ -213,6 +217,7 @@ class Store:
 
     def is_safe(self) -> bool:
         """Return whether only this user or root can write to the directory, after a warning if not."""
+        # Cached, as each look-up of a key would otherwise ask the file system.
         if self._usable is None:
             try:
                 status = os.stat(self._root)
@@ -233,6 +238,7 @@ class Store:
         return self._usable
 
     def _warn(self, message: str) -> None:
+        # One warning: each artifact would repeat it.
         with self._lock:
             first, self._warned = not self._warned, True
         if first:

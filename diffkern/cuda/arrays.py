@@ -145,11 +145,13 @@ class OnDevice:
         numpy.ndarray
             `ary`, or the new array.
         """
+        # A new array is always complete when the call returns, whatever the stream: nobody could wait for it otherwise.
         if ary is None:
             with ScopedStream(native(stream)):
                 fresh: np.ndarray[Any, Any] = np.array(self._host())
             return fresh
         self._check_like(ary)
+        # The copy is an operation on a stream, so that numba's asynchronous copies stay asynchronous.
         perform(Copy(wrap(ary, self._element), self), native(stream))
         return ary
 
@@ -241,6 +243,7 @@ def to_device(obj: Any, stream: Any = 0, copy: bool = True, to: DeviceArray | No
         return to
     if isinstance(obj, OnDevice):
         return obj  # type: ignore[return-value]
+    # In front of the copy: memory of other libraries on the device is used in place, as in numba.
     if not isinstance(obj, np.ndarray) and hasattr(obj, "__cuda_array_interface__"):
         return as_cuda_array(obj)
     if isinstance(obj, array):
@@ -274,6 +277,7 @@ def device_array(
     # Fortran's order is the transposed view of an array of the reversed shape.
     made = on_device(new(extents[::-1] if order == "F" else extents, _element(dtype), False, place()))
     made = made.T if order == "F" else made
+    # numba accepts any strides; here only those that follow from shape and order.
     if strides is not None and tuple(np.atleast_1d(strides)) != made.strides:
         raise MisuseError("device arrays are made contiguous", remedy="leave strides out, and take a slice")
     return made
@@ -320,6 +324,7 @@ def as_cuda_array(obj: Any, sync: bool = True) -> DeviceArray:
         If it has no ``__cuda_array_interface__``.
     """
     if isinstance(obj, array):
+        # A view, so that the array keeps its own class.
         return on_device(obj._derive(lambda data: data[...]))
     if not is_cuda_array(obj):
         raise TypeError(f"{type(obj).__name__!r} object does not implement the CUDA array interface")
@@ -356,6 +361,7 @@ def pinned_array(shape: Any, dtype: Any = np.float64, strides: Any = None, order
         made = np.empty(extents, known, order)
     else:
         nbytes = max(1, int(np.prod(extents)) * known.itemsize)
+        # A NumPy array over an array of bytes, which keeps the pinned memory alive as its base.
         made = np.ndarray(extents, known, new((nbytes,), UINT8, False, CPU, pinned=True).numpy(), order=order)
     if strides is not None and tuple(np.atleast_1d(strides)) != made.strides:
         raise MisuseError("arrays of the host are made contiguous", remedy="leave strides out, and take a slice")

@@ -65,6 +65,7 @@ class MemoryInfo(NamedTuple):
 
 def place() -> Place:
     """Return the device of kernels of Numba's dialect: the current GPU, or the first, or the CPU if there is none."""
+    # numba's own variable for its simulator, so that a test suite runs here as it does there.
     if os.environ.get("NUMBA_ENABLE_CUDASIM") == "1" or not get_cuda_devices():
         return get_device("cpu")
     return get_cuda_device()
@@ -86,6 +87,7 @@ class Device:
     def __init__(self, found: Place) -> None:
         self.place = found
         self.id = max(found.ordinal, 0)
+        # A device may be entered several times before it is left: numba hands out equal objects.
         self._scopes: list[ScopedDevice] = []
 
     @property
@@ -127,6 +129,7 @@ class Device:
         synchronize_device(self.place)
 
     def __getattr__(self, name: str) -> Any:
+        # Only attributes that are the same everywhere: programs use them to choose launch sizes.
         if name in _LIMITS:
             return _LIMITS[name]
         raise AttributeError(
@@ -298,6 +301,7 @@ def is_fp8_supported() -> bool:
 def detect() -> bool:
     """Print the devices that kernels of this module run on, and return True."""
     devices = gpus.lst
+    # The first words are numba's.
     print(f"Found {len(devices)} CUDA devices" if devices[0].place.is_cuda else "Found no CUDA device: kernels run on")
     for device in devices:
         capability = "{}.{}".format(*device.compute_capability) if device.place.is_cuda else "none"

@@ -48,6 +48,7 @@ class _Number(Parameter):
     def convert(self, value: Any) -> Any:
         """Return the type key of an argument that is no struct, its bytes in the block, and the array it is."""
         kind = type(value)
+        # A Python number without annotation is float32 or int32 in a native kernel, and 64 bits wide in numba.
         if self.annotation is None and (kind is float or kind is int):
             return super().convert(np.float64(value) if kind is float else _int64(self, value))
         return super().convert(value)
@@ -103,6 +104,7 @@ class CudaKernel(Kernel):
                 raise MisuseError(
                     f"a kernel has no option {name!r}; it has {', '.join(names('kernel'))}", remedy="leave it out"
                 )
+        # Options of numba that have the same meaning here; the others are about numba's compiler.
         own: dict[str, Any] = {"lineinfo": given.get("lineinfo") or None, "fast_math": given.get("fastmath") or None}
         if given.get("debug"):
             own["mode"] = "debug"
@@ -139,6 +141,7 @@ class CudaKernel(Kernel):
 
     def _checked_block(self, block_dim: int | None) -> int | None:
         """Return the threads of a block that a launch asks for; raise unless they are those of the kernel's layout."""
+        # Index arithmetic of a layout is compiled for its block size.
         if block_dim not in (None, self.layout.block_dim):
             raise LaunchError(
                 f"kernel {self.name!r} is for blocks of {self.layout.block_dim} threads, not {block_dim}",
@@ -189,6 +192,7 @@ class CudaKernel(Kernel):
         """
         grid, block = _extents(self.name, "blocks", blocks), _extents(self.name, "threads", threads)
         count = block[0] * block[1] * block[2]
+        # Blocks and threads are checked here, as both are lost once they are one dimension of an ordinary launch.
         if not 1 <= count <= MAX_BLOCK_DIM:
             raise _wrong_launch(self.name, f"a block has 1 to {MAX_BLOCK_DIM} threads", count)
         shared = whole_number(sharedmem)
@@ -227,6 +231,7 @@ class CudaKernel(Kernel):
         if self._meaning is None:
             self._notice_changes()
         used = built_ins(self.func)
+        # Kernels whose threads do not work together need no exact blocks, and share a program for all of them.
         layout, dims = lay_out(
             blocks, threads, not TOGETHER.isdisjoint(used), shared if "cuda.shared.array" in used else 0
         )
@@ -275,6 +280,7 @@ class Launcher:
     def configuration(self) -> Configuration:
         """Return kernel and dimensions by which ``dk.launch``, records, JAX and PyTorch make the same launch."""
         meant = self._kernel.current()
+        # The layout depends on what the kernel uses, which may change with its captured functions.
         if self._found is None or self._found[0] is not meant:
             made = Configuration(*self._kernel.laid_out(self.blocks, self.threads, self._shared))
             self._found = meant, made
@@ -295,6 +301,7 @@ class Launcher:
         try:
             kernel, dim = self.configuration()
             with on_device(args, self._stream) as arguments:
+                # The usual launch takes the path with the least overhead, which knows no stream.
                 if self._stream is None:
                     run(kernel, dim, arguments)
                 else:

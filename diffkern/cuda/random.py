@@ -89,6 +89,7 @@ def xoroshiro128p_normal_float32(states, index):  # type: ignore[no-untyped-def]
     """Return a normally distributed float32 of mean 0 and deviation 1; it takes two steps of the generator."""
     u1 = xoroshiro128p_uniform_float32(states, index)
     u2 = xoroshiro128p_uniform_float32(states, index)
+    # Box-Muller; the angle is in single precision as in Numba.
     return math.sqrt(_float32(-2.0) * math.log(u1)) * math.cos(_float32(_TWO_PI_32) * u2)
 
 
@@ -110,7 +111,7 @@ def create_xoroshiro128p_states(n: int, seed: int, subsequence_start: int = 0, s
     seed : int
         A number of 64 bits.
     subsequence_start : int, optional
-        How many times 2**64 steps the first generator is ahead of the seed's.
+        Number of times 2**64 steps that the first generator is ahead of the seed's.
     stream : diffkern.cuda.streams.Stream, optional
         The stream on which they are copied to the device.
     """

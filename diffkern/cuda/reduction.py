@@ -36,6 +36,7 @@ class Reduce:
     """
 
     def __init__(self, functor: Callable[..., Any]) -> None:
+        # Numba's device functions and plain Python functions are taken as well as those of diffkern.
         made = functor if isinstance(functor, Func) else func(getattr(functor, "py_func", functor))
         self._shares, self._rest = _kernels(made)
 
@@ -95,6 +96,7 @@ def _kernels(combine: Func) -> tuple[Kernel, Kernel]:
         k = _tid()
         total = given[k]
         for i in range(k + parts.shape[0], given.shape[0], parts.shape[0]):
+            # In the type of the elements: the function may compute in a wider one, and a loop variable keeps its type.
             total = given.dtype(combine(total, given[i]))
         parts[k] = total
 

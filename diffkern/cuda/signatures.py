@@ -52,6 +52,7 @@ def _parse(text: str) -> list[ArrayAnnotation | Scalar]:
         part = _PART.match(inside, place)
         if part is None:
             raise _no_signature(text)
+        # `numba.float32[:]`, `types.float32[:]` and `float32[:]` are the same type.
         name = part[1].rpartition(".")[2]
         try:
             element = resolve_dtype(_named(_SHORT.get(name, name)))
@@ -73,6 +74,7 @@ def _of_type(t: Any) -> ArrayAnnotation | Scalar:
     """Return the annotation for one of numba's types, or for a dtype."""
     ndim = getattr(t, "ndim", None)
     try:
+        # numba's types of arrays have the element type as `dtype` and axes as `ndim`; scalars have neither.
         if isinstance(ndim, int) and hasattr(t, "dtype") and ndim:
             element = resolve_dtype(t.dtype)
             assert isinstance(element, Scalar)

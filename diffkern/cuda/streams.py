@@ -121,6 +121,7 @@ def native(stream: Any) -> NativeStream | None:
     MisuseError
         If it is no stream.
     """
+    # In the order of how common they are: launches name streams of this module.
     if isinstance(stream, Stream):
         return stream.native
     if stream is None or (isinstance(stream, int) and stream == 0):
@@ -176,6 +177,7 @@ def external_stream(ptr: int) -> Stream:
         return Stream(None)
     if where.is_cpu:
         raise MisuseError("a stream of another library belongs to a GPU, and there is none", remedy="use cuda.stream()")
+    # The class of the current stream, so that another driver's class is taken in tests.
     return Stream(type(where.stream)(where, cuda_stream=ptr))
 
 

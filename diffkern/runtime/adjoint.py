@@ -211,7 +211,7 @@ class AdjointLaunch(Operation):
 
         It cannot if cotangents have to be copied to contiguous buffers, which the steps do not do, or if
         contributions may be
-        sorted by destination: each launch inspects the destinations anew.
+        sorted by destination: each launch inspects the destinations again.
         """
         if self.sorting is not None:
             return None

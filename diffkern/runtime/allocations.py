@@ -43,7 +43,7 @@ class Tracker:
     is_on
         Whether new arrays are noted.
     count, nbytes
-        How many were noted, and their bytes together.
+        Number of allocations noted, and their bytes together.
     now, peak
         The bytes of those that are there, and the most that there have been at a time.
     """

@@ -76,7 +76,7 @@ class Parameter:
     name : str
         Its name.
     annotation : ArrayAnnotation, element type, or None
-        What it takes; None takes the type of the argument.
+        The annotation; None takes the type of the argument.
     default
         The value where none is passed; :data:`NO_DEFAULT` if one has to be passed.
     wraps : bool

@@ -97,7 +97,7 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
     grad : array, optional
         An array of the same type and shape to take as gradient.
     device : str or Device, optional
-        Where the array lies; the current device by default.
+        The device of the array; the current one by default.
     pinned : bool, optional
         Whether an array of the CPU lies in memory that GPUs reach by themselves, so that copies run beside the program.
     strides : tuple of int, optional

@@ -31,7 +31,7 @@ def copy(
     count : int, optional
         Number of elements; by default as many as `src` has, after the offset.
     stream : Stream, optional
-        Where to copy; the current stream by default, that of the GPU if one is involved.
+        The stream; the current stream by default, that of the GPU if one is involved.
     """
     if dest._element != src._element:
         raise TypeError(f"cannot copy {described(src)} to {described(dest)}: the element types differ")
@@ -82,7 +82,7 @@ def clone(src: array, requires_grad: bool | None = None, device: Any = None, pin
     requires_grad : bool, optional
         Whether the copy gets a gradient of its own; by default if `src` has one.
     device : str or Device, optional
-        Where the array lies; where `src` does by default.
+        The device of the copy; that of `src` by default.
     pinned : bool, optional
         As in :class:`array`.
 

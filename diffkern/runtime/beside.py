@@ -32,7 +32,7 @@ class Beside:
     Parameters
     ----------
     what : str
-        What the companions are called in messages.
+        The name of the companions in messages.
 
     Attributes
     ----------

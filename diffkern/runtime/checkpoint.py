@@ -52,7 +52,7 @@ def checkpoint(
     slots_on_disk : int, optional
         Number of further states kept in files.
     directory : path, optional
-        Where the files are made; by default the directory for temporary files.
+        The directory of the files; by default that for temporary files.
     progress : bool, optional
         Whether to show a progress bar on standard error once that takes more than a second; by default where that is
         a terminal.

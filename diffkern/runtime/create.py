@@ -44,7 +44,7 @@ def zeros(
     requires_grad : bool, optional
         Whether to allocate a gradient.
     device : str or Device, optional
-        Where the array lies; the current device by default.
+        The device of the array; the current one by default.
     pinned : bool, optional
         As in :class:`array`.
     n : int, optional
@@ -87,7 +87,7 @@ def empty(
     requires_grad : bool, optional
         Whether to allocate a gradient.
     device : str or Device, optional
-        Where the array lies; the current device by default.
+        The device of the array; the current one by default.
     pinned : bool, optional
         As in :class:`array`.
     n : int, optional
@@ -128,7 +128,7 @@ def full(
     requires_grad : bool, optional
         Whether to allocate a gradient.
     device : str or Device, optional
-        Where the array lies; the current device by default.
+        The device of the array; the current one by default.
     pinned : bool, optional
         As in :class:`array`.
     n : int, optional
@@ -173,7 +173,7 @@ def ones(
     requires_grad : bool, optional
         Whether to allocate a gradient.
     device : str or Device, optional
-        Where the array lies; the current device by default.
+        The device of the array; the current one by default.
     pinned : bool, optional
         As in :class:`array`.
     n : int, optional
@@ -204,7 +204,7 @@ def zeros_like(src: array, requires_grad: bool | None = None, device: Any = None
     requires_grad : bool, optional
         Whether to allocate a gradient; by default if `src` has one.
     device : str or Device, optional
-        Where the array lies; where `src` does by default.
+        The device of the array; that of `src` by default.
     pinned : bool, optional
         As in :class:`array`.
 
@@ -226,7 +226,7 @@ def empty_like(src: array, requires_grad: bool | None = None, device: Any = None
     requires_grad : bool, optional
         Whether to allocate a gradient; by default if `src` has one.
     device : str or Device, optional
-        Where the array lies; where `src` does by default.
+        The device of the array; that of `src` by default.
     pinned : bool, optional
         As in :class:`array`.
 
@@ -252,7 +252,7 @@ def full_like(
     requires_grad : bool, optional
         Whether to allocate a gradient; by default if `src` has one.
     device : str or Device, optional
-        Where the array lies; where `src` does by default.
+        The device of the array; that of `src` by default.
     pinned : bool, optional
         As in :class:`array`.
 
@@ -276,7 +276,7 @@ def ones_like(src: array, requires_grad: bool | None = None, device: Any = None,
     requires_grad : bool, optional
         Whether to allocate a gradient; by default if `src` has one.
     device : str or Device, optional
-        Where the array lies; where `src` does by default.
+        The device of the array; that of `src` by default.
     pinned : bool, optional
         As in :class:`array`.
 

@@ -167,7 +167,7 @@ class Device:
         return "dk.Device('cpu')"
 
     def __eq__(self, other: object) -> bool:
-        # Equal to its name too, as programs that were written for Warp compare devices with strings.
+        # Equal to its name too, so that programs can compare a device with a string.
         return self.alias == (other.alias if isinstance(other, Device) else other)
 
     def __hash__(self) -> int:

@@ -32,8 +32,7 @@ def digest(held: array) -> bytes:
         return data.tobytes()
     if not data.flags.c_contiguous:
         data = np.ascontiguousarray(data)
-    # Without native code of the pool, as before it has been compiled, any digest will do: all of one array are compared
-    # within the process, and the kind of digest does not change in between.
+    # Where the pool is not native any digest will do: all digests of a process are of one kind.
     function = function_address("dk_digest_bytes")
     if not function:
         return hashlib.blake2b(data.tobytes(), digest_size=16).digest()

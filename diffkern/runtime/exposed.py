@@ -186,7 +186,7 @@ class Exposed:
         max_version : tuple of int, optional
             The newest version of the protocol that the consumer knows.
         dl_device : tuple of int, optional
-            Where the consumer wants it, which must be where it lies.
+            The device the consumer asks for, which must be the array's.
         copy : bool, optional
             True for a copy; False and None for the memory itself.
 

@@ -117,7 +117,7 @@ def launch(
     except KernelError as error:
         shorten(error)
         raise
-    # Errors that are not about the launch, such as interrupts, go through unchanged.
+    # A lack of memory, and warnings that the user turned into errors, are not about the launch.
     except PASSED:
         raise
     # Anything may have failed because the first argument is no kernel. That is only examined now, so that it costs

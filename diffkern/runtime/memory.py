@@ -370,7 +370,6 @@ def allocate(shape: tuple[int, ...], dtype: np.dtype[Any], zero: bool) -> tuple[
     shift = next(_allocations) * 5 % _PLACES * _APART if nbytes >= _LARGE else 0
     buffer = (np.zeros if zero else np.empty)(nbytes + _ALIGNMENT + shift, dtype=np.uint8)
     start = -buffer.ctypes.data % _ALIGNMENT + shift
-    # The spare bytes in front keep the buffer as the base of the view, which so stays alive.
     data = buffer[start : start + nbytes].view(dtype).reshape(shape)
     return data, HostMemory(data.ctypes.data, nbytes, zero)
 

@@ -73,7 +73,7 @@ class Operation(ABC):
     def hold(self, stream: Stream) -> None:
         """Note that a stream of its GPU works with its memory."""
         device = self.device
-        # The default stream frees memory in its own order, so that only others have to be waited for.
+        # Freeing memory waits for the default stream anyway, so that only others are noted.
         if device is not CPU and not stream.is_default:
             for a in (*self.reads(), *self.writes()):
                 if a._memory.device is device:
@@ -130,7 +130,7 @@ def _perform_on(device: Device, operation: Operation, execute: Callable[[], None
         )
     operation.touch()
     chosen = device.stream if stream is None else stream
-    # The current default stream needs no bookkeeping: its work keeps the order in which memory is freed.
+    # The default stream needs no bookkeeping, for the same reason, and there is no graph to keep anything for.
     if stream is None and chosen.is_default and not device.is_capturing:
         execute()
         return

@@ -242,7 +242,6 @@ class Rollout(Scope):
         finally:
             self._back_to_start()
             self._spare.clear()
-            # In reverse order: of arrays that overlap, the one that was copied first has the contents of before.
             for held, copy in reversed(before):
                 perform(Copy(held, copy))
             for use in uses:

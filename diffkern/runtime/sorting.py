@@ -96,7 +96,6 @@ class Sorting:
             goal, numbers = self._cotangents[k], taken[k]
             itemsize = goal._data.itemsize
             order.order.add_up(goal._range[0], numbers._range[0], _itemsize(goal) // itemsize, itemsize)
-        # Given back only when all sums are done: two cotangents of one order would otherwise get the same buffer.
         for k, order in pairs:
             order.give(taken[k])
         return True

@@ -89,7 +89,6 @@ def declared(cls: _Class, frame: FrameType, dialect: Dialect = NATIVE) -> _Class
             continue  # a value in the class remains an attribute of it, which an instance's field hides
         if name in vars(cls):
             defaults[name] = _default(cls, name, fields[-1][1], vars(cls)[name])
-            # Removed from the class: a class attribute would answer for a field that an instance has lost.
             delattr(cls, name)
         elif nested is not None and nested.defaults:
             defaults[name] = _usual(nested.type, nested.defaults)

@@ -130,7 +130,6 @@ def choose(
         If the program cannot be launched in such blocks.
     """
     derivative = plain.derivative
-    # Blocks run one after the other within a chunk, and atomically between chunks: there is nothing to plan.
     if plain.device is CPU and plain.blockwise:
         chosen = atomic() if shared else plain
         return _sweep(chosen, Plan(chosen.cut(dims, blocks)), blocks)

@@ -335,7 +335,7 @@ class Tape(TapeRecording, Scope, Uncopied):
         if seeds is None or current.recorder is not None or current.stream is not None or watched.observers:
             return False
         retained = [id(memory) for memory in self._owners if memory.retains]
-        # Ids suffice, as the steps of the tape keep these arrays alive.
+        # Ids are enough for a first comparison; `fits` compares the arrays themselves.
         state = (len(self._steps), self._launches, [*(id(goal) for goal, _ in seeds), *retained])
         if self._swept != state:
             # The first time: perhaps there is no second.

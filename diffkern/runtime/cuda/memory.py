@@ -59,7 +59,7 @@ class View:
                 low, high = low + min(0, (extent - 1) * stride), high + max(0, (extent - 1) * stride)
         else:
             high *= max(1, int(np.prod(shape, dtype=np.int64)))
-        # NumPy refuses arrays without elements at address 0; any aligned address will do, as nobody accesses it.
+        # An array without elements has no address; any other one will do, as nobody accesses it.
         raw = np.asarray(_Raw((address or _ALIGNMENT) + low, high - low))
         return View(np.ndarray(shape, dtype, raw, -low, strides))
 

@@ -158,7 +158,7 @@ class CudaExecutable(Executable):
         if self._adds_up:
             # Every block adds to the sums once: as many blocks as the GPU keeps busy are enough.
             count = min(count, _WAVES * self._fitting(threads))
-        # Thread numbers of the whole grid have to fit the type that the program computes them in.
+        # A grid has fewer than 2**31 threads; in a launch of more each of them goes round.
         count = min(count, abi.CUDA_GRID_THREADS // threads - 1, blocks.max_blocks or count)
         return Grid(c.n, threads, count, *self._header(c, threads, dims))
 

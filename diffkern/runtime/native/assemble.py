@@ -99,7 +99,7 @@ def _compile(text: str, level: int) -> bytes:
     if level:
         llvm_modules.run_passes(passes.getModulePassManager(), module, passes)
     else:
-        # The builder keeps every variable in memory; without registers the code would be several times slower.
+        # The builder keeps variables in memory: without this pass the code would load and store them at each use.
         registers = llvm.create_new_module_pass_manager()
         registers.add_sroa_pass()
         llvm_modules.run_passes(registers, module, passes)

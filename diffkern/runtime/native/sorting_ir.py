@@ -87,7 +87,6 @@ def _sum(m: Module, kind: Any, size: int, name: str, width: int) -> None:
         stop(c.compare(">=", begin, high))
         with c.when(c.compare("<", begin, end)):
             totals = [c.variable(kind(0.0)) for _ in range(width)]
-            # Variables are initialized in the entry block once; each destination starts from zero again.
             for total in totals:
                 total.set(kind(0.0))
             # Summed in a register and in the order of the places: the same number each time, and one store per
