@@ -81,7 +81,7 @@ OUTPUT_TEXTS = 3
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Where a parameter stands in the block: byte offset and size."""
+    """The position of a parameter in the argument block: byte offset and size."""
 
     offset: int
     size: int

@@ -1,7 +1,7 @@
-"""A kernel with an axis of examples in front of its launch: what ``vmap`` of a kernel is.
+"""A kernel with an additional leading axis of examples: the ``vmap`` of a kernel.
 
-In: a kernel, and which of its arguments differ from example to example. Out: a kernel whose one launch does what a
-launch of the kernel for each example does. It is a kernel like any other: launched, compiled, differentiated.
+It is made of a kernel and the arguments that differ from example to example, and one launch of it does the work of a
+launch of the kernel for each example. It is a kernel like any other: launched, compiled, differentiated.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class BatchedKernel(LayeredKernel):
 
     @property
     def layer(self) -> Batch:
-        """How it takes examples."""
+        """The layer that adds the axis of examples."""
         return self._batch
 
     def __repr__(self) -> str:
@@ -65,7 +65,7 @@ class BatchedKernel(LayeredKernel):
 
     @computed_once
     def _check_generic(self) -> Callable[[Sequence[Argument]], None]:
-        """What refuses arguments that the kernel would not take one by one."""
+        """Return the check of argument types of one example against generic parameters."""
         return lambda types: self.of._check_generic(self.layer.own(types))
 
     @property

@@ -1,7 +1,7 @@
 """Built-in functions called from Python, on numbers and on vectors, matrices, quaternions and transforms.
 
-In: a built-in and its arguments. Out: what it gives in a kernel: the call is lowered for the types of the arguments as
-in a kernel, and its readable source runs on the host. A result is a number of Python or a value such as ``dk.vec3``.
+The result is what the built-in gives in a kernel: the call is lowered for the types of the arguments as in a kernel,
+and its readable source runs on the host. It is a Python number or a value such as ``dk.vec3``.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def _unknown(name: str, value: Any) -> KernelTypeError:
 
 @functools.cache
 def _compiled(function: Composed | Intrinsic, given: _Given) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """What evaluates a built-in for types of arguments, and the types of its results."""
+    """Return the evaluator of a built-in for types of arguments, and the types of its results."""
     made = _library(function, given) if isinstance(function, Composed) else _intrinsic(function, given)
     return evaluator(made.fn, made.python_source()), tuple(v.type for v in made.fn.body.yields)
 

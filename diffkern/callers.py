@@ -1,9 +1,8 @@
-"""Whose line it is: warnings and tracebacks that point at the user's code, not at diffkern's.
+"""Attribution to the user's code: warnings and tracebacks that point at the caller's line, not at diffkern's.
 
-In: a warning, or an error on its way out of a public function. Out: the warning is shown for the innermost line outside
-of diffkern; the error goes on without frames of diffkern, which say nothing about the user's program. Unforeseen
-errors become errors of the family on the same way, with the frames of their cause. ``dk.config.full_traceback``
-keeps all frames.
+A warning is shown for the innermost line outside of diffkern. An error that leaves a public function loses its frames
+inside of diffkern, which say nothing about the user's program; an unforeseen error becomes one of diffkern's own family
+on the way, and keeps the frames of its cause. ``dk.config.full_traceback`` keeps all frames.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ def warn(message: str, category: type[Warning] = RuntimeWarning) -> None:
 
 
 def _is_passed_by(filename: str) -> bool:
-    """Whether a file is diffkern's, or one of the standard library's through which diffkern calls itself."""
+    """Return whether a file belongs to diffkern, or to a standard module through which diffkern calls itself."""
     return filename.startswith(_PLACE) or filename in _BETWEEN
 
 
@@ -61,7 +60,7 @@ _shown = os.environ.get("DIFFKERN_FULL_TRACEBACK", "").strip() not in ("", "0")
 
 
 def frames_are_shown() -> bool:
-    """Whether tracebacks show diffkern's own frames."""
+    """Return whether tracebacks show diffkern's own frames."""
     return _shown
 
 
@@ -96,7 +95,7 @@ def _shorten_origins(error: BaseException) -> None:
 
 
 def _is_ours(trace: TracebackType | None) -> bool:
-    """Whether an error was caught in diffkern."""
+    """Return whether an error was caught in diffkern."""
     return trace is not None and trace.tb_frame.f_code.co_filename.startswith(_PLACE)
 
 
@@ -200,7 +199,7 @@ def compiles(function: Callable[Concatenate[_K, _P], _R]) -> Callable[Concatenat
 
 
 def _was_not_entered(error: Exception) -> bool:
-    """Whether a call failed before the function began: what it was given are no arguments of it."""
+    """Return whether a call failed before the function began, because its arguments do not fit the signature."""
     return error.__traceback__ is not None and error.__traceback__.tb_next is None
 
 

@@ -1,8 +1,8 @@
-"""One kernel for types of arguments: its programs, sources and reports, from one lowered function.
+"""The compilation of one kernel for types of arguments: its programs, sources and reports, from one lowered function.
 
-In: a Python function, types, and which :class:`~diffkern.options.Variant` of its programs. Out: a
-:class:`~diffkern.program.Program`, readable source, reports. Each is made when it is asked for: a forward program
-differentiates nothing.
+It is made of a Python function, types, and a :class:`~diffkern.options.Variant`. Each product, such as a
+:class:`~diffkern.program.Program`, readable source or a report, is made when it is asked for, so that building a
+forward program differentiates nothing.
 """
 
 from __future__ import annotations
@@ -217,9 +217,10 @@ class Compilation:
 
     @property
     def _checking(self) -> Checking:
-        """What the program looks for while it runs.
+        """The checks that the program makes while it runs.
 
-        Integer arithmetic of an adjoint may have moved out of branches, and the forward has been checked for it.
+        An adjoint checks memory alone: its integer arithmetic may have been moved out of branches, and the forward has
+        already been checked for it.
         """
         if not self.variant.is_debug:
             return Checking.NONE
@@ -260,7 +261,7 @@ class Compilation:
         )
 
     def _settings(self, obtain: Obtain | None, checking: Checking = Checking.NONE) -> Settings:
-        """What a target's compiler must know."""
+        """Return the settings of the target's compiler."""
         variant, options = self.variant, self.variant.options
         return Settings(
             fast_math=bool(options.fast_math),

@@ -1,6 +1,6 @@
-"""``@dk.kernel``: a kernel of a Python function, or of one that numba compiles.
+"""``@dk.kernel``: the decorator that makes a :class:`~diffkern.kernel.Kernel`.
 
-In: a function, options. Out: a :class:`~diffkern.kernel.Kernel`.
+It takes a Python function, or one that numba compiles, and the kernel's options.
 """
 
 from __future__ import annotations

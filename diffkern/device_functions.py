@@ -1,8 +1,8 @@
 """Functions that programs of other compilers call: funcs, their derivatives, and one thread of a kernel or its adjoint.
 
-In: a Python function, the types of its arguments, what is wanted of it, and a target. Out: a :class:`DeviceFunction`,
-whose IR yields what the function returns, from which come readable source (:mod:`diffkern.printing.functions`) and LLVM
-code for a processor (:mod:`diffkern.targets.cpu.function`).
+A :class:`DeviceFunction` is made of a Python function, the types of its arguments, the wanted form and a target. Its IR
+yields the function's results; readable source (:mod:`diffkern.printing.functions`) and LLVM code for a CPU
+(:mod:`diffkern.targets.cpu.function`) are made of it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Kernels for the run time's own use on GPUs: elements of one array to another, copied or added.
+"""Kernels for the run time's own use on GPUs that copy or accumulate one array into another, element by element.
 
-In: arrays of the same type and shape, of any strides. Out: kernels for one to four axes; they are compiled like a
-user's, once for each element type and layout.
+Both arrays have the same type and shape, and any strides. There are kernels for one to four axes; they are compiled
+like a user's, once for each element type and layout.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The errors a user can see: what went wrong, where, and what to do instead.
+"""The errors that a user can see: what went wrong, where, and what to do instead.
 
-In: a message, the source location it refers to, and a remedy. Out: an exception whose text shows ``file:line``, the
-source line with a caret under the offending columns, and the remedy. The module imports nothing of diffkern, so that
-every stage, from the frontend to the launch, can raise these.
+An error is made of a message, the source location it refers to, and a remedy. Its text shows ``file:line``, the source
+line with a caret under the offending columns, and the remedy. The module imports nothing of diffkern, so that every
+stage, from the frontend to the launch, can raise these.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ class LaunchError(KernelError, TypeError, ValueError):
 
 
 class MisuseError(LaunchError):
-    """What is decorated or launched is no function or kernel, or an option of either is none that there is."""
+    """The decorated or launched object is not a function or kernel, or an option of it does not exist."""
 
 
 class KernelRuntimeError(LaunchError):
@@ -256,9 +256,10 @@ _LIBRARIES: Final = frozenset({"jax", "jaxlib", "llvmlite", "numba", "numba_cuda
 
 
 def is_of_user(error: BaseException) -> bool:
-    """Whether a special method of a user's class raised an error when diffkern asked it, such as ``__index__``.
+    """Return whether a special method of a user's class, such as ``__index__``, raised an error that diffkern caught.
 
-    Not those that find attributes: of most of these nobody but diffkern wants to know.
+    Errors of ``__getattr__`` and ``__getattribute__`` do not count: they mostly come from attributes that only diffkern
+    asks for.
     """
     called: FrameType | None = None
     trace, ours = error.__traceback__, False

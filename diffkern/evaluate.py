@@ -1,7 +1,7 @@
 """Derivatives of funcs called from Python, and threads of kernels called in numba's CUDA simulator.
 
-In: numbers, vectors and arrays. Out: what the readable source of the derivative gives for them: no compiler is asked.
-The simulator runs kernels as Python, and so what they call.
+Numbers, vectors and arrays are passed to the readable source of the derivative, and no compiler is involved. The
+simulator runs kernels as Python code, and so everything they call.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _type_of(called: Called, value: Any) -> Any:
 
 
 def _function(called: Called, types: Any, make: Callable[[Called, Any], Made]) -> Made:
-    """What evaluates a call for types of arguments, as long as the function means the same."""
+    """Return the evaluator of a call for types of arguments, rebuilt if the function's meaning has changed."""
     from diffkern.frontend.canonical import fingerprint
 
     with _lock:
@@ -143,7 +143,7 @@ def _as_tuples(result: Any) -> Any:
 
 
 def _is_simulated() -> bool:
-    """Whether numba-cuda's simulator stands in its place."""
+    """Return whether numba-cuda's simulator is enabled."""
     numba = sys.modules.get("numba")
     return numba is not None and bool(numba.config.ENABLE_CUDASIM)
 

@@ -1,7 +1,7 @@
 """Locks in the child of a fork, which has only the thread that forked.
 
-In: a lock. Out: the same lock, which is free in the child of a fork where another thread held it in the parent:
-no thread would ever release it there. What the lock guards has to be right at any time, or made anew by its owner.
+A lock that another thread held in the parent is free in the child, where no thread would ever release it. The state
+that such a lock guards has to be consistent at any time, or rebuilt by its owner.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Derivatives of functions that launch kernels: gradients, changes along tangents, products with second derivatives.
+"""Derivatives of functions that launch kernels: gradients, directional derivatives, products with second derivatives.
 
-In: a function of arrays that returns arrays, and the arrays. Out: derivatives of it, or functions that give them, which
-can be differentiated again. The function may launch kernels, copy, fill and assign; what else it does has no part in
-derivatives.
+They are taken of a function of arrays that returns arrays. The results are derivatives, or functions that compute them
+and can be differentiated again. The function may launch kernels, copy, fill and assign; anything else that it does is
+not differentiated.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class _Vjp(Transformation):
 
 
 def _is_of_language(function: Any) -> bool:
-    """Whether it is a func or a built-in, or nothing that could be called on arrays."""
+    """Return whether an object is a func or a built-in, or cannot be called on arrays at all."""
     return (
         isinstance(function, (Func, Called, Intrinsic, Composed))
         or hasattr(function, "programs")

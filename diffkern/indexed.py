@@ -1,6 +1,6 @@
-"""Arrays seen through index arrays: element ``(i, j)`` of an indexed array is ``data[i0[i], j]``.
+"""Arrays viewed through index arrays: element ``(i, j)`` of an indexed array is ``data[i0[i], j]``.
 
-In: an array, and for each axis an array of int32 or None. Out: an :class:`indexedarray`, which reads and writes the
+An :class:`indexedarray` is made of an array and, for each axis, an array of int32 or None. It reads and writes the
 array's elements. Copies out of it and into it are kernels, so that gradients flow through them.
 """
 
@@ -95,7 +95,7 @@ class indexedarray(SeenThrough):
 
     @property
     def device(self) -> Any:
-        """Where the elements lie."""
+        """The device of its elements."""
         return self.data.device
 
     @property
@@ -105,12 +105,12 @@ class indexedarray(SeenThrough):
 
     @property
     def requires_grad(self) -> bool:
-        """Whether the array has a gradient."""
+        """True if the underlying array has a gradient."""
         return bool(self.data.requires_grad)
 
     @property
     def is_contiguous(self) -> bool:
-        """Whether elements lie one after the other, which is False."""
+        """Always False: its elements are not adjacent in memory."""
         return False
 
     def __len__(self) -> int:
@@ -179,7 +179,10 @@ class indexedarray(SeenThrough):
         self.assign(zeros)
 
     def _places(self, other: array) -> tuple[np.ndarray[Any, Any], ...] | None:
-        """Where the elements are, for NumPy: if a copy from or to another array on the host is noticed by nobody."""
+        """Return NumPy's index of its elements for a copy from or to another array, or None.
+
+        NumPy may copy only on the host, while nothing records or captures, and if the arrays do not overlap.
+        """
         held = (self.data, other, *self._given)
         if attention.word[0] or not all(one._memory.is_host for one in held):
             return None

@@ -1,6 +1,6 @@
-"""A kernel looked at: its programs as text, the types of its arguments, and what is said of its threads.
+"""The inspection of a kernel: its programs as text, the types of its arguments, and the analysis of its threads.
 
-In: a kernel, and types or arguments. Out: text. Nothing is compiled to machine code but for reports on threads.
+Programs are named by types or by example arguments. Nothing is compiled to machine code but for reports on threads.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["Inspected"]
 
 
 class Inspected:
-    """What can be asked of a kernel without launching it."""
+    """The part of a kernel that answers questions about it without launching it."""
 
     func: Callable[..., Any]
     name: str

@@ -1,8 +1,8 @@
-"""Do linear equations and inequalities have a solution in integers? Bounds are narrowed, and ranges halved.
+"""Integer solutions of systems of linear equations and inequalities, by narrowing bounds and bisecting ranges.
 
-In: rows ``const + sum(coefficient * variable)``, equal to 0 or at least 0, and the range of each variable. Out: ranges
-that hold all solutions, none if there is none; or ranges in which one is to be expected, as the search is cut off: what
-is said not to exist does not exist.
+A row is ``const + sum(coefficient * variable)``, which is to be equal to 0 or at least 0, and each variable has a
+range. The result is ranges that contain all solutions, or none if there is no solution. The search is cut off after a
+while, so ranges that are returned need not contain a solution, but a system that is said to have none has none.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Row:
         return low, high
 
     def holds(self, ranges: Sequence[tuple[int, int]]) -> bool:
-        """Whether it is so for all values in ranges."""
+        """Return whether the row is satisfied by all values in the ranges."""
         low, high = self.bounds(ranges)
         return low >= 0 and (high == 0 or not self.is_zero)
 

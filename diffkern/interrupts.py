@@ -1,11 +1,11 @@
-"""Calls of native compilers and loaders that Ctrl-C can neither hold up nor cut in two.
+"""Calls of native compilers and loaders that Ctrl-C can neither delay nor tear.
 
-In: a function that calls native code. Out: its result. Python runs the handlers of signals between two instructions of
-the main thread. A long native call that the main thread makes is therefore waited for to its end, and an exception out
-of a handler may come right after a native function, before Python has noted what it did: llvmlite then frees a string
-twice, which ends the process. Here another thread makes the call, and the main thread waits where a handler can run. If
-that raises, the call goes on and its result is dropped. llvmlite is called in this way alone, apart from the finalizers
-of its objects, which run once whatever comes.
+Python runs signal handlers between two instructions of the main thread. A long native call made by the main thread
+therefore runs to its end first, and an exception out of a handler may arrive right after the native function returned,
+before Python has noted its result: llvmlite then frees a string twice, which ends the process. Here another thread
+makes the call, and the main thread waits where a handler can run. If the handler raises, the call goes on and its
+result is dropped. Every call of llvmlite is made in this way, except by the finalizers of its objects, which run once
+in any case.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Whole Jacobians and Hessians of functions that launch kernels, in NumPy's numbers.
+"""Whole Jacobians and Hessians of functions that launch kernels, as NumPy arrays.
 
-In: a function of an array, the array, and where the result may differ from zero, if that is known. Out: the matrix,
-from one derivative along a direction for each column, row, or group of those that have nothing in common. The function
-is called once for each direction, so it has to do the same each time.
+The input is a function of an array, the array, and the sparsity pattern of the result if it is known. The matrix is
+computed from one directional derivative for each column, row, or group of structurally orthogonal ones. The function is
+called once for each direction, so it has to do the same each time.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class _Matrix:
 
     @property
     def result(self) -> array:
-        """What the function returns."""
+        """The result of the function."""
         if self._taped is not None:
             return self._taped[1]
         if self._result is None:
@@ -117,7 +117,7 @@ class _Matrix:
         return np.array(gradient.numpy(), np.float64).reshape(-1)
 
     def is_forward(self, mode: str | None, columns: int, rows: int) -> bool:
-        """Whether so many columns are computed, not so many rows."""
+        """Return whether columns are computed, by forward mode, rather than rows, by reverse mode."""
         return columns <= rows if mode is None else mode == "forward"
 
     def whole(self, mode: str | None) -> Numbers:

@@ -1,7 +1,7 @@
 """A kernel: the place where compile time and run time meet.
 
-In: a Python function. Out: a :class:`Kernel` that can be launched, differentiated and inspected. Its programs are made
-when first needed, one for each combination of argument types (and, of an adjoint, active parameters).
+A :class:`Kernel` is made of a Python function and can be launched, differentiated and inspected. Its programs are built
+when first needed, one for each combination of argument types and, for an adjoint, of active parameters.
 """
 
 from __future__ import annotations
@@ -170,9 +170,9 @@ class Kernel(Inspected, ByPath, KnownToNumba):
 
     @property
     def enable_backward(self) -> bool:
-        """Whether it may be differentiated, by its own option, else its module's, else ``dk.config``.
+        """True if it may be differentiated, by its own option, else its module's, else ``dk.config``.
 
-        ``dk.config.enable_backward = "always"`` counts more than both, but for the kernels of diffkern itself.
+        ``dk.config.enable_backward = "always"`` overrides both, except for diffkern's own kernels.
         """
         if config.enable_backward == "always" and self.func.__module__.partition(".")[0] != __package__:
             return True
@@ -180,12 +180,12 @@ class Kernel(Inspected, ByPath, KnownToNumba):
 
     @property
     def enable_mathdx_gemm(self) -> bool | None:
-        """Whether matrix products of tiles on a GPU are libmathdx's, by its own option, its module's, ``dk.config``."""
+        """True if libmathdx multiplies tiles on a GPU, by its own option, else its module's, else ``dk.config``."""
         return self._nearest("enable_mathdx_gemm")
 
     @property
     def race_free(self) -> bool:
-        """Whether its threads are trusted not to race, by its own option, else its module's."""
+        """True if its threads are trusted not to race, by its own option, else its module's."""
         option = self.options.race_free
         return bool(module_option(self.module_name, "race_free") if option is None else option)
 
@@ -248,7 +248,7 @@ class Kernel(Inspected, ByPath, KnownToNumba):
 
     @property
     def may_change(self) -> bool:
-        """Whether it captures something that is meant to change, other than modules and Python's built-ins."""
+        """True if it captures something that can be rebound, other than modules and Python's built-ins."""
         if self._meaning is None:
             self._notice_changes()
         return any(value is not None and not isinstance(value, ModuleType) for _, _, value in self._captures)
@@ -512,7 +512,7 @@ class Kernel(Inspected, ByPath, KnownToNumba):
 
     @_computed_once
     def _check_generic(self) -> Callable[[Sequence[Argument]], None]:
-        """What refuses arguments that are not of the kinds of generic parameters."""
+        """Return the check of argument types against generic parameters."""
         from diffkern.frontend.signature import signature
 
         return signature(self.func).check_generic

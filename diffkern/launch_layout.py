@@ -1,11 +1,11 @@
-"""How a launch that is given as blocks and threads, in numba's order of axes, becomes a launch over a grid.
+"""The translation of a launch given as blocks and threads, in numba's order of axes, to a launch over a grid.
 
-In: ``kernel[blocks, threads]``. Out: a :class:`Layout`, which is all that the program has to know of it (and part of
-its key), and the dimensions of the launch. There are two kinds:
+``kernel[blocks, threads]`` becomes a :class:`Layout`, which is all that the program has to know of it (and part of its
+key), and the dimensions of the launch. There are two kinds:
 
-- Threads that do not work together are a grid of threads, the x axis last, which is the fastest.
-- Threads that do are numbered block by block: along one axis as they are, along several the last axis of the launch is
-  the thread in its block.
+- Threads that do not cooperate form a grid of threads, with the x axis last, which is the fastest.
+- Threads that cooperate are numbered block by block: along one axis by their number, along several with the thread in
+  its block as the last axis of the launch.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ Triple = tuple[int, int, int]
 
 
 class Layout(NamedTuple):
-    """What a program knows of the launches that it is for.
+    """The facts about a launch that a program depends on.
 
     Attributes
     ----------
     axes
-        Along how many axes, from x on, there is more than one thread.
+        The number of axes, from x on, with more than one thread.
     threads
         Threads of a block along x, y and z.
     together
-        Whether the launch is numbered block by block.
+        True if the launch is numbered block by block.
     rows
         Blocks along y, where the program has to know; else 0.
     shared

@@ -1,6 +1,6 @@
-"""A kernel that is made of another one: the same text, compiled with something done to it.
+"""A kernel derived from another one: the same source, compiled with a transformation applied.
 
-In: a kernel. Out: one with other parameters, which means what that one means, at any time.
+It has other parameters, and follows every later change of the kernel that it is derived from.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class LayeredKernel(Kernel):
     @property
     @abstractmethod
     def layer(self) -> Along | Batch:
-        """What is done to the other one."""
+        """The transformation that is applied."""
 
     @property
     def variant(self) -> Variant:

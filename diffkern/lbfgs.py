@@ -1,8 +1,8 @@
 """L-BFGS: quasi-Newton steps from the last few gradients, with a line search for the strong Wolfe conditions.
 
-In: arrays of parameters, and a function that computes a loss and their gradients. Out: parameters with a smaller loss.
-The vectors stay where the arrays are; the line search itself is arithmetic of a few numbers in Python (Nocedal and
-Wright, Numerical Optimization, algorithms 7.4, 3.5 and 3.6).
+It takes arrays of parameters and a function that computes a loss and their gradients, and moves the parameters towards
+a smaller loss. The vectors stay on the device of the arrays; the line search itself is scalar arithmetic in Python
+(Nocedal and Wright, Numerical Optimization, algorithms 7.4, 3.5 and 3.6).
 """
 
 from __future__ import annotations
@@ -231,7 +231,7 @@ def _zoom(try_: Callable[[float], Tried], loss: float, slope: float, low: Tried,
 
 
 def _is_lower(tried: Tried, loss: float, slope: float) -> bool:
-    """Whether the loss has fallen enough; it has not where it is not finite."""
+    """Return whether a trial satisfies the sufficient decrease condition; a loss that is not finite does not."""
     return bool(math.isfinite(tried[1] + tried[2]) and tried[1] <= loss + _DECREASE * tried[0] * slope)
 
 

@@ -1,8 +1,8 @@
-"""What the run time knows of a compiled program: the manifest, a frozen value that is JSON in the cache.
+"""The run time's knowledge of a compiled program: the manifest, a frozen value stored as JSON in the cache.
 
 The compiler makes a :class:`Manifest`, the cache keeps it beside the machine code, and launches read it. Reading is
-strict: a name too many, a name missing or a value of another type is a ``ValueError``, so that a manifest of another
-version is never believed.
+strict: an unknown name, a missing name or a value of another type is a ``ValueError``, so that a manifest of another
+version is never accepted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DEFAULT_BLOCK_DIM = 256
 
 @dataclass(frozen=True)
 class Conflict:
-    """How threads race in one cotangent buffer.
+    """The race of threads in one cotangent buffer.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class Conflict:
     reach
         For ``bounded``: per axis of the thread index the least and greatest difference of two threads that race.
     private
-        Whether each group of threads may add to a zeroed copy of its own (nothing reads the buffer).
+        True if each group of threads may add to a zeroed copy of its own (nothing reads the buffer).
     """
 
     kind: Literal["none", "bounded", "reduce", "general"]
@@ -92,18 +92,18 @@ class Span:
 
 @dataclass(frozen=True)
 class Box:
-    """Where the elements lie that an access touches.
+    """The region of elements that an access touches.
 
     Attributes
     ----------
     index
         The index along each axis, None where it may be any.
     wrap
-        For each axis, whether a negative index counts from the end.
+        For each axis, True if a negative index counts from the end.
     spans
         The integers in the forms.
     exact
-        Forms of what was computed with 32 bits and then widened: nothing is known if one of them has more.
+        Forms that were computed with 32 bits and then widened: the box is unknown if one of them exceeds 32 bits.
     """
 
     index: tuple[Form | None, ...]
@@ -226,9 +226,10 @@ class Access:
 
 @dataclass(frozen=True)
 class Order:
-    """What holds of a thread: one form is at most another, or equal to it.
+    """A condition that holds for a thread: one form is at most another, or equal to it.
 
-    With `divided`, the greater one is quotient times divisor plus remainder of the less one, which alone was computed.
+    With `divided`, the greater one is quotient times divisor plus remainder of the less one, and only the less one was
+    computed.
     """
 
     less: Form
@@ -339,9 +340,9 @@ class Shared:
 
 @dataclass(frozen=True)
 class Site:
-    """Where a check stands, and what it is for: a parameter, an array that a block shares, or an assertion.
+    """The source position and subject of a check: a parameter, an array that a block shares, or an assertion.
 
-    ``number`` is whether the assertion says what a number becomes.
+    ``number`` tells whether the text of the assertion contains a number that is known at run time.
     """
 
     loc: Loc | None
@@ -362,7 +363,7 @@ class Stamp:
 
 @dataclass(frozen=True)
 class Checks:
-    """What a debug program checks."""
+    """The checks of a debug program."""
 
     kernel: str
     sites: tuple[Site, ...]
@@ -410,7 +411,7 @@ class Destination:
 
 @dataclass(frozen=True)
 class SortedSum:
-    """How destinations are found of all that an adjoint adds to a cotangent.
+    """The computation of the destinations of all contributions that an adjoint makes to a cotangent.
 
     Attributes
     ----------
@@ -434,18 +435,18 @@ class Output:
 
 @dataclass(frozen=True)
 class Log:
-    """What a launch keeps for its adjoint: what atomic updates returned, or the values of loads.
+    """The values that a launch keeps for its adjoint: results of atomic updates, or values of loads.
 
     Attributes
     ----------
     type
-        Of its elements.
+        The type of its elements.
     calls
-        Slots of each thread; None where the launch decides, and they are counted before.
+        Slots of each thread; None if the number depends on the launch, where they are counted before.
     what, loc
-        The first of the updates or loads in words, and where it stands.
+        A description of the first of the updates or loads, and its source position.
     active
-        The parameters for whose adjoint it has the values of loads; None if it has what updates returned.
+        The parameters for whose adjoint it has the values of loads; None if it has the results of updates.
     """
 
     type: str
@@ -487,7 +488,7 @@ class Ids:
 
 @dataclass(frozen=True)
 class GpuResources:
-    """What a program takes of a GPU: registers and local memory of a thread, shared memory of a block.
+    """The resources of a GPU that a program uses: registers and local memory of a thread, shared memory of a block.
 
     ``products`` are the matrix products of tiles that a library made.
     """
@@ -625,24 +626,24 @@ class Manifest:
 
     @property
     def is_adjoint(self) -> bool:
-        """Whether it is the manifest of an adjoint."""
+        """True if it is the manifest of an adjoint."""
         return bool(self.conflicts)
 
     @property
     def reports(self) -> bool:
-        """Whether there is something to be looked at after each launch."""
+        """True if each launch has to be checked for reports or output afterwards."""
         return self.checks is not None or bool(self.outputs)
 
     @property
     def resources(self) -> GpuResources:
-        """What it takes of a GPU."""
+        """The resources of a GPU that the program uses."""
         if self.gpu is None:
             raise AttributeError(f"a program for {self.target or 'a CPU'} takes nothing of a GPU")
         return self.gpu
 
 
 def _holds_arrays(spelling: str) -> bool:
-    """Whether a type is that of an array whose elements hold arrays."""
+    """Return whether a type is an array whose elements contain arrays."""
     return spelling.startswith("array") and spelling.rpartition(",")[2].startswith("P")
 
 

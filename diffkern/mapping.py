@@ -1,8 +1,8 @@
-"""``dk.map``: a function applied to the elements of arrays, as a kernel made for it.
+"""``dk.map``: a function applied to the elements of arrays, by a kernel made for it.
 
-In: a built-in, a func, a Python function or a lambda, and arrays, which are broadcast as NumPy's, or values. Out:
-arrays of what it returns. The kernel is launched like any other: tapes and sequences record it, and gradients flow
-through it.
+The function is a built-in, a func, a Python function or a lambda. Its arguments are arrays, which are broadcast as in
+NumPy, or values; its results become arrays. The kernel is launched like any other: tapes and sequences record it, and
+gradients flow through it.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def _whole(value: Any) -> Any:
 
 
 def _as_array(value: Any) -> Any:
-    """What another library has as an array over the same memory; anything else as it is."""
+    """Return an array over the memory of another library's array; any other value unchanged."""
     value = _whole(value)
     if isinstance(value, array) or element_of_value(value) is not None:
         return value
@@ -171,7 +171,7 @@ def _typed(given: Sequence[Any], arrays: Sequence[array]) -> list[Any]:
 
 
 def _place_of(destination: array, given: Sequence[Any]) -> int | None:
-    """Which input is the very array that the results go to."""
+    """Return the position of the input that is the very array to which the results go, or None."""
     same = (
         k
         for k, a in enumerate(given)
@@ -218,7 +218,7 @@ def _kernel(
 
 
 def _identity(func: Any) -> Any:
-    """What distinguishes functions: of a lambda what it is made of, as it is written again and again."""
+    """Return the cache key of a function: for a lambda its code and captures, as it may be created repeatedly."""
     if isinstance(func, LambdaType) and func.__name__ == "<lambda>":
         cells = tuple(cell.cell_contents for cell in func.__closure__ or ())
         try:
@@ -312,7 +312,7 @@ def _of_lambda(func: Any) -> Any:
 
 
 def _like(node: ast.Lambda, code: Any) -> bool:
-    """Whether a lambda of the source has the parameters and names of one that was compiled."""
+    """Return whether a lambda of the source has the parameters and names of a compiled one."""
     if [a.arg for a in node.args.args] != list(code.co_varnames[: code.co_argcount]):
         return False
     free = "; ".join(f"{name} = None" for name in code.co_freevars) or "pass"

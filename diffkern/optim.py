@@ -1,7 +1,8 @@
 """Optimizers: Adam, AdamW, stochastic gradient descent, L-BFGS, and clipping of gradients.
 
-In: arrays of parameters, and their gradients at each step. Out: parameters that have moved. The steps are kernels that
-run where the arrays are, on the components of vectors one by one. What an optimizer remembers has at least 32 bits.
+They take arrays of parameters and, at each step, their gradients, and change the parameters in place. The steps are
+kernels that run on the device of the arrays, on vectors component by component. The state of an optimizer has at least
+32 bits.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def _limit(g, bound):  # type: ignore[no-untyped-def]
 
 
 class _Optimizer:
-    """What optimizers share: parameters, and arrays that remember something for each."""
+    """The base class of optimizers: parameters, and arrays of state for each."""
 
     def __init__(self, params: Sequence[array] | None) -> None:
         self.params: list[array] | None = None

@@ -1,4 +1,4 @@
-"""What a kernel's programs are made with: the user's options, and which of a kernel's programs is meant.
+"""The settings from which a kernel's programs are made: the user's options, and the variant of the program.
 
 :class:`KernelOptions` is the one definition of an option: its name, type, check and text. The decorator's parameters,
 ``dk.compile``, ``dk.set_module_options``, cache keys and the table in the documentation follow it.
@@ -166,7 +166,7 @@ class KernelOptions:
 
     @property
     def most_threads(self) -> int:
-        """How many threads a block may have."""
+        """The greatest number of threads that a block may have."""
         return self.bounds[0] if self.bounds else MAX_BLOCK_DIM
 
     @property
@@ -203,14 +203,14 @@ def names(where: str) -> tuple[str, ...]:
 
 
 class Along(NamedTuple):
-    """How a kernel in forward mode takes tangents.
+    """The signature of a kernel in forward mode.
 
     Attributes
     ----------
     arguments
-        Those that have tangents.
+        The arguments that have tangents.
     leading
-        How many arguments stand first. The tangents of these follow them, then the other arguments, then theirs.
+        The number of arguments that come first. Their tangents follow them, then the other arguments, then theirs.
     """
 
     arguments: tuple[int, ...]
@@ -233,16 +233,16 @@ class Along(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """How a kernel with an axis of examples takes them.
+    """The signature of a kernel with an axis of examples.
 
     Attributes
     ----------
     arguments
-        Those that differ from example to example: arrays have an axis more, values are arrays of one axis.
+        Those that differ from example to example: arrays have an additional axis, values are arrays of one axis.
     values
         Those of them that are values.
     single
-        Whether a kernel that asks for no axis of threads has one thread for each example.
+        True if a kernel that asks for no axis of threads has one thread for each example.
     """
 
     arguments: tuple[int, ...]
@@ -259,7 +259,7 @@ class Batch(NamedTuple):
 
 
 class AdjointForm(NamedTuple):
-    """Which of the adjoint programs of a launch. The manifest of the plain one says which of the others there are.
+    """A choice among the adjoint programs of a launch. The manifest of the plain one lists the others.
 
     Attributes
     ----------
@@ -268,13 +268,13 @@ class AdjointForm(NamedTuple):
         stores what it adds to elements that get nothing else, which have to begin at zero; with ``"sorted"`` it stores
         what it would add to those of class ``general`` into other arrays, to be added up by sorted destinations.
     joint
-        Whether its threads first do what the threads of the launch do.
+        True if its threads first run the primal of the launch.
     keeps
-        Whether cotangents that it reads once, and would then set to zero, keep what they hold.
+        True if cotangents that it reads once, and would then set to zero, keep their values.
     gathers
-        Whether each thread computes what others would add to its elements.
+        True if each thread computes the contributions of others to its own elements.
     stamped
-        Whether it is of a launch whose reads and writes were stamped: there, no two threads race.
+        True if it belongs to a launch whose reads and writes were stamped: there, no two threads race.
     """
 
     accumulate: Accumulate = "plain"
@@ -294,7 +294,7 @@ _ELSEWHERE: Final = {"in_key": False}
 
 @dataclass(frozen=True)
 class Variant:
-    """Which of the programs of a kernel, for arguments of given types.
+    """The identity of one of a kernel's programs for arguments of given types.
 
     A field that is added goes into the key of the cache, unless its metadata say otherwise.
 
@@ -303,13 +303,13 @@ class Variant:
     options
         The kernel's options.
     target
-        What it is compiled for.
+        The platform that it is compiled for.
     mode
-        Whether it checks what it does while it runs.
+        ``"release"``, or the checks that it makes while it runs.
     active
         None for the forward; else the parameters to differentiate for.
     accumulate, joint, keeps, gathers, stamped
-        Of an adjoint: which of the forms it has, as in :class:`AdjointForm`.
+        The form of an adjoint, as in :class:`AdjointForm`.
     block_dim
         Threads of a block, as far as the program depends on them; by default the kernel's option.
     library
@@ -319,21 +319,21 @@ class Variant:
     by_reference
         Whether numbers are passed by reference.
     layout
-        Of a kernel in numba's spelling: for which launches it is; None for kernels in diffkern's own.
+        For a kernel in numba's spelling, the launches that it is for; None for kernels in diffkern's own.
     log
-        Of the forward: whether it writes what its adjoint needs to a log, or only counts how much that is; or stamps
+        For a forward: whether it writes the values that its adjoint needs to a log, or only counts them; or stamps
         elements with the threads that read and write them.
     log_for
-        The parameters for whose adjoint that is the values of loads; None if it is what atomic updates return. Of a
-        program that stamps: the arrays.
+        The parameters for whose adjoint the log has the values of loads; None if it has the results of atomic updates.
+        For a program that stamps: the arrays.
     compiler
-        What compiles it, if it is for a GPU. It goes into the key with the versions of that compiler.
+        The compiler of a GPU program. It goes into the key with the versions of that compiler.
     merged
         Parameters to which a launch passes the array of another one, each with that one: they count as one parameter.
     layers
-        What was made of the kernel, one after the other: forward mode, and how it takes tangents; an axis of examples.
+        The transformations that were applied to the kernel, in order: forward mode, an axis of examples.
     deterministic
-        Whether its results are the same to the last bit from run to run.
+        Whether its results are bit-identical from run to run.
     axes
         The fewest axes that its launches have where the kernel asks for an index; threads that differ only along axes
         beyond those it asks for have one index.
@@ -367,7 +367,7 @@ class Variant:
 
     @property
     def is_debug(self) -> bool:
-        """Whether it checks what it does while it runs."""
+        """True if the program makes checks while it runs."""
         return self.mode != "release"
 
     @property

@@ -105,9 +105,9 @@ def log_values(
     slots: int | None = None,
     context: Context | None = None,
 ) -> tuple[Overwritten, Swept]:
-    """What a kernel overwrites and its adjoint needs, and that adjoint as :func:`differentiate` goes on with it.
+    """Find the values that a kernel overwrites and its adjoint needs, and the swept adjoint that reads them from a log.
 
-    An AutodiffError says why it cannot be logged, or why the gradient cannot be proved right.
+    An AutodiffError says why they cannot be logged, or why the gradient cannot be proved right.
     """
 
     def sweep(reading: Reading) -> Swept:
@@ -175,9 +175,10 @@ def finish(
 
 
 def _sums(adjoint: Adjoint, conflicts: Sequence[Conflict], variant: Variant) -> tuple[SortedSum, ...] | Unsorted:
-    """How destinations are found where threads race, or why not; nothing of a program that is no plain one.
+    """Return how the destinations of racing contributions are computed, or why they cannot be sorted.
 
-    Nor of a deterministic one: whether an order is known depends on what ran before, and it rounds in its own way.
+    Only plain programs have such sums. A deterministic one has none: whether an order is known depends on earlier
+    launches, and a sorted sum rounds in its own way.
     """
     simt = target_named(variant.target, variant.compiler).simt
     if variant.is_debug or variant.deterministic or variant.accumulate != "plain" or simt:
@@ -200,10 +201,10 @@ def _gathering(adjoint: Adjoint, variant: Variant, context: Context) -> Adjoint:
 
 
 def _may_gather(variant: Variant) -> bool:
-    """Whether launches may ask for a program whose threads compute what others would add to their elements.
+    """Return whether launches may ask for a program whose threads gather the contributions of others.
 
-    On a CPU that is less work only where like terms may be collected, in products of any order. On a GPU updates of one
-    element by all threads cost more than what is computed twice.
+    On a CPU that is less work only where like terms may be collected, in products of any order. On a GPU, atomic
+    updates of one element by all threads cost more than recomputation.
     """
     if variant.is_debug or variant.accumulate != "plain":
         return False
@@ -215,7 +216,7 @@ def _copy(adjoint: Adjoint) -> Adjoint:
 
 
 def _may_be_joined(variant: Variant) -> bool:
-    """Whether sequences may ask for a program that does the launch as well as the adjoint."""
+    """Return whether sequences may ask for a program that runs the primal of the launch as well as the adjoint."""
     if variant.is_debug or variant.deterministic or variant.keeps or variant.accumulate != "plain":
         return False
     return not target_named(variant.target, variant.compiler).simt

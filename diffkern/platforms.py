@@ -1,10 +1,10 @@
-"""What programs are made for: the contract between the compilers' targets and the cache and run time that use them.
+"""The platforms of programs: the contract between the compilers' targets, and the cache and run time that use them.
 
-In: a name (``native``, ``x86-64-v3``, ``sm_90``), or this machine's processor. Out: a :class:`Platform`, which knows
-what tells its artifacts from those of others and which artifacts it can run, and the package that compiles for it,
-without importing it. A native artifact is for one processor with exactly its features; a named one is for every
-processor of a level, and can be shipped. GPU programs are for an architecture, ``sm_80``, and those with the same first
-digits and greater last ones.
+A name (``native``, ``x86-64-v3``, ``sm_90``) or this machine's CPU gives a :class:`Platform`, which knows, without
+importing any compiler, the key fields that identify its artifacts, the artifacts that it can run, and the package that
+compiles for it. A native artifact is for one CPU with exactly its features; a named one is for every CPU of a level,
+and can be shipped. GPU programs are for an architecture, ``sm_80``, and those with the same first digits and greater
+last ones.
 
 A new target is a package with a function ``target(name)`` (see :mod:`diffkern.targets.target`) and a line in
 :data:`FAMILIES`.
@@ -129,20 +129,20 @@ class Family:
 
 @dataclass(frozen=True)
 class Platform(ABC):
-    """What programs are made for.
+    """A platform that programs are compiled for.
 
     Attributes
     ----------
     name : str
-        As it is given: ``native``, ``sm_90``.
+        Its name as it was given: ``native``, ``sm_90``.
     family : Family
-        Whose compiler makes them.
+        The family whose compiler makes its programs.
     tells_overlaps : bool
-        Whether launches in which no array that is written overlaps another one have programs of their own.
+        True if launches in which no array that is written overlaps another one have programs of their own.
     counts_threads : bool
-        Whether a program may depend on the number of threads of a block.
+        True if a program may depend on the number of threads of a block.
     moves_arrays : bool
-        Whether it takes programs to copy arrays that are not contiguous.
+        True if arrays that are not contiguous are copied by programs.
     object_name : str
         The name of the file with the machine code.
     """

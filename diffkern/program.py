@@ -1,6 +1,6 @@
-"""A compiled program, and the manifest that tells the run time what it must know of it.
+"""A compiled program, and the manifest that describes it to the run time.
 
-In: a function as it is compiled, and what the compiler reports. Out: :class:`~diffkern.manifest.Manifest` s.
+A :class:`~diffkern.manifest.Manifest` is made of the function as it is compiled, and of the compiler's report.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def adjoint_manifest(
 
 
 def checks(fn: Function, kernel: str, sites: Iterable[Op], stamped: Iterable[Value]) -> Checks:
-    """Where each check stands in the source, and the arrays in which the writing threads are noted."""
+    """Return the source positions of checks, and the arrays in which the writing threads are noted."""
     position = {p: k for k, p in enumerate(fn.params)}
     fields, _ = abi.layout([p.type for p in fn.params])
     proved = one_writer_each(fn)
@@ -187,12 +187,12 @@ def checks(fn: Function, kernel: str, sites: Iterable[Op], stamped: Iterable[Val
 
 
 def outputs(printed: Iterable[Op]) -> tuple[Output, ...]:
-    """What each op that prints writes."""
+    """Return the text and the types of each op that prints."""
     return tuple(Output(op.attrs["text"], tuple(str(v.type) for v in op.operands)) for op in printed)
 
 
 def _is_pointing(op: Op) -> bool:
-    """Whether an op accesses an array in an element of an array."""
+    """Return whether an op accesses an array that is an element of an array."""
     t = op.operands[0].type if op.operands else None
     return isinstance(t, Array) and t.outer > 0 and op.name in ACCESSES
 
@@ -216,7 +216,7 @@ def _shared_array(op: Op) -> Shared | None:
 
 
 def _accessed(fn: Function, own: int) -> dict[str, Any]:
-    """What is read and written of the first parameters, so many, and which of these are only updated."""
+    """Return the positions of the parameters, among the first `own`, that are read, written, and only updated."""
     position = {p: k for k, p in enumerate(fn.params[:own])}
     used = used_values(fn)
     reads, writes, known = set(), set(), set()

@@ -1,8 +1,8 @@
-"""Which two threads of a launch touch one element, with a load and a write whose indices are linear forms?
+"""The search for two threads of a launch that touch one element, by a load and a write with linear indices.
 
-In: a :class:`~diffkern.manifest.RaceCheck`, dimensions, the numbers that its coefficients are made of. Out: two such
-threads, or that there are none. The unknowns are the integers of the writing thread, and how much those of the loading
-thread differ from them; that something is not known makes for more solutions, never for fewer.
+It takes a :class:`~diffkern.manifest.RaceCheck`, the dimensions of the launch and the numbers that the coefficients are
+made of, and finds two such threads or shows that there are none. The unknowns are the integers of the writing thread,
+and the differences of the loading thread from them. Anything unknown adds solutions and never removes one.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class _Pair:
         return _Linear(tuple((k, c) for k, c in terms if c), self.value(form.const))
 
     def alone(self, touch: Touch) -> _Alone | None:
-        """What holds of a thread that makes an access, and the ranges of its integers; None if none makes it."""
+        """Return the conditions on a thread that makes an access, and its integers' ranges; None if none makes it."""
         ranges = list(self.check.ranges)
         for axis, extent in enumerate(self.dims):
             ranges[axis] = 0, extent - 1
@@ -133,7 +133,7 @@ class _Pair:
         return rows, ranges
 
     def row(self, order: Order, ranges: Ranges) -> Row | None:
-        """What a comparison says; None if numbers may have wrapped around."""
+        """Return a comparison as a row of the system; None if its numbers may have wrapped around."""
         less, more = self.linear(order.less), self.linear(order.more)
         if not (_fits(less, ranges) and (order.divided or _fits(more, ranges))):
             return None

@@ -1,9 +1,9 @@
-"""Where a Jacobian may differ from zero, found by probing, and which of its columns can be computed together.
+"""The sparsity pattern of a Jacobian, found by probing, and a grouping of columns that are computed together.
 
-In: what gives the product of the matrix and a vector. Out: a matrix of booleans. A probe has NaN in some columns and
-zeros elsewhere; the rows that come out as NaN are those which depend on one of these columns. Blocks of columns that
-have no row in common are probed together, and halved until they are single columns, so that a banded matrix takes a
-number of probes that grows with the logarithm of its size.
+The input is the product of the matrix and a vector, as a function; the result is a matrix of booleans. A probe has NaN
+in some columns and zeros elsewhere; the rows that come out as NaN are those that depend on one of these columns. Blocks
+of columns that have no row in common are probed together, and bisected down to single columns, so that a banded matrix
+takes a number of probes that grows with the logarithm of its size.
 """
 
 from __future__ import annotations

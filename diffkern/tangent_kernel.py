@@ -1,6 +1,6 @@
-"""A kernel in forward mode: what ``kernel.jvp`` is.
+"""A kernel in forward mode: the class of ``kernel.jvp``.
 
-In: a kernel. Out: one that also takes tangents, and does to them what the derivative of the kernel is. It is a kernel
+It takes tangents in addition to the kernel's arguments, and applies the kernel's derivative to them. It is a kernel
 like any other: launched, recorded, compiled ahead of time, differentiated in either mode.
 """
 
@@ -91,12 +91,12 @@ class TangentKernel(LayeredKernel):
 
     @property
     def layer(self) -> Along:
-        """How it takes tangents."""
+        """The layer of forward mode."""
         return self.along
 
     @computed_once
     def along(self) -> Along:
-        """Which of the kernel's parameters have tangents, and where these stand."""
+        """The parameters that have tangents, and the positions of these."""
         return Along(self.with_tangents, self.leading)
 
     @computed_once
@@ -120,7 +120,7 @@ class TangentKernel(LayeredKernel):
 
     @computed_once
     def _check_generic(self) -> Callable[[Sequence[Argument]], None]:
-        """What refuses tangents that are not of the type of what they belong to."""
+        """Return the check that each tangent has the type of its primal."""
 
         def check(types: Sequence[Argument]) -> None:
             own, tangents = self.along.parted(types)
@@ -153,12 +153,12 @@ class TangentKernel(LayeredKernel):
 
 
 def _ordered(of: Kernel, leading: int) -> Any:
-    """What an ordered one is pickled as."""
+    """Rebuild a pickled kernel whose tangents follow its leading arguments."""
     return of.jvp.ordered(leading)  # type: ignore[attr-defined]  # what Kernel.jvp makes
 
 
 def _can_vary(annotation: Any) -> bool:
-    """Whether a parameter takes arguments that may have tangents."""
+    """Return whether a parameter takes arguments that may have tangents."""
     if isinstance(annotation, ArrayAnnotation):
         annotation = annotation.element
     return annotation is None or carries_gradient(annotation)

@@ -1,7 +1,7 @@
 """Types of vectors, matrices, quaternions and transforms of any size over any scalar type.
 
-In: sizes and a scalar dtype. Out: the dtype object of that type, the same one for the same arguments: those that have
-names, such as ``dk.vec3``, are what ``dk.types.vector(3, float)`` gives.
+The same sizes and scalar dtype always give the same dtype object: named types, such as ``dk.vec3``, are identical to
+``dk.types.vector(3, float)``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Files of NVIDIA's wheels, wherever Python finds the wheels.
+"""Lookup of files in NVIDIA's wheels, wherever Python finds the wheels.
 
-In: what a file is called and which wheels bring it. Out: where it is, or the library loaded. Wheels lie in
-site-packages, in a user's own, in a folder that ``pip install --target`` made, or unpacked somewhere on ``PYTHONPATH``:
-what they have in common is that ``importlib`` finds them. A library that is loaded is found by whatever asks the
-system for it later, such as the bindings in ``cuda.bindings``, which by themselves look in site-packages alone.
+A file name and the wheels that may contain it give its path, or the loaded library. Wheels lie in site-packages, in a
+user's own, in a folder that ``pip install --target`` made, or unpacked somewhere on ``PYTHONPATH``; ``importlib`` finds
+all of these. A loaded library is found by everything that asks the system for it later, such as the bindings in
+``cuda.bindings``, which by themselves search site-packages alone.
 """
 
 from __future__ import annotations

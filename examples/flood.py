@@ -1,9 +1,10 @@
 """A flood run backwards: find the rain from the water it left.
 
-The input is the elevation model of the Jacksboro fault (Tennessee) that ships with matplotlib. A secret rain falls on
-it for 20 minutes and runs off downhill. The output is that rain, found from the final depth of water alone by gradient
-descent through every time step; a gradient check; a figure. A step is the local inertial form of the shallow-water
-equations (Bates, Horritt & Fewtrell, J. Hydrology 387, 2010). It writes new arrays, so that the tape has all states.
+The input is the elevation model of the Jacksboro fault (Tennessee) that ships with matplotlib. A rain that the fit
+does not know falls on it for 20 minutes and runs off downhill. The output is that rain, found from the final depth of
+water alone by gradient descent through every time step; a gradient check; a figure. A step is the local inertial form
+of the shallow-water equations (Bates, Horritt & Fewtrell, J. Hydrology 387, 2010). It writes new arrays, so that the
+tape has all states.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def check(ground: dk.array, guess: np.ndarray, seen: dk.array, steps: int, size:
     return max(errors)
 
 
-def secret_rain(cells: tuple[int, ...]) -> np.ndarray:  # mm/h, four storm cells over a drizzle
+def true_rain(cells: tuple[int, ...]) -> np.ndarray:  # mm/h, four storm cells over a drizzle
     y, x = (np.arange(n) / n for n in cells)
     storms = [(0.2, 0.25, 0.12, 70), (0.6, 0.55, 0.16, 55), (0.3, 0.8, 0.1, 80), (0.85, 0.15, 0.1, 50)]
     return 6.0 + sum(r * np.exp(-((y[:, None] - v) ** 2 + (x - u) ** 2) / (2 * s * s)) for v, u, s, r in storms)
@@ -109,7 +110,7 @@ def draw(path: str, ground: np.ndarray, seen: np.ndarray, rain: np.ndarray, foun
     *maps, last = (page := figure.Figure(figsize=(15, 8.6), layout="constrained")).subplots(2, 3).flat
     for ax, title, values, cmap, norm in (
         (maps[0], "Elevation (m)", ground, "gist_earth", None),
-        (maps[1], "Rain that fell, kept secret (mm/h)", rain, "turbo", colors.Normalize(0, rain.max())),
+        (maps[1], "True rain (mm/h)", rain, "turbo", colors.Normalize(0, rain.max())),
         (maps[2], "Rain found from the water alone (mm/h)", found, "turbo", colors.Normalize(0, rain.max())),
         (maps[3], "Water that is seen (mm)", np.maximum(1000 * seen, 1), "Blues", colors.LogNorm(2, 200)),
         (maps[4], "Found less fallen (mm/h)", found - rain, "RdBu", colors.Normalize(-10, 10)),
@@ -129,7 +130,7 @@ def main(argv: list[str] | None = None) -> int:
     options, began = parser.parse_args(argv), time.perf_counter()
     dem = cbook.get_sample_data("jacksboro_fault_dem.npz")["elevation"].astype(np.float32)
     dem, steps = (dem[:96, :112].copy(), 40) if options.quick else (dem, 100)
-    ground, rain = dk.array(dem), secret_rain(dem.shape)
+    ground, rain = dk.array(dem), true_rain(dem.shape)
     seen = run(ground, dk.array((MM_PER_HOUR * rain).astype(np.float32)), steps)
     knots = dk.full([n // SPACING + 2 for n in dem.shape], float(np.log(GUESS)), dtype=float)
     error = check(ground, knots.numpy(), seen, steps)

@@ -1,8 +1,8 @@
 """The flood of ``flood.py`` as a PyTorch module, and its rain as a parameter that ``torch.optim`` trains.
 
-The input is the elevation model that ships with matplotlib, and the depth of water that a secret rain left. The output
-is that rain, found by a module whose layers are the kernels of ``flood.py``, called on tensors and differentiated by
-autograd; a gradient check; a figure. PyTorch operations and an optimiser surround the kernels.
+The input is the elevation model that ships with matplotlib, and the depth of water that an unknown rain left. The
+result is that rain, found by a module whose layers are the kernels of ``flood.py``, called on tensors and
+differentiated by autograd; a gradient check; a figure. PyTorch operations and an optimiser surround the kernels.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def main(argv: list[str] | None = None) -> int:
     torch.set_num_threads(1)  # the kernels have all cores; what PyTorch does in between is too small to share out
     ground = cbook.get_sample_data("jacksboro_fault_dem.npz")["elevation"].astype(np.float32)
     ground, steps = (ground[:96, :112].copy(), 40) if options.quick else (ground, 100)
-    model, rain = Flood(torch.from_numpy(ground), steps), flood.secret_rain(ground.shape)
+    model, rain = Flood(torch.from_numpy(ground), steps), flood.true_rain(ground.shape)
     with torch.no_grad():
         seen = model(torch.from_numpy((flood.MM_PER_HOUR * rain).astype(np.float32)))
     print(f"Flood: {ground.shape[0]} x {ground.shape[1]} cells, {steps} steps ({time.perf_counter() - began:.1f} s)")

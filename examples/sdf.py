@@ -1,4 +1,4 @@
-"""What stands in the picture? Inverse rendering of a scene of signed distances.
+"""Inverse rendering: the scene behind four pictures, described by signed distances.
 
 The input is pictures, from several sides, of a ball, a block and a ring that blend into one another. The output is the
 position, size and colour of each, and the direction of the light, found with Adam, and a figure. One kernel marches

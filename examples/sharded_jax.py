@@ -91,12 +91,12 @@ def main() -> int:
         # Each host makes the pieces of its own devices.
         return jax.make_array_from_callback(values.shape, place, lambda index: values[index])
 
-    secret = (0.2 + 0.1 * np.sin(2 * np.pi * x / 150)).astype(np.float32)
+    true = (0.2 + 0.1 * np.sin(2 * np.pi * x / 150)).astype(np.float32)
     start = sharded(np.sin(2 * np.pi * x / 40).astype(np.float32))
     forward = shard_map(
         lambda t, k: run_piece(t, k, devices), mesh=mesh, in_specs=(P("rod"), P("rod")), out_specs=P("rod")
     )
-    seen = jax.jit(forward)(start, sharded(secret))
+    seen = jax.jit(forward)(start, sharded(true))
     loss = jax.jit(make_loss(mesh))
     logits = sharded(np.zeros(cells, np.float32))
 
@@ -122,7 +122,7 @@ def main() -> int:
     for _ in range(OPTIONS.iterations):
         logits, state, value = update(logits, state)
         last = float(value)
-    off = float(jnp.abs(0.4 * jax.nn.sigmoid(logits) - sharded(secret)).mean())
+    off = float(jnp.abs(0.4 * jax.nn.sigmoid(logits) - sharded(true)).mean())
     print(f"Loss: {first:.2e} at the start, {last:.2e} at the end; conductivity off by {off:.4f} of 0.1 to 0.3")
     return 0 if error < 0.02 and last < 0.02 * first else 1
 

@@ -1,9 +1,9 @@
 """System identification in JAX: find the rain from gauges in the rivers, with optax, through diffkern's flood kernels.
 
-The input is the terrain and the kernels of ``flood.py``. A secret rain falls for a while, and gauges in the valleys
-record the depth of water at every step. The output is the rain, found from these records alone with Adam on the
-gradient through the whole simulation: a ``lax.scan`` over two kernels, jitted, with ``jax.checkpoint`` so that only the
-depths and flows of each step are kept; a gradient check; a figure.
+The input is the terrain and the kernels of ``flood.py``. A rain that the fit does not know falls for a while, and
+gauges in the valleys record the depth of water at every step. The output is the rain, found from these records alone
+with Adam on the gradient through the whole simulation: a ``lax.scan`` over two kernels, jitted, with
+``jax.checkpoint`` so that only the depths and flows of each step are kept; a gradient check; a figure.
 
 Run it with ``pip install "diffkern[jax,plot]" optax``.
 """
@@ -57,12 +57,12 @@ def check(loss, knots: jax.Array, size: float = 0.01) -> float:
     return max(errors)
 
 
-def draw(ground, secret, found, gauges, records, guess, losses) -> figure.Figure:
+def draw(ground, true, found, gauges, records, guess, losses) -> figure.Figure:
     page = figure.Figure(figsize=(13, 7.5), layout="constrained")
     (a, b), (c, d) = page.subplots(2, 2)
-    for ax, title, rain in ((a, "Rain that fell, kept secret (mm/h)", secret), (b, "Rain found from gauges", found)):
+    for ax, title, rain in ((a, "True rain (mm/h)", true), (b, "Rain found from gauges", found)):
         ax.imshow(ground, cmap="gray", alpha=0.6)
-        page.colorbar(ax.imshow(rain, cmap="turbo", alpha=0.6, vmin=0, vmax=secret.max()), ax=ax, shrink=0.8)
+        page.colorbar(ax.imshow(rain, cmap="turbo", alpha=0.6, vmin=0, vmax=true.max()), ax=ax, shrink=0.8)
         ax.plot(gauges[:, 1], gauges[:, 0], "w.", markersize=3)
         ax.set(title=title)
     deepest = np.argsort(-records[-1])[:5]
@@ -82,12 +82,12 @@ def main(argv: list[str] | None = None) -> int:
     ground = cbook.get_sample_data("jacksboro_fault_dem.npz")["elevation"].astype(np.float32)
     rows, columns, steps, iterations = (60, 72, 40, 40) if options.quick else (144, 168, 80, 80)
     ground = jnp.asarray(ground[:rows, :columns])
-    secret = flood.secret_rain(ground.shape).astype(np.float32)
+    true = flood.true_rain(ground.shape).astype(np.float32)
     places = np.random.default_rng(0).integers(2, np.array(ground.shape) - 2, (ground.size // 40, 2))
     gauges = jnp.asarray(places, jnp.int32)
 
     run = jax.jit(lambda rain: simulate(ground, rain, gauges, steps))
-    records, _ = run(flood.MM_PER_HOUR * secret)
+    records, _ = run(flood.MM_PER_HOUR * true)
     shape = tuple(n // flood.SPACING + 2 for n in ground.shape)
     knots = jnp.full(shape, np.log(flood.GUESS), jnp.float32)
 
@@ -113,9 +113,9 @@ def main(argv: list[str] | None = None) -> int:
         losses.append(float(value))
     found = np.asarray(rain_of(knots, ground.shape)) / flood.MM_PER_HOUR
     simulated, _ = run(flood.MM_PER_HOUR * found)
-    page = draw(np.asarray(ground), secret, found, places, np.asarray(records), np.asarray(simulated), losses)
+    page = draw(np.asarray(ground), true, found, places, np.asarray(records), np.asarray(simulated), losses)
     page.savefig(options.out, dpi=110)
-    before, now = np.abs(flood.GUESS - secret).mean(), np.abs(found - secret).mean()
+    before, now = np.abs(flood.GUESS - true).mean(), np.abs(found - true).mean()
     print(f"Rain: off by {before:.1f} mm/h at the start, {now:.1f} now")
     print(f"Loss: {losses[0]:.1e} -> {losses[-1]:.1e} in {time.perf_counter() - began:.0f} s; figure: {options.out}")
     return 0 if error < 0.01 and losses[0] > 20 * losses[-1] else 1

@@ -1,4 +1,4 @@
-"""How restless is a share? A model of changing volatility, fitted with a recorded launch and its recorded adjoint.
+"""The changing volatility of a stock: a model fitted with a recorded launch and its recorded adjoint.
 
 The input is the monthly prices since 1990 that ship with matplotlib. The output is, for each share, the GARCH(1, 1)
 model (Bollerslev, J. Econometrics 31, 1986) of maximum likelihood: tomorrow's variance is omega + alpha * (today's

@@ -1,8 +1,8 @@
 """Sums, inner products, scans, casts, sorts and run lengths of arrays.
 
-In: arrays. Out: numbers, or arrays that are written. Everything is done by kernels (``diffkern.utils.kernels``), so
-that it runs where the arrays are, takes part in streams, records and graphs, and is recorded on a tape: sums, inner
-products, scans and casts into an array that is given have derivatives.
+Everything is computed by kernels (``diffkern.utils.kernels``), so it runs on the device of the arrays, takes part in
+streams, records and graphs, and is recorded on a tape: sums, inner products, scans and casts into a given array have
+derivatives. Results are numbers, or are written to an output array.
 """
 
 from __future__ import annotations

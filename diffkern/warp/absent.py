@@ -1,6 +1,6 @@
-"""Names of Warp that diffkern does not have, with what to take instead.
+"""Names of Warp that diffkern does not have, each with its replacement.
 
-In: nothing. Out: :data:`INSTEAD`, which the errors quote and the documentation lists, and :data:`KINDS`.
+:data:`INSTEAD` is quoted by the errors and listed in the documentation; :data:`KINDS` tells functions from classes.
 """
 
 from __future__ import annotations

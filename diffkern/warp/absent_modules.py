@@ -1,7 +1,7 @@
-"""Modules of Warp of which diffkern has only the names: ``warp.fem``, ``warp.sparse``, ``warp.optim.linear``, ….
+"""Modules of Warp that exist here by name only: ``warp.fem``, ``warp.sparse``, ``warp.optim.linear``, ….
 
-In: the names of their classes and functions. Out: what a module's ``__getattr__`` returns for them. Programs import
-such modules, annotate with their types and derive classes from them; what is made or called is refused.
+Programs may import such a module, annotate with its types and derive classes from them. Constructing or calling
+anything of it raises an error. A module's ``__getattr__`` returns the placeholders that are made here.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Warp's checks of gradients: Jacobians by reverse mode and by differences, and their comparison.
+"""Warp's gradient checks: Jacobians by reverse mode and by finite differences, and their comparison.
 
-In: a kernel with its launch, or a Python function of arrays that launches kernels and returns arrays. Out: a matrix for
-each pair of an input and an output, by their positions among the inputs and among the outputs; rows are the components
-of the output. What is computed runs on copies: the arrays that were given stay as they are.
+The function under test is a kernel with its launch, or a Python function of arrays that launches kernels and returns
+arrays. The result is a matrix for each pair of an input and an output, keyed by their positions; its rows are the
+components of the output. Everything runs on copies, so the arrays that were given stay unchanged.
 """
 
 from __future__ import annotations
@@ -247,7 +247,7 @@ def gradcheck_tape(
 
 
 def _options(device: Any, max_blocks: int, block_dim: int | None) -> dict[str, Any]:
-    """What the launch of a kernel takes besides arguments."""
+    """Return the keyword arguments of a kernel's launch other than its inputs and outputs."""
     return {"device": device, "max_blocks": max_blocks, "block_dim": block_dim}
 
 

@@ -37,7 +37,7 @@ def intersect_ray_tri_woop(
     v: wp.ref[wp.float32],
     sign: wp.ref[wp.float32],
 ) -> Any:
-    """Whether a ray meets a triangle; sets where on the ray, the weights of two vertices, and the side."""
+    """Return whether a ray hits a triangle; set the distance, two barycentric weights and the side by reference."""
     meets, place, first, second, side = triangles.hit(p, dir, a, b, c)
     meets = meets and place >= 0.0
     if meets:

@@ -1,7 +1,7 @@
-"""Statements of C in Python: blocks, branches, loops, declarations and assignments.
+"""Statements of C translated to Python: blocks, branches, loops, declarations and assignments.
 
-In: the text of a function's body behind the preprocessor, the names of its parameters, and what writes an expression in
-Python. Out: lines of Python with their indentation; :class:`OtherTextError` for a text of another kind.
+The input is a function's body after preprocessing, the names of its parameters, and a translator of expressions. The
+result is Python lines with their indentation. A text outside of this subset raises :class:`OtherTextError`.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Statements:
 
     @contextmanager
     def _scope(self) -> Iterator[None]:
-        """What is declared in it has names of its own."""
+        """Open a scope: names declared in it shadow outer ones and are forgotten at its end."""
         before = dict(self.known), dict(self._pointers), self._declared_here
         self._declared_here = set()
         yield
@@ -295,13 +295,13 @@ class Statements:
         return as_kind(self._written(text), "bool")
 
     def _parts(self) -> tuple[str, str, str]:
-        """What stands in the parentheses of ``for``."""
+        """Return the three parts in the parentheses of a ``for`` statement."""
         if not self._take("("):
             raise OtherTextError("a ( is missing")
         return self._up_to(";").strip(), self._up_to(";").strip(), self._up_to(")").strip()
 
     def _read(self, text: str) -> tuple[list[str], Typed]:
-        """What is done before an expression, and the expression."""
+        """Return the statements that must run before an expression, and the expression."""
         read = self.expression(text, self.known)
         value = read.whole()
         found = []

@@ -1,9 +1,9 @@
-"""Short functions in C as Python: formulas, and what makes the threads of a block wait.
+"""Short C functions translated to Python: formulas, and block-wide barriers.
 
-In: the text of a function's body, for a processor or a GPU, and how many axes its arrays have. Out: the body in
-Python, or None for a text of another kind. Of the language there are statements as of
-:mod:`diffkern.warp.c_statements`, arithmetic, casts, choices, elements of arrays and fields, calls of Warp's built-in
-functions, and the bits of a number read as another type.
+The input is the text of a function's body, for a CPU or a GPU, and the number of axes of its arrays; the result is the
+body in Python, or None for a text outside of the subset. The subset has the statements of
+:mod:`diffkern.warp.c_statements`, arithmetic, casts, conditional expressions, elements of arrays, fields, calls of
+Warp's built-in functions, and reinterpretation of a number's bits as another type.
 """
 
 from __future__ import annotations
@@ -430,7 +430,7 @@ def _call_of_warp(name: str, arguments: list[Typed]) -> Typed:
 
 
 def _built_in(name: str) -> str:
-    """What a function of Warp is called in Python."""
+    """Return the Python spelling of one of Warp's C++ functions."""
     import diffkern.warp as wp
     from diffkern.warp import c_functions
 

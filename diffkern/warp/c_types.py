@@ -144,5 +144,5 @@ def literal(digits: str, suffix: str) -> Typed:
 
 
 def bits_of(kind: str) -> int:
-    """How many bits a scalar has in memory."""
+    """Return the size of a scalar type in bits."""
     return 8 if kind == "bool" else _BITS.get(kind) or int(kind[-2:])

@@ -1,7 +1,7 @@
-"""``wp.ScopedCapture`` and ``wp.capture_begin``, with the arguments that Warp has besides.
+"""``wp.ScopedCapture`` and ``wp.capture_begin``, which take Warp's additional arguments.
 
-In: what programs for Warp pass. Out: a capture as of :mod:`diffkern`. Programs are compiled where a launch is captured,
-so nothing has to be loaded before.
+They return captures of :mod:`diffkern`. A program is compiled when a launch of it is captured, so nothing has to be
+loaded before, and arguments about loading modules have no effect.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def capture_debug_dot_print(graph: Graph, path: str, verbose: bool = True) -> No
 
 
 def _label(number: int, operation: Operation, verbose: bool) -> str:
-    """What a step is, as a string of the DOT language."""
+    """Return the label of a step as a quoted string of the DOT language."""
     text = f"{number}: {operation.label}"
     if verbose:
         for verb, arrays in (("reads", operation.reads()), ("writes", operation.writes())):

@@ -1,8 +1,9 @@
-"""Colours of a graph's nodes, so that those of one colour share no edge: ``wp.utils.graph_coloring_…``.
+"""Graph colouring with no edge between nodes of one colour: ``wp.utils.graph_coloring_…``.
 
-In: edges as pairs of nodes. Out: a number for each node. Nodes are taken one after the other, and each gets the first
-colour that no neighbour has: by maximum cardinality search (Pereira and Palsberg, Register Allocation via Coloring of
-Chordal Graphs, 2005), or by falling degree. Balancing then moves nodes from the largest group to the smallest.
+The input is edges as pairs of nodes, the result a colour for each node. Nodes are visited in order of maximum
+cardinality search (Pereira and Palsberg, Register Allocation via Coloring of Chordal Graphs, 2005) or of decreasing
+degree, and each gets the smallest colour that no neighbour has. Balancing then moves nodes from the largest group to
+the smallest.
 """
 
 from __future__ import annotations

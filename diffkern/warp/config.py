@@ -24,7 +24,7 @@ __all__ = ["DeterministicMode", "LaunchArrayAccessMode"]
 
 
 class LaunchArrayAccessMode(enum.IntEnum):
-    """What launches check of the arrays they are given: diffkern always checks where they are."""
+    """The checks that launches make of their arrays' devices; diffkern always makes them."""
 
     RELAXED = 0
     CHECKED = 1
@@ -32,7 +32,7 @@ class LaunchArrayAccessMode(enum.IntEnum):
 
 
 class DeterministicMode(enum.IntEnum):
-    """Whether launches give the same bits each time."""
+    """The scope within which launches give bit-identical results."""
 
     NOT_GUARANTEED = 0
     RUN_TO_RUN = 1

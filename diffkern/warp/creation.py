@@ -1,6 +1,6 @@
-"""Functions that make arrays, with Warp's order of parameters: the device comes before ``requires_grad``.
+"""Array constructors with Warp's order of parameters: the device comes before ``requires_grad``.
 
-In: a shape or an array, an element type. Out: new arrays, as those of :mod:`diffkern.runtime.create`.
+They forward to :mod:`diffkern.runtime.create`.
 """
 
 from __future__ import annotations
@@ -282,7 +282,7 @@ def clone(
 
 
 def _pinned(src: Any, pinned: bool | None) -> bool:
-    """Whether a new array is pinned: by default where the other one is."""
+    """Return whether a new array is pinned; by default it is if its source is."""
     return bool(getattr(src, "pinned", False)) if pinned is None else bool(pinned)
 
 

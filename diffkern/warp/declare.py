@@ -1,7 +1,6 @@
-"""Warp's decorators: what they make is in Warp's dialect.
+"""Warp's decorators, which make kernels, funcs and structs of :mod:`diffkern` in Warp's dialect.
 
-In: functions and classes, with Warp's keywords. Out: kernels, funcs and structs of :mod:`diffkern`. What a keyword asks
-of Warp's unit of compilation, the module, has no effect here: the unit is the kernel.
+Keywords that concern Warp's unit of compilation, the module, have no effect here: the unit is the kernel.
 """
 
 from __future__ import annotations
@@ -51,15 +50,15 @@ class Argument:
 
 @dataclass(frozen=True)
 class Declaration:
-    """What programs for Warp ask of a kernel's code.
+    """The attributes that programs for Warp read from a kernel's ``adj``.
 
     Attributes
     ----------
     args
-        Its parameters, in order.
+        The kernel's parameters, in order.
     has_unresolved_static_expressions
-        Whether a ``static()`` was left for later when the kernel was declared, which makes Warp's names of compiled
-        modules depend on the order of launches. Never here, where the cache's keys are made of what they give.
+        True if a ``static()`` was deferred when the kernel was declared, so that Warp's module hashes depend on the
+        order of launches. Always False here: cache keys contain the values of static expressions.
     """
 
     args: tuple[Argument, ...]
@@ -122,7 +121,7 @@ class Kernel(NativeKernel):
 
     @property
     def adj(self) -> Declaration:
-        """What programs ask of its code, as ``kernel.adj.args``."""
+        """The declaration of its parameters, as Warp has it under ``kernel.adj.args``."""
         types = ((p.name, p.annotation) for p in self.parameters)
         return Declaration(tuple(Argument(name, _public(annotation)) for name, annotation in types))
 
@@ -143,7 +142,7 @@ class Kernel(NativeKernel):
 
     @property
     def is_generic(self) -> bool:
-        """Whether some parameter takes any type, so that the arguments decide."""
+        """True if the type of some parameter is taken from the arguments of each launch."""
         return any(getattr(p.annotation, "element", p.annotation) is None for p in self.parameters)
 
     @property
@@ -153,7 +152,7 @@ class Kernel(NativeKernel):
 
 
 def _public(annotation: Any) -> Any:
-    """What annotates a parameter, as users write it."""
+    """Return the annotation of a parameter in the spelling that users write."""
     if annotation is None:
         return Any
     return annotation if isinstance(annotation, ArrayAnnotation) else public_type(annotation)

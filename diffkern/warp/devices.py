@@ -1,4 +1,4 @@
-"""What programs for Warp ask of devices and drivers, besides what :mod:`diffkern` answers."""
+"""Queries about devices and drivers that programs for Warp make and :mod:`diffkern` does not have."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def get_cuda_supported_archs() -> list[int]:
 
 
 def is_conditional_graph_supported() -> bool:
-    """Whether graphs may have conditions: wherever there is a GPU."""
+    """Return whether graphs may contain conditional nodes, which is so wherever there is a GPU."""
     return is_cuda_available()
 
 

@@ -1,7 +1,7 @@
-"""``wp.print_diagnostics``: the versions and devices that a report of a fault needs, under Warp's names.
+"""``wp.print_diagnostics``: the versions and devices that a bug report needs, under Warp's names.
 
-In: the machine. Out: a dictionary, and its contents on standard output. Parts of Warp that diffkern does without are
-None, or False where Warp has a flag. ``diffkern doctor`` says more, and what to do.
+The result is a dictionary, whose contents are also printed. Entries for components of Warp that diffkern does without
+are None, or False where Warp has a flag. ``diffkern doctor`` reports more, with remedies.
 """
 
 from __future__ import annotations

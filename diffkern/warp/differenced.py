@@ -1,7 +1,7 @@
-"""Launches and functions as functions of copies of their arguments, for Jacobians.
+"""Launches and functions as functions of copies of their arguments, for finite-difference Jacobians.
 
-In: a kernel with its launch, a Python function of arrays, or a launch that a tape has recorded. Out: something that can
-be run again and again, with components of its inputs moved; the arrays that were given stay as they are.
+A kernel with its launch, a Python function of arrays, or a launch recorded on a tape becomes a callable that can be run
+repeatedly with perturbed components of its inputs. The arrays that were given stay unchanged.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Mask: TypeAlias = "Sequence[tuple[str | int, str | int]] | None"
 
 @dataclass
 class FunctionMetadata:
-    """What a function and its arguments are called.
+    """The names of a function and of its arguments.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class FunctionMetadata:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is said."""
+        """True if no name is set."""
         return self.key is None and not self.input_labels and not self.output_labels
 
 

@@ -13,7 +13,7 @@ __all__ = [
 
 
 class CaptureMode(enum.IntEnum):
-    """Which calls of CUDA's API a capture forbids: a capture of diffkern makes none of them."""
+    """The calls of CUDA's API that a capture forbids; captures of diffkern make none of them."""
 
     GLOBAL = 0
     THREAD_LOCAL = 1
@@ -21,7 +21,7 @@ class CaptureMode(enum.IntEnum):
 
 
 class JaxCallableGraphMode(enum.IntEnum):
-    """Who captures the launches of a function that JAX calls: always JAX itself."""
+    """The owner of the graph in which a function called by JAX is captured; here it is always JAX."""
 
     NONE = 0
     JAX = 1
@@ -50,7 +50,7 @@ class MemoryKind(enum.IntEnum):
 
 
 class TextureAddressMode(enum.IntEnum):
-    """What a texture has beyond its edge."""
+    """The value of a texture outside of its extent."""
 
     WRAP = 0
     CLAMP = 1
@@ -59,14 +59,14 @@ class TextureAddressMode(enum.IntEnum):
 
 
 class TextureFilterMode(enum.IntEnum):
-    """How a texture is interpolated."""
+    """The interpolation of a texture."""
 
     CLOSEST = 0
     LINEAR = 1
 
 
 class TextureResourceFlags(enum.IntEnum):
-    """How a texture of OpenGL is used."""
+    """The access flags of an OpenGL texture."""
 
     NONE = 0
     READ_ONLY = 1

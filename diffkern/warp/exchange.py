@@ -1,7 +1,7 @@
-"""Exchange with PyTorch and JAX, with the arguments that Warp has besides.
+"""Exchange with PyTorch and JAX, with Warp's additional arguments.
 
-In: tensors, kernels, functions. Out: what :mod:`diffkern` makes of them. Arguments about CUDA graphs and about when
-modules are loaded have no effect: JAX's programs keep their own graphs, and kernels are compiled as they are called.
+The functions forward to :mod:`diffkern.interop`. Arguments about CUDA graphs and about the time when modules are loaded
+have no effect: JAX keeps its own graphs, and kernels are compiled at their first call.
 """
 
 from __future__ import annotations

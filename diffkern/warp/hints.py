@@ -1,7 +1,7 @@
-"""Hints of types with parameters in brackets: ``Vector[float, Literal[3]]``, ``Matrix[Any, Any, Any]``.
+"""Type hints with parameters in brackets: ``Vector[float, Literal[3]]``, ``Matrix[Any, Any, Any]``.
 
-In: a type of components and sizes, each of which may be left open by ``Any`` or a type variable. Out: the type, or a
-pattern for the parameters of funcs.
+The element type and each size may be left open by ``Any`` or a type variable. The result is a type, or a pattern for
+the parameters of funcs if something is open.
 """
 
 from __future__ import annotations

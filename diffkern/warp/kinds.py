@@ -31,132 +31,132 @@ def _element(t: Any) -> Any:
 
 
 def type_is_array(t: Any) -> builtins.bool:
-    """Whether a type is that of arrays, or an annotation of one."""
+    """Return whether a type is an array class or an array annotation."""
     return isinstance(t, ArrayAnnotation) or (isinstance(t, type) and issubclass(t, array))
 
 
 def type_is_tile(t: Any) -> builtins.bool:
-    """Whether a type is an annotation of a tile."""
+    """Return whether a type is an annotation of a tile."""
     return isinstance(t, TileAnnotation)
 
 
 def type_is_struct(t: Any) -> builtins.bool:
-    """Whether a type is a struct's."""
+    """Return whether a type is a struct."""
     return definition_of(t) is not None or isinstance(t, Struct)
 
 
 def type_is_int(t: Any) -> builtins.bool:
-    """Whether a type is that of an integer."""
+    """Return whether a type is an integer."""
     element = _element(t)
     return isinstance(element, Scalar) and element.is_integer
 
 
 def type_is_float(t: Any) -> builtins.bool:
-    """Whether a type is that of a float."""
+    """Return whether a type is a float."""
     element = _element(t)
     return isinstance(element, Scalar) and element.is_float
 
 
 def type_is_scalar(t: Any) -> builtins.bool:
-    """Whether a type is that of a number or a bool."""
+    """Return whether a type is a number or a bool."""
     return isinstance(_element(t), Scalar)
 
 
 def type_is_vector(t: Any) -> builtins.bool:
-    """Whether a type is a vector's."""
+    """Return whether a type is a vector."""
     element = _element(t)
     return isinstance(element, Vec) and element.role is Role.VECTOR
 
 
 def type_is_quaternion(t: Any) -> builtins.bool:
-    """Whether a type is a quaternion's."""
+    """Return whether a type is a quaternion."""
     element = _element(t)
     return isinstance(element, Vec) and element.role is Role.QUATERNION
 
 
 def type_is_transformation(t: Any) -> builtins.bool:
-    """Whether a type is a transform's."""
+    """Return whether a type is a transform."""
     element = _element(t)
     return isinstance(element, Vec) and element.role is Role.TRANSFORM
 
 
 def type_is_matrix(t: Any) -> builtins.bool:
-    """Whether a type is a matrix's."""
+    """Return whether a type is a matrix."""
     return isinstance(_element(t), Mat)
 
 
 def type_is_composite(t: Any) -> builtins.bool:
-    """Whether a type is that of a vector, matrix, quaternion or transform."""
+    """Return whether a type is a vector, matrix, quaternion or transform."""
     return isinstance(_element(t), (Vec, Mat))
 
 
 def type_is_value(t: Any) -> builtins.bool:
-    """Whether a type is that of a number or of what has components."""
+    """Return whether a type is a number or of a composite."""
     return isinstance(_element(t), (Scalar, Vec, Mat))
 
 
 def is_array(x: Any) -> builtins.bool:
-    """Whether a value is an array."""
+    """Return whether a value is an array."""
     return isinstance(x, (array, ArrayAnnotation))
 
 
 def is_struct(x: Any) -> builtins.bool:
-    """Whether a value is a struct."""
+    """Return whether a value is a struct."""
     return definition_of(type(x)) is not None
 
 
 def is_tile(x: Any) -> builtins.bool:
-    """Whether a value is an annotation of a tile: tiles themselves are in kernels alone."""
+    """Return whether a value is a tile annotation; tiles themselves exist in kernels only."""
     return isinstance(x, TileAnnotation)
 
 
 def is_int(x: Any) -> builtins.bool:
-    """Whether a value is an integer."""
+    """Return whether a value is an integer."""
     return type_is_int(element_of_value(x))
 
 
 def is_float(x: Any) -> builtins.bool:
-    """Whether a value is a float."""
+    """Return whether a value is a float."""
     return type_is_float(element_of_value(x))
 
 
 def is_scalar(x: Any) -> builtins.bool:
-    """Whether a value is a number or a bool."""
+    """Return whether a value is a number or a bool."""
     return type_is_scalar(element_of_value(x))
 
 
 def is_vector(x: Any) -> builtins.bool:
-    """Whether a value is a vector."""
+    """Return whether a value is a vector."""
     return type_is_vector(element_of_value(x))
 
 
 def is_quaternion(x: Any) -> builtins.bool:
-    """Whether a value is a quaternion."""
+    """Return whether a value is a quaternion."""
     return type_is_quaternion(element_of_value(x))
 
 
 def is_transformation(x: Any) -> builtins.bool:
-    """Whether a value is a transform."""
+    """Return whether a value is a transform."""
     return type_is_transformation(element_of_value(x))
 
 
 def is_matrix(x: Any) -> builtins.bool:
-    """Whether a value is a matrix."""
+    """Return whether a value is a matrix."""
     return type_is_matrix(element_of_value(x))
 
 
 def is_composite(x: Any) -> builtins.bool:
-    """Whether a value is a vector, matrix, quaternion or transform."""
+    """Return whether a value is a vector, matrix, quaternion or transform."""
     return type_is_composite(element_of_value(x))
 
 
 def is_value(x: Any) -> builtins.bool:
-    """Whether a value is a number or has components."""
+    """Return whether a value is a number or a composite."""
     return type_is_value(element_of_value(x))
 
 
 def types_equal(a: Any, b: Any) -> builtins.bool:
-    """Whether two types are one: Python's ``float`` is float32, ``int`` int32."""
+    """Return whether two types are equal, where Python's ``float`` stands for float32 and ``int`` for int32."""
     if isinstance(a, (ArrayAnnotation, TileAnnotation)) or isinstance(b, (ArrayAnnotation, TileAnnotation)):
         return builtins.bool(a == b)
     first, second = _element(a), _element(b)

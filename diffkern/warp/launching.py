@@ -1,7 +1,7 @@
-"""``wp.launch``: launches, with what ``wp.config`` asks of them.
+"""``wp.launch``: launches that obey the settings of ``wp.config``.
 
-In: what :func:`diffkern.launch` takes. Out: the launch; ``wp.config.print_launches`` sends the logger a line for each,
-and with ``wp.config.verify_fp`` its arrays of floats are looked at afterwards.
+``wp.config.print_launches`` logs a line for each launch. With ``wp.config.verify_fp`` the floating-point arrays of a
+launch are checked afterwards for NaN and infinity.
 """
 
 from __future__ import annotations

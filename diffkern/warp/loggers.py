@@ -1,7 +1,7 @@
-"""Warp's loggers: where lines that ``wp.config`` asks for go, and programs' own by ``warp._src.logger``.
+"""Warp's loggers: the sink of the lines that ``wp.config`` asks for, and of programs' own through ``warp._src.logger``.
 
-In: messages. Out: calls of the active logger, which by default writes to standard output, and warnings and errors to
-standard error. Warnings pass the filters of :mod:`warnings`. ``wp.config.log_level`` leaves out what is below it.
+The default logger writes to standard output, and warnings and errors to standard error. Warnings pass the filters of
+:mod:`warnings`. Messages below ``wp.config.log_level`` are dropped.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = [
 
 @runtime_checkable
 class Logger(Protocol):
-    """What takes messages: any object with these four methods."""
+    """The protocol of loggers: any object with these four methods."""
 
     def debug(self, message: str) -> None:
         """Take what is of use in search of a fault."""

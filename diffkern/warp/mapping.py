@@ -1,7 +1,4 @@
-"""``wp.map``: :func:`diffkern.map` for functions in Warp's dialect.
-
-In: a function and arrays. Out: arrays of what it returns.
-"""
+"""``wp.map``: :func:`diffkern.map` for functions in Warp's dialect."""
 
 from __future__ import annotations
 

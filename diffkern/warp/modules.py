@@ -1,7 +1,7 @@
-"""Warp's modules: names under which kernels have options together, and are compiled before they are launched.
+"""Warp's modules: named groups of kernels that share options and are compiled ahead of launches.
 
-In: the name of a Python module, or any other. Out: a :class:`Module`. The unit that is compiled is the kernel, so that
-a kernel that cannot be compiled leaves the others of its module alone.
+A :class:`Module` is named after a Python module, or freely. The unit of compilation is the kernel, so a kernel that
+cannot be compiled does not affect the others of its module.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How many threads a block is to have."""
+"""Suggested block sizes of launches."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Types of Warp that can be named, and of which diffkern has no values: volumes, textures, surfaces.
+"""Types of Warp that can be named but have no values here: volumes, textures, surfaces.
 
-In: nothing. Out: classes that stand in annotations, fields of structs, ``isinstance`` and bases of classes. What would
-make a value of one raises an error that says what to take instead. To kernels those that Warp passes by value are
-structs, which begin as zeros.
+The classes may stand in annotations, in fields of structs, in ``isinstance`` and as base classes. Constructing a value
+raises an error that names a replacement. In kernels, those that Warp passes by value are structs that begin as zeros.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def _named(cls: type) -> str:
 
 
 class FabricArray(Missing):
-    """That of an array over memory of another library, which annotates as other arrays do."""
+    """The metaclass of arrays over memory of another library, which annotate like other arrays."""
 
     def __call__(cls, *args: Any, dtype: Any = ANY, ndim: int = 1, **kwargs: Any) -> Any:
         if args or kwargs:

@@ -1,7 +1,7 @@
-"""Memory pools of GPUs, and which device reaches the memory of which: what programs for Warp ask and set.
+"""Memory pools of GPUs and peer access between devices, as programs for Warp query and set them.
 
-In: devices. Out: answers of the driver. Arrays of a GPU lie in its memory pool, always; a pool can be reached from
-another GPU as soon as peer access is on, so the two questions of Warp have one answer here.
+Arrays of a GPU always come from its memory pool, and a pool can be accessed from another GPU as soon as peer access is
+on. Warp's separate questions about pools and peers therefore have one answer here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = [
 
 
 def is_mempool_supported(device: Any) -> bool:
-    """Whether a device has the CUDA driver's memory pool, from which arrays are taken there.
+    """Return whether a device has the CUDA driver's memory pool, from which its arrays are allocated.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def is_mempool_supported(device: Any) -> bool:
 
 
 def is_mempool_enabled(device: Any) -> bool:
-    """Whether arrays of a device are taken from its memory pool.
+    """Return whether arrays of a device are allocated from its memory pool.
 
     Parameters
     ----------
@@ -152,27 +152,27 @@ def _value(device: Any, value: PoolValue) -> int:
 
 
 def is_mempool_access_supported(target_device: Any, peer_device: Any) -> bool:
-    """Whether kernels of one GPU can be allowed to reach the memory pool of another.
+    """Return whether kernels of one GPU can be allowed to access the memory pool of another.
 
     Parameters
     ----------
     target_device : diffkern.Device or str
-        Whose memory is meant.
+        The device that owns the memory.
     peer_device : diffkern.Device or str
-        Whose kernels are meant.
+        The device whose kernels access it.
     """
     return is_peer_access_supported(target_device, peer_device)
 
 
 def is_mempool_access_enabled(target_device: Any, peer_device: Any) -> bool:
-    """Whether kernels of one GPU may reach the memory pool of another.
+    """Return whether kernels of one GPU may access the memory pool of another.
 
     Parameters
     ----------
     target_device : diffkern.Device or str
-        Whose memory is meant.
+        The device that owns the memory.
     peer_device : diffkern.Device or str
-        Whose kernels are meant.
+        The device whose kernels access it.
     """
     return is_peer_access_enabled(target_device, peer_device)
 
@@ -219,7 +219,7 @@ def set_peer_access_enabled(target_device: Any, peer_device: Any, enable: bool) 
 
 
 def can_access(device: Any, resource: Any) -> bool:
-    """Whether kernels of a device may reach the memory of an array.
+    """Return whether kernels of a device may access the memory of an array.
 
     Parameters
     ----------
@@ -231,7 +231,7 @@ def can_access(device: Any, resource: Any) -> bool:
     Raises
     ------
     TypeError
-        If that is no array.
+        If `resource` is not an array.
     """
     if isinstance(resource, indexedarray):
         return all(can_access(device, part) for part in (resource.data, *resource.indices) if part is not None)

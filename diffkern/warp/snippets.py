@@ -84,7 +84,7 @@ def _written(function: Callable[..., Any], lines: list[str], kind: type[Func]) -
 
 
 def _axes_of(function: Callable[..., Any]) -> Mapping[str, int]:
-    """How many axes the arrays have that a function takes, and those that are fields of structs."""
+    """Return the number of axes of a function's array parameters, and of the arrays in its struct parameters."""
     found: dict[str, int] = {}
     for name, annotation in inspect.get_annotations(function, eval_str=True).items():
         found[name] = _count_of(annotation)
@@ -95,7 +95,7 @@ def _axes_of(function: Callable[..., Any]) -> Mapping[str, int]:
 
 
 def _count_of(annotation: Any) -> int:
-    """How many axes an array or a tile has."""
+    """Return the number of axes of an array or a tile."""
     shape = annotation.shape if isinstance(annotation, TileAnnotation) else None
     return len(shape) if shape is not None else getattr(annotation, "ndim", 1)
 

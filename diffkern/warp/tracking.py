@@ -1,6 +1,6 @@
-"""``wp.ScopedMemoryTracker``: which arrays a part of a program makes, and which of them are left.
+"""``wp.ScopedMemoryTracker``: the arrays that a named part of a program allocates, and those it leaves alive.
 
-In: names of parts. Out: reports of what :mod:`diffkern.runtime.allocations` has noted meanwhile.
+The reports are made from the entries of :mod:`diffkern.runtime.allocations`.
 """
 
 from __future__ import annotations

@@ -32,12 +32,12 @@ class Program:
 PROGRAMS = {
     "flood": Program(
         "The rain behind a flood",
-        "Shallow water on a real terrain, 100 time steps. The rain is found from the water it left.",
+        "Shallow water on a real terrain, 100 time steps. The rainfall is recovered from the water depths it left.",
         (0.0, 0.0, 0.66, 0.5),
     ),
     "fluid": Program(
         "Smoke that takes a shape",
-        "Stable fluids. The velocity at the start is found with which the smoke flows into a given shape.",
+        "Stable fluids. The initial velocity is found that carries the smoke into a given shape.",
         (0.325, 0.0, 0.635, 1.0),
     ),
     "soft_body": Program(
@@ -87,23 +87,23 @@ PROGRAMS = {
         (0.4, 0.0, 0.8, 1.0),
     ),
     "sdf": Program(
-        "What stands in the picture?",
-        "Inverse rendering of a scene of signed distances. Shapes, colours and light are found from four pictures.",
+        "The scene behind a picture",
+        "Inverse rendering of a scene of signed distances. Shapes, colours and light are recovered from four pictures.",
         (0.0, 0.0, 0.75, 1.0),
     ),
     "mesh": Program(
-        "A shape from its outlines",
-        "A soft rasteriser of triangle meshes. A ball becomes the chess piece that has the outlines seen.",
+        "A shape from its silhouettes",
+        "A soft rasteriser of triangle meshes. A sphere is deformed into the chess piece whose silhouettes were seen.",
         (0.345, 0.0, 0.64, 1.0),
     ),
     "splats": Program(
-        "A photograph made of spots",
-        "Gaussian splatting in two dimensions. A hash grid names the spots near a pixel.",
+        "A photograph as a sum of Gaussians",
+        "Gaussian splatting in two dimensions. A hash grid finds the Gaussians near each pixel.",
         (0.0, 0.0, 0.8, 1.0),
     ),
     "neural_field": Program(
         "A photograph in a network",
-        "A neural field with tables of features. A thread takes one place through tables and layers.",
+        "A neural field with tables of features. Each thread evaluates the tables and layers at one point.",
         (0.395, 0.0, 0.785, 1.0),
     ),
     "terrain": Program(
@@ -126,7 +126,7 @@ PROGRAMS = {
     ),
     "tile_mlp": Program(
         "Handwritten digits",
-        "A network of tile kernels. A block takes a tile of digits through both layers.",
+        "A network of tile kernels. Each block evaluates both layers on a tile of digits.",
     ),
     "tile_nbody": Program(
         "A cluster of stars",

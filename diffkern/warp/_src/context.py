@@ -39,7 +39,7 @@ builtin_functions: Final[Mapping[str, Any]] = _Builtins()
 
 
 def _is_graph_capture_allocation_supported(device: Any) -> bool:
-    """Whether arrays may be made while work for a device is captured."""
+    """Return whether arrays can be allocated while work for a device is being captured."""
     place = get_device(device)
     return place.is_cpu or place.is_mempool_supported
 
@@ -50,7 +50,7 @@ def alloc_tracker_report_text(sort_order: int, max_items: int) -> str:
 
 
 class _Runtime:
-    """What Warp keeps for the process."""
+    """The process-wide state that Warp keeps in its runtime object."""
 
     core: Final = Core()
 

@@ -1,7 +1,7 @@
-"""What stands for Warp's compiled library: the sums that programs have it make of memory that they name by address.
+"""The part of Warp's compiled library that published programs call: array sums over memory named by its address.
 
-In: addresses and strides. Out: the sum, where an address says. They are sums of arrays over that memory, so they are
-recorded and captured as any other.
+Addresses and strides are turned into arrays over that memory, and the sum is one of :mod:`diffkern.utils`, so it is
+recorded on tapes and captured like any other.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import diffkern.warp.utils as public
 
 
 def check_p2p() -> bool:
-    """Whether GPUs of the machine may reach the memory of each other, as far as the machine is concerned."""
+    """Return whether the machine allows GPUs to access the memory of each other."""
     return True
 
 

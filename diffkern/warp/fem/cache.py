@@ -1,7 +1,7 @@
-"""``wp.fem.cache``: kernels and funcs that factories make, once for each suffix.
+"""``wp.fem.cache``: kernels and funcs made by factories, one for each suffix.
 
-In: a function in a factory, and what tells its variants apart. Out: the kernel or func that was made first for the
-same function and suffix, so that calling the factory again compiles nothing.
+The same function with the same suffix gives the kernel or func that was made first, so calling the factory again
+compiles nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _made: Final[dict[Any, Any]] = {}
 
 
 def _key(function: Callable[..., Any], suffix: Any, options: Mapping[str, Any], by_types: bool) -> Any:
-    """What tells a variant of a function apart."""
+    """Return the dictionary key of a variant of a function."""
     types = tuple(map(repr, function.__annotations__.values())) if by_types else ()
     return function.__module__, function.__qualname__, repr(suffix), repr(sorted(options.items())), types
 
