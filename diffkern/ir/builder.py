@@ -1,8 +1,9 @@
 """Builds IR: appends ops to a current region, inferring result types from the operation table.
 
-What comes in are operand values and attributes; what goes out are well-typed ops. A :class:`Builder` never rewrites
-what it has built; simplification is the business of ``diffkern.opt``, apart from the trivial identities that
-:meth:`Builder.add` and friends apply so that derivative rules can be written without special cases.
+A :class:`Builder` takes operand values and attributes and produces well-typed ops. It never rewrites what it has built;
+simplification is the business of ``diffkern.opt``, apart from the trivial identities that :meth:`Builder.add` and
+friends
+apply so that derivative rules can be written without special cases.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ from diffkern.ops.table import lookup
 
 
 class _At:
-    """A block whose ops have a position: one stands around nearly every op, so this is no generator."""
+    """A context in which new ops get another source position.
+
+    It is a class because one is entered around nearly every op, and a generator would be slower.
+    """
 
     __slots__ = ("_builder", "_loc")
 
@@ -113,6 +117,7 @@ class Builder:
 
     def const(self, value: bool | int | float, type: Scalar) -> Value:
         """A literal. Floats keep their full Python value; codegen rounds them to ``type``."""
+        # The integer `1` as a float constant would be printed, and folded, as an integer.
         if type.is_float:
             value = float(value)
         return self.one("const", value=value, type=type)
@@ -138,6 +143,7 @@ class Builder:
 
     # -- arithmetic --------------------------------------------------------------------------------------------------
 
+    # Cotangents of tiles are tiles: rules that add or negate them call these two methods without knowing the shape.
     def add(self, a: Value, b: Value) -> Value:
         return self.each("add", a, b) if isinstance(a.type, Tile) else self.one("add", a, b)
 
@@ -151,6 +157,7 @@ class Builder:
         """An op on the elements of tiles of one type."""
         t = tiles[0].type
         assert isinstance(t, Tile)
+        # The body of a `tile_map` is a region of its own, so its ops must not go to the region that receives the map.
         body = Region(tuple(Value(value_type(t.dtype)) for _ in tiles))
         with self.into(body):
             body.yields = (self.one(name, *body.params),)
