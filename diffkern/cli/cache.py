@@ -1,6 +1,6 @@
-"""``diffkern cache``: look into the artifact cache, and look after it.
+"""``diffkern cache``: show, copy and clear the artifact cache.
 
-In: the parsed command line. Out: a report on standard output, or a :class:`UsageError`.
+Each action prints a report on standard output, or raises :class:`UsageError`.
 """
 
 from __future__ import annotations
@@ -96,6 +96,7 @@ def _why(options: argparse.Namespace) -> None:
         print(f"{first.key}\n{first.title}")
         for label, value in first.ingredients.items():
             print(f"  {label}: {shown(value)}")
+        # With one key, the artifact that differs least explains best why the kernel was compiled again.
         others = {a.key: a for a in artifacts(directory) if a.key != first.key and _kind(a.title) == _kind(first.title)}
         closest = nearest(first.ingredients, {key: a.ingredients for key, a in others.items()})
         if closest is None:
@@ -109,12 +110,13 @@ def _why(options: argparse.Namespace) -> None:
 
 
 def _kind(title: str) -> str:
-    """The kernel and the direction, without the types."""
+    """Return the kernel and the direction, without the types."""
     return title.partition("(")[0]
 
 
 def _clear(_: argparse.Namespace) -> None:
     directory = _directory()
+    # Only files that are recognized as diffkern's are removed: the directory may hold others.
     there = contents(directory)
     count, _size = remove(artifacts_of(there))
     sweep(directory, 0.0)
@@ -136,6 +138,7 @@ def _prune(options: argparse.Namespace) -> None:
 
 def _export(options: argparse.Namespace) -> None:
     source = _directory()
+    # Asked before Store makes it: a directory of the user's keeps its permissions.
     is_new = not options.directory.exists()
     destination = Store(options.directory)
     if not destination.is_writable():

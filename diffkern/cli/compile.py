@@ -1,6 +1,6 @@
 """``diffkern compile``: compile the kernels of a file ahead of time.
 
-In: the parsed command line. Out: a directory of artifacts for :func:`diffkern.load`, or a :class:`UsageError`.
+It writes a directory of artifacts for :func:`diffkern.load`, or raises :class:`UsageError`.
 """
 
 from __future__ import annotations
@@ -62,6 +62,8 @@ def _compile(options: argparse.Namespace) -> None:
     else:
         every = kernels_of(module)
         kernels = [kernel for kernel in every.values() if is_annotated(kernel)]
+        # Kernels without annotations have no types before a launch; they are reported, not an error, as nobody named
+        # them.
         left_out = sorted(name for name, kernel in every.items() if not is_annotated(kernel))
     if not kernels:
         raise UsageError(f"{options.file} has no kernel whose parameters are all annotated")

@@ -1,6 +1,6 @@
-"""``diffkern export``: write a kernel as a Python module that needs nothing of diffkern.
+"""``diffkern export``: write a kernel as a Python module that does not need diffkern.
 
-In: the parsed command line. Out: the module, in a file or on standard output; or a :class:`UsageError`.
+It writes the module to a file or to standard output, or raises :class:`UsageError`.
 """
 
 from __future__ import annotations

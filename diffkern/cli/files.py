@@ -1,6 +1,6 @@
 """A user's file and its kernels, for the commands that name one.
 
-In: a path. Out: the imported module and the kernels in it, or a :class:`UsageError`.
+The functions take a path and return the imported module and the kernels in it, or raise :class:`UsageError`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class UsageError(Exception):
 
 
 def import_file(path: Path) -> ModuleType:
-    """Import a file as ``python FILE`` would find its neighbours, under a name of its own.
+    """Import a file so that it finds its neighbours as with ``python FILE``, under a name of its own.
 
     Raises
     ------
@@ -36,11 +36,13 @@ def import_file(path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise UsageError(f"{path} is not a Python file; its name must end in .py")
     module = importlib.util.module_from_spec(spec)
+    # Before it runs: dataclasses and pickle look a class's module up by name.
     sys.modules[name] = module
     sys.path.insert(0, str(path.parent.resolve()))
     try:
         spec.loader.exec_module(module)
     except KernelError:
+        # Its message has the source line, and the command prints it.
         raise
     except Exception as error:
         raise UsageError(f"{path} cannot be imported: {type(error).__name__}: {error}") from error
@@ -50,7 +52,7 @@ def import_file(path: Path) -> ModuleType:
 
 
 def kernels_of(module: ModuleType) -> dict[str, Kernel]:
-    """Return the kernels a module has, by name."""
+    """Return the kernels of a module, by name."""
     return {name: value for name, value in vars(module).items() if isinstance(value, Kernel)}
 
 
