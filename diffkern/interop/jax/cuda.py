@@ -133,8 +133,8 @@ class Gpu:
             manifest = entry.manifest
             kernel = self._load(entry, symbol)
             shared, threads = manifest.resources.dynamic_shared_bytes, manifest.block_dim
-            # Programs with sums keep a partial for each block, so their grids are small. Others are limited so that the
-            # index of a thread does not overflow.
+            # Blocks of programs with sums add to them, so few blocks that each do much are better. Other grids have as
+            # many threads as allowed; a launch with more threads loops within each.
             blocks = _FEW_BLOCKS if manifest.sites else abi.CUDA_GRID_THREADS // threads - 1
             self._loaded[symbol] = DeviceCode(kernel, blocks, shared, threads, manifest)
         return self._loaded[symbol]
