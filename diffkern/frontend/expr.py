@@ -1,6 +1,6 @@
 """Expressions: names, literals, operators, attributes, subscripts, conditional expressions.
 
-In: an expression of the syntax tree. Out: a term. Calls are the business of :mod:`calls`.
+An expression of the syntax tree becomes a term. Calls are the business of :mod:`calls`.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _constant(cx: Context, node: ast.Constant) -> Term:
 
 
 def _given(cx: Context, node: Given) -> Term:
-    """The result of a static expression."""
+    """Return the result of a static expression."""
     results = kept_results(cx.frame.pyfunc)
     assert results is not None
     found = results[node.index]
@@ -128,6 +128,7 @@ def _given(cx: Context, node: Given) -> Term:
             raise
         except Exception as error:
             raise failure(error, cx.loc(node)) from error
+        # The result of a plain expression follows from its text and values, which are in the key; any other is noted.
         if not found.is_plain:
             note(result)
         return static_result(cx, result, node)
@@ -135,7 +136,7 @@ def _given(cx: Context, node: Given) -> Term:
 
 
 def _known_now(cx: Context, name: str, node: ast.AST) -> Any:
-    """The value of a variable that a static expression uses."""
+    """Return the value of a variable that a static expression uses."""
     term = cx.expr(ast.copy_location(ast.Name(name, ast.Load()), node))
     if not is_known(term) and (length := fixed_length(term)) is not None:
         return Sized(length)
@@ -149,6 +150,7 @@ def _known_now(cx: Context, name: str, node: ast.AST) -> Any:
 
 
 def _attribute(cx: Context, node: ast.Attribute) -> Term:
+    # Before the member becomes a number, which has no attribute `value`.
     if node.attr == "value" and isinstance(member := cx.outside(node.value), enum.Enum):
         return _value_of_member(cx, member, node)
     owner = cx.expr(node.value)
@@ -167,6 +169,7 @@ def _attribute(cx: Context, node: ast.Attribute) -> Term:
             hint = advice.missing_kind(owner.obj, node.attr) if known_elsewhere else suggest(node.attr, known)
             remedy = known_elsewhere or (None if hint else advice.where_names_are(owner.obj))
             cx.type_error(node, f"{owner.name} has no attribute {node.attr!r}{hint}", remedy)
+        # An attribute of a computed object is in no captured name, so it is recorded for the key.
         if cx.outside(node) is MISSING:  # which is no captured name
             note(obj, owner.obj, node.attr)
         return static_term(cx, obj, f"{owner.name}.{node.attr}", node)
@@ -191,7 +194,7 @@ def _attribute(cx: Context, node: ast.Attribute) -> Term:
 
 
 def _value_of_member(cx: Context, member: enum.Enum, node: ast.Attribute) -> Term:
-    """What an enumeration calls the value of a member."""
+    """Return the value of a member of an enumeration."""
     shown = ast.unparse(node)
     if inspect.getattr_static(type(member), "value") is not inspect.getattr_static(enum.Enum, "value"):
         cx.type_error(node, f"{shown} is computed by code of its class", f"write dk.static({shown})")
@@ -199,7 +202,7 @@ def _value_of_member(cx: Context, member: enum.Enum, node: ast.Attribute) -> Ter
 
 
 def _of_type(t: T.Type, node: ast.Attribute) -> Term | None:
-    """What an attribute says of a type: ``dtype``, of a vector or matrix ``shape``, of a vector ``length``."""
+    """Return an attribute of a type: ``dtype``, of a vector or matrix ``shape``, of a vector ``length``."""
     if isinstance(t, T.Array):
         return Static(t.dtype, ast.unparse(node)) if node.attr == "dtype" else None
     if isinstance(t, (T.Scalar, T.Vec, T.Mat)) and node.attr == "dtype":
@@ -237,7 +240,7 @@ def _array_attribute(cx: Context, owner: View | RecView, node: ast.Attribute) ->
 
 
 def _binop(cx: Context, node: ast.BinOp) -> Term:
-    """A sum of many terms is a tree that is deep on the left: a loop goes up it."""
+    """Lower a binary operator; a sum of many terms is a tree that is deep on the left, and a loop goes up it."""
     spine = [node]
     while isinstance(left := spine[-1].left, ast.BinOp):
         spine.append(left)
@@ -250,7 +253,7 @@ def _binop(cx: Context, node: ast.BinOp) -> Term:
 
 
 def binary(cx: Context, op: str, left: Term, right: Term, node: ast.AST) -> Term:
-    """An operator on numbers, vectors, matrices or tiles, or that of the program for the types of the operands."""
+    """Apply an operator to numbers, vectors, matrices or tiles, or the program's own for the types of the operands."""
     if (own := user_operator(cx, op, left, right, node)) is not None:
         return inline.inline(cx, own, cast(ast.expr, node), (left, right))
     if pointers.is_address(left) or pointers.is_address(right):
@@ -284,6 +287,7 @@ def _unary(cx: Context, node: ast.UnaryOp) -> Term:
 
 def _boolop(cx: Context, node: ast.BoolOp) -> Term:
     op = "and" if isinstance(node.op, ast.And) else "or"
+    # In numba's spelling `and` of numbers gives one of them, as in Python; elsewhere it is a condition.
     if cx.layout is not None and not all(map(_is_test, node.values)):
         return _operand(cx, op, node.values, node)
 
@@ -297,7 +301,7 @@ def _boolop(cx: Context, node: ast.BoolOp) -> Term:
 
 
 def _is_test(node: ast.expr) -> bool:
-    """Whether an expression is a bool by its form."""
+    """Return whether an expression is a bool by its form."""
     if isinstance(node, ast.BoolOp):
         return all(map(_is_test, node.values))
     negated = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
@@ -305,7 +309,9 @@ def _is_test(node: ast.expr) -> bool:
 
 
 def _operand(cx: Context, op: str, values: Sequence[ast.expr], node: ast.BoolOp) -> Term:
-    """One of the operands, as in Python: the first that decides, else the last; bools among numbers are integers."""
+    """Return one of the operands, as Python does: the first that decides, else the last; bools among numbers are
+    integers.
+    """
 
     def number(k: int) -> Term:
         term = cx.expr(values[k])
@@ -326,7 +332,7 @@ def _operand(cx: Context, op: str, values: Sequence[ast.expr], node: ast.BoolOp)
 
 
 def _named(cx: Context, node: ast.NamedExpr) -> Term:
-    """``(name := value)``."""
+    """Lower ``(name := value)``."""
     assert isinstance(node.target, ast.Name)
     cx.bind(node.target.id, cx.expr(node.value), node.target)
     return _variable(cx, node.target)
@@ -356,6 +362,7 @@ def _subscript(cx: Context, node: ast.Subscript) -> Term:
     if not isinstance(node.value, ast.Subscript):
         return subscript_term(cx, cx.expr(node.value), node)
     inner = cx.expr(node.value.value)
+    # `m[i][j]` is one selection: the row between is never made.
     if not (isinstance(inner, Val) and isinstance(inner.value.type, (T.Vec, T.Mat))):
         return subscript_term(cx, subscript_term(cx, inner, node.value), node)
     with cx.b.at(cx.loc(node.value)):
@@ -367,7 +374,7 @@ def _subscript(cx: Context, node: ast.Subscript) -> Term:
 
 
 def subscript_term(cx: Context, owner: Term, node: ast.Subscript) -> Term:
-    """``owner[...]`` as a value: an element, a view, a component, a row, an item of a tuple."""
+    """Return ``owner[...]`` as a value: an element, a view, a component, a row, an item of a tuple."""
     if (rows := folded.folded(owner)) is not None:
         row = folded.subscript(cx, rows, views.index_terms(cx, node.slice), node)
         return row if isinstance(row, Static) or row.spans else views.load(cx, row)
@@ -398,7 +405,7 @@ def subscript_term(cx: Context, owner: Term, node: ast.Subscript) -> Term:
 
 
 def _tuple_item(cx: Context, owner: Tup, node: ast.Subscript) -> Term:
-    """The item of an index; one known only at run time chooses among numbers."""
+    """Return the item at an index; one known only at run time chooses among numbers."""
     index, n = components.settled_index(cx, cx.expr(node.slice)), len(owner.items)
     if isinstance(index, Const) and isinstance(index.value, int):
         if isinstance(owner, Shape) and cx.dialect.long_shapes and n <= index.value < MAX_NDIM:
