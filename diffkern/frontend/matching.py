@@ -1,6 +1,6 @@
-"""Whether arguments fit parameters: which overload of a func is called, and what generic parameters stand for.
+"""Matching of arguments and parameters: overload resolution, and the binding of type variables.
 
-In: what annotations say (:func:`~diffkern.frontend.signature.parameter_type`) and terms. Out: how well they fit.
+Annotations (:func:`~diffkern.frontend.signature.parameter_type`) and terms give how well they fit.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _EXACT, _USUAL, _LITERAL, _GENERIC = 4, 3, 2, 1
 
 
 def chosen(cx: Context, func: Func, positional: Sequence[Given], keywords: Mapping[str, Given], node: ast.AST) -> Func:
-    """The overload of a func whose parameters fit best: exact types first, then those that literals take."""
+    """Return the overload of a func whose parameters fit best: exact types first, then those that literals take."""
     best: tuple[int, Func] | None = None
     for candidate in func.overloads:
         score = _score(candidate, positional, keywords)
@@ -47,7 +47,7 @@ def chosen(cx: Context, func: Func, positional: Sequence[Given], keywords: Mappi
 
 
 def fitting(func: Func, positional: Sequence[Given]) -> Func | None:
-    """The overload of a func whose parameters are of the arguments' types, None if there is none."""
+    """Return the overload of a func whose parameters have the arguments' types, None if there is none."""
     scores = [(_score(candidate, positional, {}), candidate) for candidate in func.overloads]
     found = [(score, candidate) for score, candidate in scores if score is not None]
     return max(found, key=lambda pair: pair[0])[1] if found else None
@@ -66,7 +66,7 @@ def _form(func: Func) -> str:
 
 
 def _score(func: Func, positional: Sequence[Given], keywords: Mapping[str, Given]) -> int | None:
-    """How well arguments fit a func's parameters, None if they do not."""
+    """Return how well arguments fit a func's parameters, None if they do not."""
     signature, scope = inspect.signature(func.pyfunc), Scope(func.pyfunc)
     try:
         bound = signature.bind(*positional, **keywords).arguments
@@ -83,7 +83,7 @@ def _score(func: Func, positional: Sequence[Given], keywords: Mapping[str, Given
 
 
 def fits(want: Annotation, term: Term) -> bool:
-    """Whether a term is what an annotation says, without a conversion."""
+    """Return whether a term has the annotated type, without a conversion."""
     return _fit(want, term) is not None
 
 
@@ -116,7 +116,7 @@ def _fit_tuple(want: TupleOf, term: Term) -> int | None:
 
 
 def _fit_element(want: T.Element, term: Term) -> int | None:
-    """A number, vector or matrix: of exactly that type, or a literal that can take it."""
+    """Score a number, vector or matrix: of exactly that type, or a literal that can take it."""
     if isinstance(term, Val) and term.type not in WEAK:
         exact = term.type == narrow.held(want)
         return _EXACT if exact else _USUAL if term.type == T.value_type(want) else None
@@ -126,12 +126,13 @@ def _fit_element(want: T.Element, term: Term) -> int | None:
     if usual == want:
         return _USUAL
     assert isinstance(usual, T.Scalar)
+    # A bool is no number, and a float literal no integer.
     literal = T.BOOL not in (usual, want) and (want.is_float or usual.is_integer)
     return _LITERAL + (usual.is_float == want.is_float) - 1 if literal else None
 
 
 def _element_of(term: Term) -> Stored | None:
-    """The type of a value; that of a literal is its usual one."""
+    """Return the type of a value; that of a literal is its default."""
     match term:
         case Const():
             return coerce.default_type(term)
@@ -145,7 +146,7 @@ def _element_of(term: Term) -> Stored | None:
 
 
 def _fits_array(want: ArrayAnnotation, term: Term) -> bool:
-    """Whether a term is an array as an annotation has it; None stands for any."""
+    """Return whether a term is an array as annotated; None stands for any."""
     if isinstance(term, Static) and term.obj is None:
         return True
     if (rows := folded(term)) is not None:
@@ -158,7 +159,7 @@ def _fits_array(want: ArrayAnnotation, term: Term) -> bool:
 
 
 def unify(want: Annotation, term: Term, variables: Variables) -> str | None:
-    """Note what type variables stand for; returns what is wrong where one stands for two types."""
+    """Bind type variables; return the error text if one stands for two types."""
     if isinstance(want, TupleOf) and isinstance(term, Tup):
         wanted = want.items * len(term.items) if want.variadic else want.items
         found = (unify(item, part, variables) for item, part in zip(wanted, term.items, strict=False))
