@@ -1,8 +1,7 @@
 """Remedies for what other libraries have and kernels do not: for users who come from Warp, Numba, NumPy or PyTorch.
 
 For an element of a kernel that the kernel language does not have (an object that is called, an attribute, a missing
-name
-of diffkern's) the functions return a sentence of what to write instead, for the remedy of the error.
+name of diffkern's) the functions return a sentence of what to write instead, for the remedy of the error.
 """
 
 from __future__ import annotations

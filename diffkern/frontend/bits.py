@@ -1,8 +1,7 @@
 """``cast(x, dtype)``: the same bits as another type.
 
 A number, a vector, a matrix or a struct, and a type of the same size, give a value of that type. Bytes are laid out as
-in
-memory: components one after the other, fields of structs where C aligns them, with zeros between.
+in memory: components one after the other, fields of structs where C aligns them, with zeros between.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Two-way choices: the ``if`` op for conditional expressions, for short circuits and for statements.
 
 A condition and the lowering of each side give one ``if`` op with the values that differ and are read later, or no op if
-a
-side computes nothing.
+a side computes nothing.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The meaning of a kernel's source, as labelled bytes for the cache key.
 
 A Python function gives its syntax tree and those of the funcs it reaches, and the value of everything it captures, in
-an
-encoding of our own: equal for the same program in every process, on every machine and Python version. Comments, blank
-lines, docstrings and positions are no part of it; neither are paths, addresses or representations of objects.
+an encoding of our own: equal for the same program in every process, on every machine and Python version. Comments,
+blank lines, docstrings and positions are no part of it; neither are paths, addresses or representations of objects.
 
 The result is kept per function and served again as long as each captured name still means the same.
 """

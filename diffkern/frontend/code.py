@@ -297,8 +297,7 @@ def _is_part(a: CodeType, b: CodeType, definition: ast.FunctionDef) -> bool:
     """Return whether a code does everything, in order, that a definition does outside of its assertions.
 
     ``a`` is the code of the definition, and the assertions are rewritten in the other one. Of the assertions only names
-    and
-    numbers are compared, where a sign may have become an operation.
+    and numbers are compared, where a sign may have become an operation.
     """
     # What Python computes of literals it may compute in parts there.
     literals = {(type(n.value), repr(n.value)) for n in nodes(definition) if isinstance(n, ast.Constant)}

@@ -1,8 +1,7 @@
 """Built-in functions of complex numbers.
 
 A built-in's key and the terms of its arguments, one of them complex, give its result: that of a function of the
-library,
-or None if operators define it, or if it works by component.
+library, or None if operators define it, or if it works by component.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Calls of built-in functions that are written in the kernel language (:mod:`diffkern.lang.library`).
 
 A library function and the terms of its arguments give the result of the overload that fits them, inlined at the call.
-In
-its body the types over the scalar type of the call have that type. Its ops and its errors have the position of the
+In its body the types over the scalar type of the call have that type. Its ops and its errors have the position of the
 call.
 """
 

@@ -1,8 +1,7 @@
 """Constructors of vectors, matrices, quaternions and transforms, and the types that kernels make on the spot.
 
 The type and the lowered arguments of a call give the value; for ``vector``, ``matrix`` and ``identity`` the arguments
-of
-the call determine the type.
+of the call determine the type.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Python objects as bytes by their contents, for the cache key: values that static expressions use and give.
 
 The result of a static expression, or one that is evaluated while a function is lowered, becomes bytes that are equal
-for
-equal contents, in every process. Objects that are no plain data are named by their kind alone: the parts of them that
-lowering uses go into the key by themselves (:mod:`taken`).
+for equal contents, in every process. Objects that are no plain data are named by their kind alone: the parts of them
+that lowering uses go into the key by themselves (:mod:`taken`).
 """
 
 from __future__ import annotations

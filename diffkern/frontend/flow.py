@@ -1,9 +1,8 @@
 """Facts about control flow and names, read off the syntax tree before anything is lowered.
 
 From the body of a function this module finds the names it assigns, the statements that leave the straight path, and
-which
-names are still read after which statement (:class:`Liveness`), so that branches and loops carry no value that is not
-read.
+which names are still read after which statement (:class:`Liveness`), so that branches and loops carry no value that is
+not read.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 A function and a :class:`~diffkern.frontend.canonical.Meaning` of it give another function, whose globals and closure
 variables are the values in the meaning, and likewise for the funcs it reaches. It compiles to the programs of that
-time,
-whatever has happened to the names since.
+time, whatever has happened to the names since.
 """
 
 from __future__ import annotations

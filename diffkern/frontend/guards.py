@@ -231,9 +231,8 @@ def look_ups(guards: Iterable[Guard], texts: Iterable[TextGuard]) -> list[Captur
     """Return the names whose change would change the guarded values: how each is looked up, and its value.
 
     A built-in of Python is represented by the module's global that would shadow it, which is None as long as there is
-    none.
-    The names in diffkern's own modules, NumPy's and Python's mathematics are left out. ``look(name) is value`` for each
-    tells in a tenth of a microsecond that the fingerprint is still valid.
+    none. The names in diffkern's own modules, NumPy's and Python's mathematics are left out. ``look(name) is value``
+    for each tells in a tenth of a microsecond that the fingerprint is still valid.
     """
     found: dict[tuple[int, str], Capture] = {}
 

@@ -2,9 +2,8 @@
 
 A loop statement becomes one ``for`` or ``while`` op, or the trips of a loop that is unrolled one after the other
 (:mod:`unrolled`). A ``for`` that may be left early (``break``, ``return``) becomes a ``while`` with a counter and
-flags.
-The types of the carried variables are found by lowering the body with a guess and again if the body turned out to need
-another type; that happens where a literal is combined with a number (``s = 0.0``).
+flags. The types of the carried variables are found by lowering the body with a guess and again if the body turned out
+to need another type; that happens where a literal is combined with a number (``s = 0.0``).
 """
 
 from __future__ import annotations
@@ -458,8 +457,7 @@ def _counted_while(cx: Context, plan: _Plan, stmt: ast.For, trips: ranges.Trips)
     """Lower a ``for`` that may be left early: a ``while`` that carries the index.
 
     If one more step may leave the index's type, so that a comparison with the stop would not end the loop, it also
-    counts
-    its trips.
+    counts its trips.
     """
     t, name = trips.type, _hint(stmt)
     to = T.UINT64 if t.bits == 64 else T.UINT32

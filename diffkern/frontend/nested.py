@@ -1,8 +1,7 @@
 """Calls of functions that a kernel or func defines for itself.
 
 The expression that stands for such a function gives the function as a term; a call of it gives its result, lowered at
-the
-call. Variables of the function around it have the values that they have there at the call.
+the call. Variables of the function around it have the values that they have there at the call.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 A name such as ``cuda.grid`` or ``cuda.threadIdx.x``, and the layout of the launch, give ops of the families ``memory``
 and ``block``. A position in the grid is the index of the launch where that is possible, so that it is known which
-threads
-access which elements: for ``cuda.grid(1)`` and ``blockIdx.x * blockDim.x + threadIdx.x`` alike.
+threads access which elements: for ``cuda.grid(1)`` and ``blockIdx.x * blockDim.x + threadIdx.x`` alike.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Cooperation of the threads of a block or a warp, in numba's spelling: barriers, votes, shuffles.
 
 A call such as ``cuda.syncthreads_count`` or ``cuda.shfl_down_sync`` becomes barriers of the block and accesses to
-memory
-of the block, so that all of it has an adjoint, and runs on targets without warps.
+memory of the block, so that all of it has an adjoint, and runs on targets without warps.
 """
 
 from __future__ import annotations

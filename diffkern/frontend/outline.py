@@ -1,11 +1,9 @@
 """The part of a function's text that its key depends on, remembered for later processes, which need not parse it.
 
 A Python function has an :class:`Outline`: its syntax tree as bytes and the names that it reads from outside. They
-follow
-from the text of its file, the code that Python made of it (with which the text was compared), and the names that stand
-for
-``dk.static`` there: an outline is valid only if all three are the same. Static expressions are evaluated again in each
-process, from their own texts.
+follow from the text of its file, the code that Python made of it (with which the text was compared), and the names that
+stand for ``dk.static`` there: an outline is valid only if all three are the same. Static expressions are evaluated
+again in each process, from their own texts.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Plain data: the parts of Python objects that a kernel uses, detached from the objects and the code of their classes.
 
 An object from outside of the kernel becomes numbers and text of Python's own classes, tuples of these, arrays of
-NumPy's
-own class. Lowering and the cache key use the same, so that a method of a class that is edited changes either both or
-neither.
+NumPy's own class. Lowering and the cache key use the same, so that a method of a class that is edited changes either
+both or neither.
 """
 
 from __future__ import annotations
@@ -69,8 +68,7 @@ def settled(obj: Any, depth: int = 0) -> Any:
     """Return the result of a static expression, detached from the objects that made it as far as it is data.
 
     A list is a tuple, an instance of a struct the values of its fields. Objects that are no data (functions, types,
-    modules,
-    and those that kernels refuse) are returned unchanged.
+    modules, and those that kernels refuse) are returned unchanged.
     """
     # A list may contain itself.
     if depth > _MAX_DEPTH:

@@ -2,9 +2,8 @@
 
 The view of an array field of all elements, with the index of one, gives the view of the array in it. In the IR both are
 one array whose leading axes are the elements and whose others are those of the arrays in them, so that reading,
-writing,
-slices and derivatives are those of any array. A launch checks that no two of these arrays overlap if one is written
-(:mod:`diffkern.runtime.pointed`).
+writing, slices and derivatives are those of any array. A launch checks that no two of these arrays overlap if one is
+written (:mod:`diffkern.runtime.pointed`).
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 The address of an array of one axis, sums of it and bytes, and the call that makes an array of such an address, give the
 view of those elements, with several axes as in :mod:`diffkern.frontend.folded`. So accesses and derivatives are those
-of
-the array itself.
+of the array itself.
 """
 
 from __future__ import annotations

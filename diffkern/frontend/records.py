@@ -2,8 +2,7 @@
 
 A struct parameter's leaves, a constructor call, or an element of an array of structs give a :class:`Rec`, whose fields
 are terms of their own, or a :class:`RecView`, which is a view for each field over the same memory. Assigning a field
-makes
-a new value; other holders of the old one keep it.
+makes a new value; other holders of the old one keep it.
 """
 
 from __future__ import annotations

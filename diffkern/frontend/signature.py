@@ -75,8 +75,7 @@ class Signature:
         """Return the parameter types for arguments of the given types.
 
         A float parameter takes any number; an integer parameter takes any integer; an array parameter takes an array of
-        its
-        element type and number of axes, in any layout.
+        its element type and number of axes, in any layout.
 
         Raises
         ------

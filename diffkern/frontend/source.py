@@ -289,8 +289,7 @@ def _quick(lines: list[str], code: Any) -> tuple[list[str], ast.Module] | None:
     """Return the lines of a def, found by their indentation; None where that is not enough.
 
     ``inspect`` splits the text into tokens, which takes most of the time of finding a compiled kernel. A def that is
-    cut in
-    a bracket or a text does not parse, so what parses is whole.
+    cut in a bracket or a text does not parse, so what parses is whole.
     """
     start = code.co_firstlineno - 1
     if not 0 <= start < len(lines):

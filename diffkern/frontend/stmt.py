@@ -95,7 +95,7 @@ def _attempt(cx: Context, stmt: ast.stmt, lower: Callable[[], bool]) -> bool:
         # Lowering goes on, so that one compilation reports all independent errors.
         cx.errors.extend(error.errors)
     except Cascade:
-        # Remembered, so that no error at all is an error of the compiler itself.
+        # Remembered: if no error is reported in the end, this statement is what has gone wrong.
         cx.skipped.append(cx.loc(stmt))
     for name in assigned([stmt], cx.changing):
         binding = cx.env.get(name)

@@ -59,9 +59,8 @@ class _Place:
     """The place of a tile in an array: offsets in the array itself, and the shape with 1 for axes that are indexed.
 
     ``limits`` is for axes that are cut, of which something may stand in the array but not in the slice: by the tile's
-    axis,
-    where it begins in the slice, and how long that is. ``chosen`` counts axes of the array. ``rows`` are more axes by
-    indices: along these an op takes one element.
+    axis, where it begins in the slice, and how long that is. ``chosen`` counts axes of the array. ``rows`` are more
+    axes by indices: along these an op takes one element.
     """
 
     base: Value

@@ -2,8 +2,7 @@
 
 From a kernel whose last parameters are outputs, and the user's dimensions, this module makes a :class:`CallSpec`, which
 gives the launch's dimensions and the outputs' shapes from the shapes of the inputs. Shapes are those of elements,
-without
-components; extents are passed on unchanged, so that symbolic ones stay symbolic.
+without components; extents are passed on unchanged, so that symbolic ones stay symbolic.
 """
 
 from __future__ import annotations

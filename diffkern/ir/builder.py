@@ -2,8 +2,7 @@
 
 A :class:`Builder` takes operand values and attributes and produces well-typed ops. It never rewrites what it has built;
 simplification is the business of ``diffkern.opt``, apart from the trivial identities that :meth:`Builder.add` and
-friends
-apply so that derivative rules can be written without special cases.
+friends apply so that derivative rules can be written without special cases.
 """
 
 from __future__ import annotations

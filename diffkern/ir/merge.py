@@ -1,10 +1,8 @@
 """Merging of array parameters that receive the same array.
 
 :func:`with_merged` takes a function and the pairs of parameters that are given one array, and returns a copy that
-accesses
-that array through one parameter only. Analyses of one array then see every access to it: which elements are
-overwritten,
-and by which thread.
+accesses that array through one parameter only. Analyses of one array then see every access to it: which elements are
+overwritten, and by which thread.
 """
 
 from __future__ import annotations

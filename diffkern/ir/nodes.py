@@ -14,9 +14,8 @@ the rest of that region and in the regions nested in it. Control flow is three o
            Trips: ``max(0, ceil((stop - start) / step))``, known at entry. A zero step makes zero trips.
 ``while``  operands ``init``; regions ``test(*carried) -> (bool,)`` and ``body(*carried) -> carried'``.
 
-Their parts have names in ``diffkern.ir.views``.
-The only effects are on arrays (load, store, atomic, accumulate) and on loop stacks of the reverse sweep.
-Which ops exist, their types and effects is the table in ``diffkern.ops``.
+Their parts have names in ``diffkern.ir.views``. The only effects are on arrays (load, store, atomic, accumulate) and on
+loop stacks of the reverse sweep. Which ops exist, their types and effects is the table in ``diffkern.ops``.
 """
 
 from __future__ import annotations
@@ -75,8 +74,7 @@ class Update:
     """An augmented assignment to an element of an array, or to a component of one.
 
     It is lowered to a load, an operation and a store. Whether it has to become one atomic update instead is decided
-    once
-    the whole function is known.
+    once the whole function is known.
 
     Attributes
     ----------

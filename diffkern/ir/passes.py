@@ -2,8 +2,7 @@
 
 A pass takes a function, changes it in place and returns the same object. So do all transformations and lowerings of the
 compiler; a caller that still needs the original clones it first (:func:`diffkern.ir.clone.clone_function`). A pass has
-a
-name, and declares the stage (:mod:`diffkern.ir.stages`) of the function before and after it.
+a name, and declares the stage (:mod:`diffkern.ir.stages`) of the function before and after it.
 
 A pipeline is a sequence of passes. While it runs, its :class:`Context` may have each result verified against the stage
 that the pass leaves, and may pass it to a watcher.

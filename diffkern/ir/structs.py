@@ -2,8 +2,7 @@
 
 This module maps the types of a kernel's arguments to the types of its IR parameters, the *leaves*. The IR itself knows
 no structs: a struct passed by value is a parameter for each field, an array of structs is a strided array for each
-field
-over the same memory. Spellings hold names and types of the fields in order and nothing else.
+field over the same memory. Spellings hold names and types of the fields in order and nothing else.
 """
 
 from __future__ import annotations

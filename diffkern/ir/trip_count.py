@@ -10,10 +10,8 @@ int8, 127 - -128 and -(-128) do not), but they fit the unsigned type of the same
 So distances are taken modulo that width and read as unsigned.
 
 :func:`trip_count` is the only definition. It is generic over the operations of :class:`Numbers`, which are implemented
-by
-ops of the IR (:func:`count_trips`, for adjoints and the frontend), by LLVM values (``targets.emit.loops``) and by
-Python's
-integers (:data:`PYTHON`). Constant bounds are a ``range`` of Python's.
+by ops of the IR (:func:`count_trips`, for adjoints and the frontend), by LLVM values (``targets.emit.loops``) and by
+Python's integers (:data:`PYTHON`). Constant bounds are a ``range`` of Python's.
 """
 
 from __future__ import annotations
@@ -126,10 +124,8 @@ def counter_type(t: Scalar) -> Scalar:
     """Return the signed type in which the trips of a loop over integers of type ``t`` are numbered.
 
     Integers of 8 and 16 bits are numbered in int32, since there may be more trips than the type has numbers. A loop of
-    2**31
-    trips over 32 bits, or of 2**63 over 64, has a number of trips that does not fit: see the preconditions of
-    differentiated
-    kernels.
+    2**31 trips over 32 bits, or of 2**63 over 64, has a number of trips that does not fit: see the preconditions of
+    differentiated kernels.
     """
     return INT64 if t.bits == 64 else INT32
 

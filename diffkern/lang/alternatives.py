@@ -1,8 +1,7 @@
 """Alternatives in type hints: ``dk.float32 | None``, ``dk.array[float] | None``.
 
 Annotations that are instances, not classes, lack the operator ``|``, which Python gives to classes only. This base
-class
-adds it; the result is a ``typing.Union``.
+class adds it; the result is a ``typing.Union``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Parameter annotations: ``dk.array(dtype=float, ndim=2)``, or ``dk.array[float, 2]``, or ``dk.array2d[float]``.
 
 A dtype as the user spells it becomes an :class:`ArrayAnnotation`, an immutable description of the arrays that a
-parameter
-takes. The array class itself belongs to the run time, which returns the same annotations when called without data.
+parameter takes. The array class itself belongs to the run time, which returns the same annotations when called without
+data.
 """
 
 from __future__ import annotations
@@ -55,8 +55,7 @@ class ArrayAnnotation(Alternative):
     """An array parameter: the type of its elements (None: any, or any of some kinds) and its number of axes.
 
     ``indexed``: the array is accessed through index arrays. The layout is not part of it: it comes from the array that
-    is
-    passed.
+    is passed.
     """
 
     element: Stored | None

@@ -1,8 +1,7 @@
 """Dialects of the kernel language: the differences in meaning of programs that are written for another tool.
 
 The decorator records the dialect with the function. The frontend asks for the facts, never for the name, and lowers
-each
-func in its own dialect, whatever kernel calls it.
+each func in its own dialect, whatever kernel calls it.
 """
 
 from __future__ import annotations
@@ -90,14 +89,12 @@ class Dialect:
         Whether the last of equal arguments of min, max and clamp has the derivative, else the first.
     clamped_cosines
         Whether arguments of acos and asin beyond 1 and -1 are clamped to these numbers, and have no derivative; else
-        the
-        result is NaN.
+        the result is NaN.
     floored_quotients
         Whether ``a // b`` of floats is the quotient rounded down; else it is exact, as in Python.
     unset_is_zero
         Whether a variable is zero of its type at the start of the function, and an array null; else reading one that
-        may
-        be unset is an error.
+        may be unset is an error.
     arrays_are_chosen
         Whether a variable may stand for one array or another one, depending on a branch; else that is an error.
     bools_are_numbers

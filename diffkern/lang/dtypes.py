@@ -622,8 +622,7 @@ def element_of_value(value: Any) -> T.Element | None:
     """Return the element type of a number or a vector given by value, or None if it is something else.
 
     Python numbers have the default types (float32, int32, bool); NumPy scalars keep theirs, and values of a composite
-    type
-    keep that type.
+    type keep that type.
     """
     if isinstance(value, CompositeValue):
         return value.ir

@@ -154,10 +154,8 @@ class Func(ByPath, KnownToNumba):
         """The partial derivatives.
 
         ``f.grad(x, y)`` is ``(df/dx, df/dy)``, one for each floating-point argument by value, in order; if there is
-        only one,
-        it is the bare number, not a tuple. The func returns one floating-point number. It is called from Python, and
-        from
-        functions that numba compiles.
+        only one, it is the bare number, not a tuple. The func returns one floating-point number. It is called from
+        Python, and from functions that numba compiles.
         """
         return Called(self, self.pyfunc, Form.GRAD, "The partial derivatives with respect to the arguments by value.")
 

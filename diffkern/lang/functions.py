@@ -1,8 +1,7 @@
 """Built-in functions and derivatives as funcs.
 
 Given a built-in, or a derivative of a derivative, these functions return a func of the same parameters whose body is
-one
-call of it. The rest of the compiler then handles funcs only.
+one call of it. The rest of the compiler then handles funcs only.
 """
 
 from __future__ import annotations

@@ -323,8 +323,7 @@ is a function of the run time elsewhere.
 
 def _foreign() -> dict[Any, str]:
     """Return the functions of Python and NumPy, by identity, with their keys. Keys with ``int_`` round to an integer,
-    as
-    Python's functions do.
+    as Python's functions do.
     """
     table: dict[Any, str] = {
         builtins.abs: "abs", builtins.min: "min", builtins.max: "max", builtins.pow: "pow",

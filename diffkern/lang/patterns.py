@@ -1,8 +1,7 @@
 """Annotations that stand for several types: type variables, vectors of any length, tuples.
 
 A spelling of the user's becomes a :class:`Pattern`, which decides whether a type fits, or a :class:`TupleOf`.
-``Scalar``,
-``Float`` and ``Int`` are the type variables over all numbers, all floats and all integers.
+``Scalar``, ``Float`` and ``Int`` are the type variables over all numbers, all floats and all integers.
 """
 
 from __future__ import annotations

@@ -19,9 +19,8 @@ def static(value: Any) -> Any:
     """Let Python evaluate an expression of a kernel, at the definition of the kernel; the result replaces it.
 
     The expression may use any name that Python sees there, and the variables of loops whose bounds are constants: such
-    a
-    loop is unrolled. For ``if dk.static(condition):`` only the branch that is taken is compiled. Called from Python it
-    returns its argument.
+    a loop is unrolled. For ``if dk.static(condition):`` only the branch that is taken is compiled. Called from Python
+    it returns its argument.
 
     Parameters
     ----------

@@ -2,8 +2,7 @@
 
 A mesh is made from points, and three indices for each face. It has an id, which a launch passes to a kernel; there
 :func:`~diffkern.mesh_query_point` and its variants find faces by it. The meaning of the descriptor's words is
-documented
-in :mod:`diffkern.library.meshes`.
+documented in :mod:`diffkern.library.meshes`.
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@ The checked function, of the stage ``primal`` in float64, gets an array with an 
 operation, and adds it there: the cotangent of the element is that of the use, and differences by the element are its
 reference. The result is the last use of a number whose cotangent disagrees with differences. Later uses have the right
 cotangents, so the operation there is the one with the wrong derivative. In loops the last trip is examined, or all
-trips
-together if a use is not in it.
+trips together if a use is not in it.
 """
 
 from __future__ import annotations

@@ -2,9 +2,8 @@
 
 :func:`gradcheck` takes a kernel, launch dimensions and arguments; or a function that launches kernels, or a tape. It
 returns a :class:`GradcheckReport`, or raises a :class:`GradientError` that names the worst element. The kernel is
-lowered
-again with float64 instead of every narrower float (constants and functions included), so that a wrong derivative cannot
-hide behind rounding; then
+lowered again with float64 instead of every narrower float (constants and functions included), so that a wrong
+derivative cannot hide behind rounding; then
 
 1. every element of every differentiable argument (or a random choice of them) is checked against central differences
    of a random projection of all arrays that the kernel writes, arrays that are read and written included;

@@ -2,8 +2,7 @@
 
 :class:`Logged` takes a function of the stage ``primal``, and a callback that decides which operations are events. The
 result is a function with four more parameters and the same results; run on one thread of the CPU it leaves its events
-in
-the order in which they happened. It is compiled like any other program, threads of a block with their barriers
+in the order in which they happened. It is compiled like any other program, threads of a block with their barriers
 included.
 """
 

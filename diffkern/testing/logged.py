@@ -1,8 +1,7 @@
 """The log of a function that overwrites values that its adjoint needs, for checks that run programs without a launch.
 
 :class:`LoggedRun` takes the loads whose values are logged, and the arguments of a run, and returns the arrays of the
-log,
-filled by the function.
+log, filled by the function.
 """
 
 from __future__ import annotations

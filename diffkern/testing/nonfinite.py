@@ -1,8 +1,7 @@
 """The first place where a number becomes infinite or NaN, in a kernel, its adjoint, or the launches of a function.
 
 The functions take a kernel with a launch, or a function without arguments, and return the first place, or None.
-Launches
-run on one thread of the CPU, so that it is the same place each time.
+Launches run on one thread of the CPU, so that it is the same place each time.
 """
 
 from __future__ import annotations

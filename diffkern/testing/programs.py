@@ -1,9 +1,8 @@
 """Functions of the IR made executable, for tests: arguments are NumPy arrays and numbers, nothing is cached.
 
 A program takes one argument per parameter (an array with the components of composites as its last axes; a number,
-vector
-or matrix for a parameter by value) and changes the arrays in place. There are two ways to run a function, which are
-checked against each other: :class:`Compiled` (object code) and :class:`Interpreted` (generated Python).
+vector or matrix for a parameter by value) and changes the arrays in place. There are two ways to run a function, which
+are checked against each other: :class:`Compiled` (object code) and :class:`Interpreted` (generated Python).
 """
 
 from __future__ import annotations

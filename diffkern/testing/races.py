@@ -3,8 +3,7 @@
 :func:`find_races` runs a kernel with its launch on copies, on one thread of the CPU, and logs every access. It returns
 the races, each with both threads and both lines. Threads of a block are ordered by its barriers, those of different
 blocks by nothing; atomic updates do not race with one another, but with reads and plain writes they do. As each access
-of
-a thread is known, the order in which they happened to be made doesn't matter.
+of a thread is known, the order in which they happened to be made doesn't matter.
 """
 
 from __future__ import annotations

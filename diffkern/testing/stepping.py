@@ -1,10 +1,8 @@
 """Running a kernel, or its adjoint, as the Python source that users read, thread by thread, optionally in a debugger.
 
 :func:`run_in_python` takes a kernel, a launch's dimensions and NumPy arguments, and computes the results of the
-compiled
-code, up to rounding, from the source that ``kernel.source()`` and ``kernel.adjoint_source()`` show. It is slow, and
-meant
-for looking at a few threads.
+compiled code, up to rounding, from the source that ``kernel.source()`` and ``kernel.adjoint_source()`` show. It is
+slow, and meant for looking at a few threads.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """A custom call under construction: its operands and results, its copies and clears, and its launches.
 
 From JAX values, types and launches of programs a :class:`CallBuilder` makes one
-:class:`~diffkern.interop.jax.call.Call`,
-which is entered for the CPU and, in a process with a GPU, one for that; running it gives the results. Forwards and
-adjoints, of one launch or of several, are all built here. Buffers are numbered: operands first, so all of them are
-given
-before the first result.
+:class:`~diffkern.interop.jax.call.Call`, which is entered for the CPU and, in a process with a GPU, one for that;
+running it gives the results. Forwards and adjoints, of one launch or of several, are all built here. Buffers are
+numbered: operands first, so all of them are given before the first result.
 """
 
 from __future__ import annotations

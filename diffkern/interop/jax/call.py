@@ -2,8 +2,7 @@
 
 A frozen :class:`Call` holds programs and the binding of their parameters to buffers. Its content alone makes its key,
 which is the same in every process and on every machine, so that an exported JAX program finds it again. Shapes and
-launch
-dims are not part of it, except for views of buffers, which calls of several launches may have.
+launch dims are not part of it, except for views of buffers, which calls of several launches may have.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 In a process in which JAX has a GPU, :func:`present` returns a :class:`Gpu`, by which calls get programs for its
 architecture; it returns None in all other processes. Programs are loaded as CUDA's libraries, whose kernels are good
-for
-every device of the process.
+for every device of the process.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The common part of ``dk.jax_kernel`` and ``dk.jax_callable``: a function that is traced once for each form of call.
 
 It is made from the division of the parameters, and options. Its calls are compiled by JAX: a call of another form
-(launch
-dims, dims of outputs, method of ``vmap``), or after a traced kernel has been redefined, is traced again.
+(launch dims, dims of outputs, method of ``vmap``), or after a traced kernel has been redefined, is traced again.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 From a launch, and the types and shapes of its arguments, this module makes its results, those of its adjoint, and the
 launch of the kernel with tangents, which is a launch like any other; each runs as one custom call. The adjoint reads
-its
-residuals alone: the inputs and outputs that it needs, and the entry contents of inputs that the kernel overwrites.
+its residuals alone: the inputs and outputs that it needs, and the entry contents of inputs that the kernel overwrites.
 :mod:`~diffkern.interop.jax.derivative` makes JAX differentiate them.
 """
 

@@ -2,9 +2,8 @@
 copies.
 
 The call takes a launch's kernel, arguments and dims, and all inputs as they were before it, and returns the arrays of
-the
-log, which the adjoint takes as operands. JAX has to know their sizes when it traces. Atomic updates return the same in
-each launch whose threads run one after the other, and only such launches are differentiated.
+the log, which the adjoint takes as operands. JAX has to know their sizes when it traces. Atomic updates return the same
+in each launch whose threads run one after the other, and only such launches are differentiated.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The errors that a debug program can find, as formats for numbers that are known when the error occurs.
 
 For each code and site of a debug program's manifest there is a C format, and the numbers among the sixteen that it
-shows:
-the components of the thread (0 to 3), of the other thread (4 to 7), the index (8 to 11) and the shape (12 to 15).
+shows: the components of the thread (0 to 3), of the other thread (4 to 7), the index (8 to 11) and the shape (12 to
+15).
 """
 
 from __future__ import annotations

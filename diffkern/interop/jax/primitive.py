@@ -3,8 +3,7 @@
 An act is a function of arrays with a derivative; :func:`apply` makes it an operation of JAX's.
 
 An act may be two in one: a function of some operands, and a part that is linear in the others. If everything is known,
-as
-in forward mode, it runs at once; if the known part runs before the unknown one, as in reverse mode, it is divided.
+as in forward mode, it runs at once; if the known part runs before the unknown one, as in reverse mode, it is divided.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Programs of kernels with the identity by which calls name them, and calls in the cache.
 
 A kernel and types, or a directory of artifacts, give programs in memory by identity, which is the same on every
-machine.
-Entries in the cache tell a process that never traced which programs to load for a call.
+machine. Entries in the cache tell a process that never traced which programs to load for a call.
 """
 
 from __future__ import annotations

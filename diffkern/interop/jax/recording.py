@@ -2,10 +2,8 @@
 
 A function that launches kernels on the arrays it is given, and their shapes, give launches, copies and fills in order,
 over buffers: the arguments, arrays that the function makes, arrays that it found outside. The function is run twice,
-with
-other numbers and other memory: what differs is traced back to the number or memory that it came from, and everything
-that
-came from neither is a constant.
+with other numbers and other memory: what differs is traced back to the number or memory that it came from, and
+everything that came from neither is a constant.
 """
 
 from __future__ import annotations

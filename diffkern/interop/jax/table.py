@@ -1,8 +1,7 @@
 """A call's description in the words that native code reads.
 
 A :class:`~diffkern.interop.jax.call.Call` and its programs in memory give a block of words, with everything that it
-points
-to, which has to live as long as the process.
+points to, which has to live as long as the process.
 """
 
 from __future__ import annotations

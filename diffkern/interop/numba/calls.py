@@ -1,8 +1,7 @@
 """The callee and the types of a call: the same for numba and numba-cuda.
 
 One of the objects that a program may call, and numba's types of the arguments, give a :class:`Call`, with the function
-in
-the IR and the signature in numba's types; or numba's ``TypingError`` with diffkern's message.
+in the IR and the signature in numba's types; or numba's ``TypingError`` with diffkern's message.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Calls from functions that ``numba.cuda.jit`` compiles: the readable source, compiled as a device function.
 
 It is compiled for the architecture of its caller, and inlined. ``fastmath`` of the caller applies to it. In numba's
-CUDA
-simulator nothing is compiled: functions there call diffkern's as Python does.
+CUDA simulator nothing is compiled: functions there call diffkern's as Python does.
 """
 
 from __future__ import annotations

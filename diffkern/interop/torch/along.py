@@ -1,8 +1,7 @@
 """A function of tensors along tangents, from which its forward mode and its second derivatives are made.
 
 A function of tensors gives one that takes a tangent for each of its arguments too, and returns those of its results:
-the
-function of ``kernel.jvp`` with the inputs and their tangents first.
+the function of ``kernel.jvp`` with the inputs and their tangents first.
 
 With ``J`` for the derivative of the function it computes ``J(x) t``. The gradient ``J(x)^T c``, as a function of ``x``
 and ``c``, changes by ``J(x)^T dc`` and, as second derivatives are symmetric, by the gradient of ``c . J(x) t`` with

@@ -1,8 +1,8 @@
 """Tensors as arrays and arrays as tensors, over the same memory and with the same gradient.
 
 A tensor becomes an array, or an array a tensor; writes through one are seen through the other. A tensor's version
-counter
-is the version of the array's memory, so that a tape notices in-place changes by PyTorch, and PyTorch those by a kernel.
+counter is the version of the array's memory, so that a tape notices in-place changes by PyTorch, and PyTorch those by a
+kernel.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """``vmap`` of calls: one launch with an axis of examples, or a call for each example if there is no such launch.
 
 A function of tensors, or a gradient of one, and a batch give the results with the axis of the batch in front. The
-launch
-is that of another function, whose kernel has the axis, so that its derivatives are found like any other's.
+launch is that of another function, whose kernel has the axis, so that its derivatives are found like any other's.
 """
 
 from __future__ import annotations

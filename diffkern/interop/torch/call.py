@@ -1,9 +1,8 @@
 """A kernel's call on tensors: the launch for arguments of given types and shapes, and a fast way to run it.
 
 Tensors and numbers give the results of the launch in new tensors, and gradients from the adjoint. Everything that
-depends
-on types, shapes and strides alone is decided once and kept; a call then joins addresses and numbers to prepared bytes.
-Tensors made here share memory with nothing else, so that no argument can overlap the memory that is written.
+depends on types, shapes and strides alone is decided once and kept; a call then joins addresses and numbers to prepared
+bytes. Tensors made here share memory with nothing else, so that no argument can overlap the memory that is written.
 """
 
 from __future__ import annotations

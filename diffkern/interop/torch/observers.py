@@ -1,8 +1,7 @@
 """The observers of a call in PyTorch besides autograd: tangents, ``torch.func``, and tracers.
 
 The functions take the tensors of a call and tell who observes it; they raise an error if the observer would miss the
-call
-without noticing.
+call without noticing.
 """
 
 from __future__ import annotations

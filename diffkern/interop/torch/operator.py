@@ -2,8 +2,7 @@
 
 A function of tensors gives a callable that calls its operator. The operator changes none of its arguments; it is
 registered under a name made from the content of the kernel and of the function, once for each content, with the shapes
-of
-its results for fake tensors and with its gradient, an operator of its own.
+of its results for fake tensors and with its gradient, an operator of its own.
 """
 
 from __future__ import annotations
