@@ -45,6 +45,7 @@ def lower_call(cx: Context, node: ast.Call) -> Term:
     """Lower a call."""
     # Types made on the spot first: as values their calls would be constructors.
     callee = construct.made_type(cx, node.func) or cx.expr(node.func)
+    # From here on, no argument has a `*`.
     node = arguments.spread(cx, node)
     if not isinstance(callee, Static):
         cx.type_error(node.func, f"{describe(callee)} is called", "only functions can be called")
@@ -67,6 +68,7 @@ def lower_call(cx: Context, node: ast.Call) -> Term:
         return _derivative(cx, obj, callee.name, node)
     if isinstance(obj, Called) and isinstance(obj.owner, (Func, Called)):
         return derived.call(cx, obj, callee.name, node)
+    # A method: the instance is its first argument.
     if isinstance(obj, records.Bound):
         return inline.inline(cx, obj.func, node, first=[obj.owner])
     if obj is type:
@@ -93,6 +95,7 @@ def _derivative(cx: Context, transformation: Transformation, name: str, node: as
     of = terms[0] if len(terms) == 1 else None
     if not isinstance(of, Static) or not isinstance(of.obj, (Func, Composed, Intrinsic, Called)):
         cx.type_error(node, f"{name} takes one func", f"write {name}(f)(x) with f made by @dk.func, or a built-in")
+    # Only funcs are differentiated, so a built-in is wrapped into one.
     function = of.obj if isinstance(of.obj, (Func, Called)) else as_func(of.obj, cx.dialect)
     return Static(transformation(function), f"{name}({of.name})")
 
@@ -103,6 +106,7 @@ def _type_of(cx: Context, node: ast.Call) -> Static:
         cx.type_error(node, "type takes one value", "write type(x)")
     term, shown = cx.expr(node.args[0]), ast.unparse(node)
     if isinstance(term, Const):
+        # A literal's type is Python's, whose call makes a number that is as weak.
         return Static(type(term.value), shown)
     if isinstance(term, Rec):
         return Static(class_of(term.struct), shown)
@@ -160,5 +164,6 @@ def _cast(cx: Context, to: T.Scalar, name: str, node: ast.Call) -> Term:
     if len(args) > 1:
         cx.type_error(node, f"{name} takes one value, not {len(args)}", f"write {name}(x) for each value")
     if not args:
+        # ``int()`` is 0, as in Python.
         return coerce.explicit_cast(cx, Const(0), to, node)
     return coerce.explicit_cast(cx, coerce.scalar_term(cx, args[0], node.args[0], f"the argument of {name}"), to, node)

@@ -38,6 +38,7 @@ def static_term(cx: Context, obj: Any, name: str, node: ast.AST) -> Term:
     if isinstance(obj, tuple):
         _check_items(cx, obj, name, node)
         return Tup(tuple(static_term(cx, item, f"{name}[{k}]", node) for k, item in enumerate(obj)))
+    # Before arrays: some values of the host are arrays of NumPy's.
     if isinstance(obj, CompositeValue):
         t = narrow.held(obj.ir)
         assert isinstance(t, (T.Vec, T.Mat))

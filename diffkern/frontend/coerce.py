@@ -104,6 +104,7 @@ def literal(cx: Context, const: Const, to: T.Scalar, node: ast.AST) -> Value:
 def value(cx: Context, term: Term, node: ast.AST) -> Value:
     """Return a term as an IR value; literals and values made of them take their default type."""
     if isinstance(term, Val):
+        # Nothing else decides on the type any more.
         return cx.b.cast(term.value, default(term.type)) if term.type in WEAK else term.value
     if isinstance(term, Const):
         return literal(cx, term, default_type(term), node)
@@ -178,8 +179,10 @@ def promote(a: T.Scalar, b: T.Scalar) -> T.Scalar | None:
         return None
     if a.is_float or b.is_float:
         floats = [t for t in (a, b) if t.is_float]
+        # An integer becomes that float, however many digits it has.
         return max(floats, key=lambda t: t.bits)
     if a.kind is b.kind:
+        # Of one kind, the wider one holds both.
         return max(a, b, key=lambda t: t.bits)
     # The smallest signed type that holds both; there is none for uint64.
     unsigned, signed = (a, b) if a.kind is T.Kind.UINT else (b, a)

@@ -51,6 +51,7 @@ class Selection:
     @property
     def type(self) -> T.Element:
         """The type of the part."""
+        # An axis of which one component is taken disappears, as in NumPy.
         lengths = [len(axis) for axis in self.axes if isinstance(axis, range)]
         if not lengths:
             return self.of.dtype
@@ -97,6 +98,7 @@ def select_subscript(cx: Context, t: T.Composite, node: ast.Subscript) -> Select
     entries = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     axes: list[Axis] = []
     for entry in entries:
+        # Too many indices are an error below, so their extent does not matter.
         length = t.shape[min(len(axes), len(t.shape) - 1)]
         if isinstance(entry, ast.Slice):
             axes.append(_taken(cx, entry, length))
@@ -107,6 +109,7 @@ def select_subscript(cx: Context, t: T.Composite, node: ast.Subscript) -> Select
             axes.append(_component_index(cx, item, length, node))
     if len(axes) > len(t.shape):
         cx.type_error(node, f"{len(axes)} indices for {t}", "give one index for each axis, as in v[i] or m[i, j]")
+    # Axes without an index are taken as a whole.
     return Selection(t, (*axes, *map(range, t.shape[len(axes) :])))
 
 
@@ -129,6 +132,7 @@ def constant_slice(cx: Context, node: ast.Slice, why: str) -> slice:
 
 def settled_index(cx: Context, term: Term) -> Term:
     """Return an index; a typed constant that was made just now, such as ``np.int32(1)``, becomes a literal."""
+    # A constant index makes a component known now, which needs no test at run time.
     last = cx.b.region.ops[-1] if cx.b.region.ops else None
     if isinstance(term, Val) and last is not None and last.name == "const" and last.result is term.value:
         value = last.attrs["value"]
@@ -141,6 +145,7 @@ def _component_index(cx: Context, term: Term, n: int, node: ast.AST) -> int | Va
     if isinstance(term, Const) and isinstance(term.value, int) and not isinstance(term.value, bool):
         if not -n <= term.value < n:
             cx.type_error(node, f"component {term.value} of {n}", f"components count from 0 to {n - 1}")
+        # Counted from the front from here on.
         return term.value % n
     if isinstance(term, Val) and isinstance(term.type, T.Scalar) and term.type.is_integer:
         return wrapped(cx, term, n, "a vector or matrix axis")
@@ -165,6 +170,7 @@ def wrapped(cx: Context, term: Val, n: int, what: str) -> Value:
 
 def _check(cx: Context, index: Value, n: int, what: str) -> None:
     assert isinstance(index.type, T.Scalar)
+    # The extent may not fit in the type of the index.
     v = cx.b.cast(index, T.INT32) if index.type.bits < 32 else index
     assert isinstance(v.type, T.Scalar)
     inside = cx.b.one("lt", v, cx.b.const(n, v.type))
@@ -197,6 +203,7 @@ def _flat(cx: Context, t: T.Composite, known: Sequence[int | Value]) -> int | Va
     row, col = known
     if isinstance(row, int) and isinstance(col, int):
         return row * t.cols + col
+    # What is known now is computed now.
     first = cx.b.i32(row * t.cols) if isinstance(row, int) else cx.b.mul(row, cx.b.i32(t.cols))
     return cx.b.add(first, cx.b.i32(col) if isinstance(col, int) else col)
 
@@ -223,6 +230,7 @@ def insert(cx: Context, a: Value, part: Selection, term: Term, node: ast.AST) ->
     t = part.of
     what = f"a component of {t}" if isinstance(part.type, T.Scalar) else f"a part of {t}"
     if isinstance(t, T.Mat) and part.axes[1:] == (range(t.cols),):
+        # For messages: a row is what users assign most.
         what = f"a row of {t}"
     new = coerce.convert(cx, term, part.type, node, what)
     for number, indices in enumerate(_each(part)):

@@ -59,6 +59,7 @@ def apply(cx: Context, function: Composed, name: str, terms: Sequence[Term], nod
 
 def called(cx: Context, function: Composed, terms: Sequence[Term], keywords: Mapping[str, Term], node: ast.AST) -> Term:
     """Lower a call from Python; the new values of the caller's variables are returned first."""
+    # Called by the compiler: no argument stands anywhere in the user's text.
     where = ast.Constant(None)
     by_name = {name: (term, where) for name, term in keywords.items()}
     overload, given = _chosen(cx, function, function.name, [(t, where) for t in terms], by_name, node)
@@ -92,18 +93,21 @@ def _lowered(cx: Context, overload: Overload, name: str, given: Mapping[str, Giv
 
 def _name_it(error: KernelError, name: str) -> None:
     for part in error.errors:
+        # The message may have named it already.
         if name not in part.message:
             part.message = f"{name}: {part.message}"
 
 
 def inlined(cx: Context, overload: Overload, terms: Mapping[str, Term], scalar: T.Scalar | None, node: ast.AST) -> Term:
     """Lower the body of an overload in an activation of its own."""
+    # Inlining would not end.
     if any(frame.pyfunc is overload.pyfunc for frame in cx.stack):
         cx.type_error(
             node, f"{overload.pyfunc.__name__} calls itself", "write a loop; recursion is not supported in kernels"
         )
     at = cx.loc(node)
     frame = inline.make_frame(cx, overload.pyfunc, get_source(overload.pyfunc).at(at))
+    # Without any float among the arguments, the body's literals are as elsewhere.
     frame.scalar = scalar or T.FLOAT32
     for name, term in terms.items():
         frame.env[name] = Binding(term, at)
@@ -128,6 +132,7 @@ def _chosen(
             if parameter in bound:
                 given[parameter] = bound[parameter]
             else:
+                # Defaults of the library are constants of Python.
                 given[parameter] = static_term(cx, p.default, parameter, node), node
         if all(_fits(overload.signature.parameters[p].annotation, term) for p, (term, _) in given.items()):
             return overload, given
@@ -144,6 +149,7 @@ def _fits(annotation: Any, term: Term) -> bool:
     if isinstance(annotation, Cast):
         return coerce.is_number(term) and not _is_bool(term) and (annotation.to.is_float or not _is_float(term))
     if isinstance(annotation, ArrayOf):
+        # Elements are checked in the body.
         return isinstance(term, View) and len(term.spans) == annotation.ndim
     if annotation is int:
         return coerce.is_number(term) and not _is_float(term) and not _is_bool(term)

@@ -73,15 +73,18 @@ def construct(cx: Context, t: T.Composite, name: str, args: list[Term], node: as
     """
     if T.is_complex(t):
         return complexes.construct(cx, t, name, args, node)
+    # A tuple counts as its items, as in NumPy.
     args = list(args[0].items) if len(args) == 1 and isinstance(args[0], Tup) else args
     if not args:
         return Val(cx.b.zero(t))
     first = args[0]
     if len(args) == 1 and isinstance(first, Val) and not isinstance(first.type, T.Scalar):
+        # The same shape over another scalar type is a cast.
         if T.with_scalar(first.type, t.dtype) == t:
             return Val(cx.b.cast(coerce.rounded(cx, first).value, t))
         if not (isinstance(t, T.Vec) and t.role is T.Role.TRANSFORM):
             cx.type_error(node, f"{name} of {first.type}", f"{name} has {t.size} components")
+    # One number fills all components.
     if len(args) == 1 and coerce.is_number(first):
         component = _component(cx, first, t, node)
         return Val(cx.b.construct(t, [component] * t.size))
@@ -165,6 +168,7 @@ def _scalar(cx: Context, args: Sequence[Term], named: Mapping[str, Any], name: s
     for arg in args:
         if not isinstance(arg, (Const, Val)):
             cx.type_error(node, f"{name} of {describe(arg)}", "it takes numbers, vectors and matrices")
+        # Literals give way to numbers of a type, so `vector(1, x)` is of the type of `x`.
         own = coerce.weak_type(arg) if isinstance(arg, Const) else T.scalar_of(arg.type)
         known = own if t is None else _meeting(t, own)
         if known is None:
@@ -188,6 +192,7 @@ def of_type(cx: Context, t: T.Composite, name: str, node: ast.Call) -> Term:
     parts = _PARTS[t.role] if isinstance(t, T.Vec) else ()
     args = [cx.expr(arg) for arg in node.args]
     given = {k.arg: k.value for k in node.keywords}
+    # A part by name follows those by position.
     args += [cx.expr(given.pop(part)) for part in parts[len(args) :] if part in given]
     if "dtype" in given:
         changed = T.with_scalar(t, _scalar(cx, (), {"dtype": _known(cx, given.pop("dtype"))}, name, node))
@@ -209,6 +214,7 @@ def _meeting(a: T.Scalar, b: T.Scalar) -> T.Scalar | None:
 
 def _vector(cx: Context, name: str, node: ast.Call) -> Term:
     args, named = _taken(cx, name, node, ("length", "dtype"))
+    # Vectors among the arguments count with their components.
     given = sum(a.type.size if isinstance(a, Val) and not isinstance(a.type, T.Scalar) else 1 for a in args)
     length = named.get("length", given)
     if not isinstance(length, int) or length < 1:
@@ -219,6 +225,7 @@ def _vector(cx: Context, name: str, node: ast.Call) -> Term:
 def _matrix(cx: Context, name: str, node: ast.Call) -> Term:
     args, named = _taken(cx, name, node, ("shape", "dtype"))
     shape = named.get("shape")
+    # Of a matrix, the shape need not be stated again.
     if shape is None and len(args) == 1 and isinstance(args[0], Val) and isinstance(args[0].type, T.Mat):
         shape = args[0].type.shape
     pair = isinstance(shape, tuple) and len(shape) == 2 and all(isinstance(n, int) and n > 0 for n in shape)
@@ -233,6 +240,7 @@ def _with_role(make: Callable[[T.Scalar], T.Vec]) -> Call:
         scalar = _scalar(cx, args, named, name, node)
         if not scalar.is_float and "dtype" in named:
             cx.type_error(node, f"{name} of {scalar}", "use a type of floats")
+        # Integers as components become floats; an error is only a type of integers that is stated.
         return construct(cx, make(scalar if scalar.is_float else T.FLOAT32), name, args, node)
 
     return call

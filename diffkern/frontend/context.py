@@ -264,6 +264,7 @@ class Context:
         """
         obj = self.outside(node)
         if isinstance(obj, Func):
+            # A func without such parameters changes nothing.
             return references_of(obj) or None
         return None if obj is MISSING else lowering_key(obj)
 
@@ -290,6 +291,7 @@ class Context:
     def branch(self, env: dict[str, Binding]) -> Iterator[dict[str, Binding]]:
         """Let the frame use another set of variables for the duration of a ``with`` block."""
         frame = self.frame
+        # Only the variables differ between the sides of a branch; loops and flags are the frame's.
         outer, frame.env = frame.env, env
         try:
             yield env
@@ -307,6 +309,7 @@ class Context:
 
     def bind(self, name: str, term: Term, node: ast.AST | None = None) -> None:
         """Make a variable hold a term; an IR value without a name takes the variable's."""
+        # The frontend's own variables take no part in naming, and belong to no function around.
         if not name.startswith("$"):
             if node is not None and name not in self.frame.locals and self.frame.holder(name) is not None:
                 self.type_error(
@@ -324,6 +327,7 @@ class Context:
         self.env[name] = binding
         if binding.term is not None:
             self.frame.seen[name] = binding.term
+        # In a debug program, reads before this place would report the variable.
         if mark(name) in self.env:
             self.env[mark(name)] = Binding(Const(True), None)
 

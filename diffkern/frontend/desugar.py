@@ -112,6 +112,7 @@ class _Loops(_Rewriter):
                 before.append(_placed(ast.Assign([ast.Name(name, ast.Store())], element), element))
                 elements[k] = ast.copy_location(ast.Name(name, ast.Load()), element)
         at = self._free(f"{target}_at")
+        # The last one needs no test: the index is in range.
         chosen = elements[-1]
         for k in reversed(range(len(elements) - 1)):
             test = ast.Compare(ast.Name(at, ast.Load()), [ast.Eq()], [ast.Constant(k)])
@@ -133,6 +134,7 @@ class _Matches(_Rewriter):
             return [stmt]
         before: list[ast.stmt] = []
         subject = stmt.subject
+        # Evaluated once, whatever the number of cases.
         if not isinstance(subject, ast.Name):
             name = self._free("subject")
             before.append(_placed(ast.Assign([ast.Name(name, ast.Store())], subject), subject))
@@ -145,6 +147,7 @@ class _Matches(_Rewriter):
                 return [stmt]
             body = case.body
             if isinstance(case.pattern, ast.MatchAs) and case.pattern.name is not None:
+                # The guard may read the name, which is set in the body only.
                 if case.guard is not None:
                     return [stmt]
                 named = ast.Assign([ast.Name(case.pattern.name, ast.Store())], subject)
@@ -161,6 +164,7 @@ def _test_of(pattern: ast.pattern, subject: ast.Name) -> ast.expr | None:
         case ast.MatchValue(value=value):
             return ast.Compare(subject, [ast.Eq()], [value])
         case ast.MatchSingleton(value=value):
+            # Bools of a kernel are values, which have no identity.
             return ast.Compare(subject, [ast.Is() if value is None else ast.Eq()], [ast.Constant(value)])
         case ast.MatchOr(patterns=patterns):
             tests = [_test_of(part, subject) for part in patterns]

@@ -88,6 +88,7 @@ def _name(cx: Context, node: ast.Name) -> Term:
         return _variable(cx, node, frame)
     obj = cx.frame.scope.lookup(node.id)
     if obj is MISSING:
+        # Suggested are names that would have been found.
         known = [*cx.env, *cx.frame.scope.names()]
         cx.type_error(
             node,
@@ -99,6 +100,7 @@ def _name(cx: Context, node: ast.Name) -> Term:
 
 def _variable(cx: Context, node: ast.Name, frame: Frame | None = None) -> Term:
     binding = (frame or cx.frame).env.get(node.id)
+    # On some path, or on all, nothing has set it.
     if binding is None or binding.term is None or binding.unset is not None:
         return unset.read(cx, node, binding, frame or cx.frame)
     return binding.term
@@ -138,6 +140,7 @@ def _given(cx: Context, node: Given) -> Term:
 def _known_now(cx: Context, name: str, node: ast.AST) -> Any:
     """Return the value of a variable that a static expression uses."""
     term = cx.expr(ast.copy_location(ast.Name(name, ast.Load()), node))
+    # Its length is all that an expression may ask for, as in ``static(len(v))``.
     if not is_known(term) and (length := fixed_length(term)) is not None:
         return Sized(length)
     if not is_known(term):
@@ -177,6 +180,7 @@ def _attribute(cx: Context, node: ast.Attribute) -> Term:
         return tile_records.attribute(cx, owner, owner.struct, node)
     if isinstance(owner, Rec) and (found := records.function_of(cx, owner, node)) is not None:
         func, is_property = found
+        # A property is called where it is read.
         if is_property:
             return inline.inline(cx, func, node, [owner])
         return Static(records.Bound(func, owner), ast.unparse(node))
@@ -222,8 +226,10 @@ def _array_attribute(cx: Context, owner: View | RecView, node: ast.Attribute) ->
         return views.size(cx, view, node)
     if node.attr == "ptr" and isinstance(owner, View):
         return pointers.address(cx, owner, node)
+    # A likely mistake, with a remedy of its own.
     if node.attr == "T" and len(view.spans) == 2:
         cx.type_error(node, "a view with its axes exchanged is not supported", "exchange the indices instead: a[j, i]")
+    # A field of that name comes first: the struct is the user's.
     if isinstance(owner, RecView) and node.attr == "dtype" and "dtype" not in owner.struct.names:
         return Static(class_of(owner.struct), ast.unparse(node))
     if isinstance(owner, RecView):
@@ -278,6 +284,7 @@ def _unary(cx: Context, node: ast.UnaryOp) -> Term:
         cx.type_error(node, f"this operator on {describe(operand)}", "use dk.tile_map with a function of its elements")
     if isinstance(node.op, ast.USub):
         return arith.negate(cx, operand, node)
+    # ``+x`` is the value itself, but of numbers alone, as in Python.
     if isinstance(node.op, ast.UAdd):
         if not isinstance(operand, (Const, Val)):
             cx.type_error(node, f"+ of {describe(operand)}", "leave the sign out, or index the array, as in a[i]")
@@ -367,6 +374,7 @@ def _subscript(cx: Context, node: ast.Subscript) -> Term:
         return subscript_term(cx, subscript_term(cx, inner, node.value), node)
     with cx.b.at(cx.loc(node.value)):
         part = components.select_subscript(cx, inner.value.type, node.value)
+    # Selected twice down to a number, as in ``v[0][1]``.
     if isinstance(part.type, T.Scalar):
         cx.type_error(node, f"a component of {inner.type} cannot be indexed", "leave the second index out")
     part = components.within(cx, part, components.select_subscript(cx, part.type, node))
@@ -408,6 +416,7 @@ def _tuple_item(cx: Context, owner: Tup, node: ast.Subscript) -> Term:
     """Return the item at an index; one known only at run time chooses among numbers."""
     index, n = components.settled_index(cx, cx.expr(node.slice)), len(owner.items)
     if isinstance(index, Const) and isinstance(index.value, int):
+        # In Warp, shapes have four extents, 0 behind the last axis.
         if isinstance(owner, Shape) and cx.dialect.long_shapes and n <= index.value < MAX_NDIM:
             return Const(0)
         if not -n <= index.value < n:
@@ -419,6 +428,7 @@ def _tuple_item(cx: Context, owner: Tup, node: ast.Subscript) -> Term:
         cx.type_error(node.slice, "a tuple is indexed by a constant", remedy)
     assert isinstance(index, Val)
     at = components.wrapped(cx, index, n, "a tuple")
+    # A chain of choices: the last item needs no test, since the index is in range.
     found = owner.items[-1]
     for k in reversed(range(n - 1)):
         test, other = Val(cx.b.one("eq", at, cx.b.i32(k))), found
@@ -428,6 +438,7 @@ def _tuple_item(cx: Context, owner: Tup, node: ast.Subscript) -> Term:
 
 
 def _once(cx: Context, node: Once) -> Term:
+    # The node is shared by several lowerings of one call, of which the first evaluates it.
     if node.term is None:
         node.term = cx.expr(node.inner)
     return node.term

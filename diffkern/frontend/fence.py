@@ -75,6 +75,7 @@ class _Fence:
         pending: list[_Pending] = [(stmt, 0, 0) for stmt in stmts]
         while pending:
             node, depth, branches = pending.pop()
+            # Lowering is recursive, and so are the passes: Python's limit would be met somewhere in the middle.
             if depth > MAX_DEPTH or branches > MAX_BRANCHES:
                 what = "expressions and statements" if depth > MAX_DEPTH else "branches, loops and choices"
                 limit = MAX_DEPTH if depth > MAX_DEPTH else MAX_BRANCHES
@@ -86,6 +87,7 @@ class _Fence:
             for child in self.parts(node):
                 branch = _is_branch(node) and not _continues(node, child)
                 deeper = not _continues(node, child)
+                # `a < b < c` is lowered as nested choices.
                 chained = len(node.ops) - 1 if isinstance(node, ast.Compare) else 0
                 pending.append((child, depth + deeper + chained, branches + branch + chained))
 
@@ -133,6 +135,7 @@ class _Fence:
 
     def call(self, node: ast.Call) -> Iterable[ast.AST]:
         called = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+        # Strings are allowed there alone.
         if called in ("print", "printf"):
             return [part for arg in (*node.args, *(k.value for k in node.keywords)) for part in _printed(arg)]
         if called in ("float", "float32", "float64") and (text := _text(node.args[:1])) is not None:
@@ -172,6 +175,7 @@ class _Fence:
 def _is_branch(node: ast.AST) -> bool:
     if isinstance(node, ast.Call):
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        # By name, since nothing has been looked up yet; too many are counted rather than too few.
         return name in ("where", "select")
     return isinstance(node, (ast.If, ast.For, ast.While, ast.IfExp))
 

@@ -64,6 +64,7 @@ def assigned(stmts: Iterable[ast.AST], called: Changing = lambda _: None) -> lis
     for stmt in stmts:
         for node in ast.walk(stmt):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                # A dictionary keeps the order of the source, which makes programs the same in each process.
                 found[node.id] = None
             elif isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(node.ctx, ast.Store):
                 name = _root(node)  # v[0] = ... replaces the vector v
@@ -76,8 +77,10 @@ def assigned(stmts: Iterable[ast.AST], called: Changing = lambda _: None) -> lis
 def _updated(call: ast.Call, key: str | Mapping[str, int] | None) -> list[str]:
     """Return the variables that a call changes."""
     own = isinstance(key, Mapping)
+    # Of a built-in, the table or the library says which arguments change.
     places = key if isinstance(key, Mapping) else {} if key is None else UPDATES.get(key) or _set_by_library(key)
     given = [call.args[k] for k in places.values() if k < len(call.args)]
+    # An argument may be given by name as well.
     given += [keyword.value for keyword in call.keywords if keyword.arg in places]
     names = [_root(node) if own else node.id if isinstance(node, ast.Name) else None for node in given]
     return [name for name in names if name is not None]
@@ -93,6 +96,7 @@ def changed_through_views(stmts: Iterable[ast.stmt], called: Called) -> list[str
     pending: list[str] = []
     for node in (node for stmt in stmts for node in ast.walk(stmt)):
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            # ``b = a`` and ``b = a[1:3]`` alike: a change of `b` may be one of `a`.
             shown = _shown(node.value, called)
             of.setdefault(node.targets[0].id, set()).update(() if shown is None else (shown,))
         elif isinstance(node, ast.Call):
@@ -166,8 +170,10 @@ def _leaves(stmt: ast.stmt) -> bool:
         return True
     if isinstance(stmt, ast.If):
         chain = chain_of(stmt)
+        # Without an `else` the last block is empty, which does not leave.
         return all(leaves(link.body) for link in chain) and leaves(chain[-1].orelse)
     if isinstance(stmt, (ast.For, ast.While)) and not contains(stmt.body, (ast.Break,)):
+        # Without a break, a loop that ends goes through its `else`.
         return is_endless(stmt) or leaves(stmt.orelse)
     return False
 
@@ -198,6 +204,7 @@ class Liveness:
     """
 
     def __init__(self, body: Sequence[ast.stmt], always: Names = frozenset()) -> None:
+        # Read in any case, as flags of the lowering are.
         self._always = always
         self._after: dict[ast.stmt, Names] = {}
         self._head: dict[ast.stmt, Names] = {}

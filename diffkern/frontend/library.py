@@ -101,6 +101,7 @@ def as_float(cx: Context, term: Term, node: ast.AST, what: str) -> Val:
         cx.type_error(node, f"{what} must be a number, not a bool", "write float(b)")
     if T.scalar_of(scalar.type).is_float:
         return scalar
+    # The precision is decided by what the result is combined with.
     return Val(cx.b.cast(scalar.value, WEAK_FLOAT))
 
 
@@ -133,6 +134,7 @@ def _to_int(op: str, of_literal: Callable[[float], int]) -> Handler:
         if not (isinstance(arg, Val) and T.scalar_of(arg.type).is_float):
             if isinstance(arg, Val):
                 return arg
+            # Computed now, as a literal of Python's own.
             return Const(of_literal(arg.value))
         x = as_float(cx, arg, node, f"the argument of {op}")
         # Python's functions return integers, numba's those of 64 bits.
@@ -235,6 +237,7 @@ def _cast(to: T.Scalar, numbas: T.Scalar) -> Handler:
         arg = coerce.scalar_term(cx, args[0], node, f"the argument of {to}")
         if cx.layout is None:
             return coerce.explicit_cast(cx, arg, to, node)
+        # A literal is converted in any case: T.BOOL is neither a float nor an integer.
         t = T.scalar_of(arg.type) if isinstance(arg, Val) else T.BOOL
         kept = t.is_float if to.is_float else t.is_integer
         return arg if kept else coerce.explicit_cast(cx, arg, numbas, node)

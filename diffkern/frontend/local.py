@@ -43,6 +43,7 @@ def _make(number: float | None) -> Call:
         if not isinstance(term, (Const, Val)):
             cx.type_error(node, f"{name} with {describe(term)}", "fill it with a number, a vector or a matrix")
         if dtype is None:
+            # The array's type is that of its first value.
             t = coerce.own_value(cx, term, node).type
             assert isinstance(t, (T.Scalar, T.Vec, T.Mat))
             dtype = t
@@ -100,6 +101,7 @@ def _array(
             items.append(_array(cx, field, shape, node, fill))
         return RecView(dtype, tuple(items))
     t = T.Tile(dtype, shape, own=True)
+    # The thread's stack has to hold it.
     if t.itemsize > MAX_BYTES:
         cx.type_error(
             node,
@@ -142,6 +144,7 @@ def is_local(view: View) -> bool:
 @contextlib.contextmanager
 def unchanged(cx: Context) -> Iterator[None]:
     """Refuse changes of variables in a part of an expression that may not be evaluated."""
+    # Bindings are compared by identity: each assignment makes another one.
     before, arrays = dict(cx.env), frozenset(names(cx.env))
     yield
     for name, binding in before.items():
@@ -170,6 +173,7 @@ def _place(cx: Context, view: View) -> list[Value]:
     for axis, extent in zip(view.axes, t.shape, strict=True):
         assert isinstance(axis, Fixed)
         index = cx.b.cast(axis.index, T.INT32) if axis.index.type in _NARROW else axis.index
+        # The tile's ops take indices from the front only.
         if axis.wrap:
             assert isinstance(index.type, T.Scalar)
             zero, length = cx.b.const(0, index.type), cx.b.const(extent, index.type)
@@ -209,6 +213,7 @@ def store(cx: Context, view: View, value: Value) -> None:
 
 def update(cx: Context, kind: str, view: View, value: Value) -> Val:
     """Apply an atomic update by the thread alone; return the old element."""
+    # No other thread sees the array, so a load and a store are atomic already.
     old = load(cx, view)
     if kind == "cas":
         expected, new = cx.b.components(value)
@@ -226,6 +231,7 @@ def update(cx: Context, kind: str, view: View, value: Value) -> Val:
 def _extremum(cx: Context, kind: str, old: Value, value: Value) -> Value:
     if kind in ("min", "max"):
         return cx.b.one(kind, old, value)
+    # A NaN in the array gives way to any number, and a new one never wins a comparison.
     better = cx.b.one("lt" if kind == "fmin" else "gt", value, old)
     return cx.b.select(cx.b.one("or", better, cx.b.one("isnan", old)), value, old)
 

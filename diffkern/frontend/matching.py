@@ -37,6 +37,7 @@ def chosen(cx: Context, func: Func, positional: Sequence[Given], keywords: Mappi
     best: tuple[int, Func] | None = None
     for candidate in func.overloads:
         score = _score(candidate, positional, keywords)
+        # Of equally good ones the first counts, as the user has ordered them.
         if score is not None and (best is None or score > best[0]):
             best = score, candidate
     if best is None:
@@ -75,6 +76,7 @@ def _score(func: Func, positional: Sequence[Given], keywords: Mapping[str, Given
     total, variables = 0, Variables()
     for name, (term, _) in bound.items():
         want = parameter_type(signature.parameters[name].annotation, scope, name, func.name)
+        # Parameters fit each for itself, and their type variables together.
         score = _fit(want, term)
         if score is None or unify(want, term, variables) is not None:
             return None
@@ -92,6 +94,7 @@ def _fit(want: Annotation, term: Term) -> int | None:
         case None:
             return _GENERIC
         case ArrayAnnotation():
+            # An annotation of exactly these elements is better than one of any.
             return (_GENERIC if want.element is None else _EXACT) if _fits_array(want, term) else None
         case TileAnnotation():
             tile = term.value.type if isinstance(term, Val) else None
@@ -112,6 +115,7 @@ def _fit_tuple(want: TupleOf, term: Term) -> int | None:
     wanted = want.items * len(term.items) if want.variadic else want.items
     scores = [_fit(item, part) for item, part in zip(wanted, term.items, strict=False)]
     known = [score for score in scores if score is not None]
+    # A tuple fits as well as its worst item.
     return min(known, default=_EXACT) if len(known) == len(scores) else None
 
 
@@ -127,6 +131,7 @@ def _fit_element(want: T.Element, term: Term) -> int | None:
         return _USUAL
     assert isinstance(usual, T.Scalar)
     # A bool is no number, and a float literal no integer.
+    # Of two literals' types, one of the same kind of number is better than one that makes an integer a float.
     literal = T.BOOL not in (usual, want) and (want.is_float or usual.is_integer)
     return _LITERAL + (usual.is_float == want.is_float) - 1 if literal else None
 
@@ -172,6 +177,7 @@ def unify(want: Annotation, term: Term, variables: Variables) -> str | None:
         t = term.array.dtype
     else:
         t = term.struct if isinstance(term, RecView) else _element_of(term)
+    # A variable in a vector of any length stands for its component's type.
     if isinstance(t, (T.Vec, T.Mat)) and pattern.shape:
         t = t.dtype
     if t is None or isinstance(term, Const):  # a literal gives way

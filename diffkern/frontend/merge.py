@@ -164,6 +164,7 @@ def shape_of(term: Term) -> Shape:
     """Return the shape of a term whose numbers vary."""
     match term:
         case Const():
+            # A literal that varies is a number, which may still take another type.
             return Leaf(coerce.weak_type(term))
         case Val():
             return Leaf(term.type)
@@ -172,6 +173,7 @@ def shape_of(term: Term) -> Shape:
         case Rec(struct, items):
             return Fields(struct, tuple(shape_of(item) for item in items))
         case View() | RecView() | Static() | Poison():
+            # Arrays and objects of Python are no values: paths cannot choose among them unless they are equal.
             return Same(term)
 
 
@@ -180,6 +182,7 @@ def same_term(a: Term, b: Term) -> bool:
     if isinstance(a, Const) and isinstance(b, Const):
         return type(a.value) is type(b.value) and repr(a.value) == repr(b.value)  # repr: -0.0, nan
     if isinstance(a, Static) and isinstance(b, Static):
+        # Objects are compared by identity, since equality is code of the program.
         return a.obj is b.obj
     if isinstance(a, Tup) and isinstance(b, Tup):
         return len(a.items) == len(b.items) and all(map(same_term, a.items, b.items))
@@ -232,6 +235,7 @@ def _joined_parts(a: Shape, b: Shape) -> Part | None:
         axes = _common_axes(first, second)
         if axes is not None:
             wrap, perhaps = first.wrap or second.wrap, first.perhaps or second.perhaps
+            # What is so on one path may be so behind.
             return replace(first, axes=axes, wrap=wrap, perhaps=perhaps)
     # An array of the thread cannot be null: it is a value on every path.
     for part, other in ((first, b), (second, a)):
@@ -291,6 +295,7 @@ def _common_axes(first: Part, second: Part) -> tuple[Scalar | Cut | Span, ...] |
         is_whole = [isinstance(axis, Span) and axis.through is None for axis in (a, b)]
         if a != b and not (Cut(1) in (a, b) and any(is_whole)):
             return None
+        # A whole axis is one that is cut at its ends.
         found.append(a if a == b else Cut(1))
     return tuple(found)
 
@@ -302,6 +307,7 @@ def _is_cut(axis: Span) -> bool:
 def _axis(axis: Fixed | Span) -> Scalar | Cut | Span:
     if isinstance(axis, Fixed):
         t = scalar_of(axis.index.type)
+        # An index has a type of its own where paths join.
         return INT32 if t in WEAK else t
     return Cut(axis.step) if _is_cut(axis) else axis
 
@@ -339,6 +345,7 @@ def _of_other_bases(
 def _shown(like: View | RecView, axes: tuple[Fixed | Span, ...], present: Value | None) -> View | RecView:
     """Return an array with other axes."""
     if isinstance(like, View):
+        # The indices are other values now, and extents may depend on them.
         return _with_own_extents(View(like.base, axes, present))
     items = zip(like.items, (_axes_of(item, axes) for item in like.items), strict=True)
     return RecView(like.struct, tuple(_shown(item, own, present) for item, own in items))

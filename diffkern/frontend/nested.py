@@ -41,10 +41,12 @@ def function(cx: Context, node: LocalFunction) -> Static:
 def call(cx: Context, local: Local, name: str, node: ast.Call, terms: Sequence[Term] | None = None) -> Term:
     """Lower a call by lowering the function's body here; its arguments are those of the call, or ``terms``."""
     around = local.frame
+    # On the stack and not lowered to its end, the function is calling itself.
     if any(frame.local is local and not frame.lowered for frame in cx.stack):
         cx.type_error(node, f"{name} calls itself", "write a loop; recursion is not supported in kernels")
     given = _given(cx, local, name, node, terms)
     frame = inline.make_frame(cx, around.pyfunc, replace(around.source, node=local.definition), local)
+    # Names that are not its own are looked up in the activation where it was defined.
     frame.around, frame.local, frame.scalar = around, local, around.scalar
     for parameter, term in given.items():
         frame.env[parameter] = Binding(term, around.source.loc(local.definition))

@@ -99,6 +99,7 @@ class _Line:
                 self.cx.type_error(node, f"{describe(term)} is printed", remedy)
 
     def value(self, value: Value) -> None:
+        # Fields are numbers: a vector is printed by its components.
         t, parts = value.type, self.cx.b.components(value)
         if isinstance(t, T.Mat):
             rows = [parts[k : k + t.cols] for k in range(0, t.size, t.cols)]
@@ -149,6 +150,7 @@ class _Line:
 
 def _constant_text(cx: Context, node: ast.expr) -> str | None:
     """Return the string of an expression, written out or captured; None if it is none."""
+    # Without lowering it: a string is no term.
     found = node.value if isinstance(node, ast.Constant) else cx.outside(node)
     return found if isinstance(found, str) else None
 
@@ -161,6 +163,7 @@ def _needed_text(cx: Context, node: ast.expr, what: str) -> str:
 
 
 def _print(cx: Context, name: str, node: ast.Call) -> Term:
+    # The whole line is one op, so that lines of several threads are not mixed.
     line, given = _Line(cx, node, name), {k.arg: k.value for k in node.keywords}
     for keyword in set(given) - {"sep", "end"}:
         cx.syntax_error(node, f"{name} takes no argument {keyword!r} in a kernel", "it takes values, sep and end")
@@ -281,6 +284,7 @@ def _alike(
     """Return two values as values of one type."""
     if coerce.is_number(a) and coerce.is_number(b):
         left, right = coerce.unify(cx, a, b, node, name)
+        # Two literals have no type yet, and a printed value needs one.
         if left.type in WEAK:
             left, right = (coerce.value(cx, Val(side), node) for side in (left, right))
         if as_float and not T.scalar_of(left.type).is_float:

@@ -58,6 +58,7 @@ class _Pruner:
         rest = self.block(chain[-1].orelse)
         for link in reversed(chain):
             value = _plain(self._value(link.test))
+            # Of other objects, the truth is decided by code of the program, which may depend on anything.
             if value is not MISSING and isinstance(value, (bool, int, float, str, tuple, type(None))):
                 rest = self.block(link.body) if value else rest
             else:
@@ -73,6 +74,7 @@ class _Pruner:
         match node:
             case Given():
                 found = self.results[node.index]
+                # A later result may differ from trip to trip.
                 return MISSING if isinstance(found, Later) else found
             case ast.Constant():
                 return node.value
@@ -90,6 +92,7 @@ class _Pruner:
         return MISSING
 
     def _together(self, node: ast.BoolOp) -> Any:
+        # As Python does: the first operand that decides is the value, and the rest does not count.
         decides = isinstance(node.op, ast.Or)
         value: Any = MISSING
         for part in node.values:

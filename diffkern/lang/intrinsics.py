@@ -106,6 +106,7 @@ class Intrinsic:
         try:
             return self._host(*args, **kwargs)
         except TypeError as error:
+            # Only errors of the call itself are reworded: one from a user's own object keeps its traceback.
             if isinstance(error, KernelError) or is_of_user(error):
                 raise
             given = ", ".join(map(described, args)) or "nothing"
@@ -142,7 +143,6 @@ def _smoothstep(lo: float, hi: float, x: float) -> float:
 
 
 _OTHERS: Final[Mapping[str, tuple[str, str, Callable[..., Any] | None]]] = {
-    # Only errors of the call itself are reworded: one from a user's own object keeps its traceback.
     "tid": ("", "The thread's index: one value, or as many as are unpacked (at most 4).", None),
     "sign": ("x", "-1 where x < 0, else 1.", _sign),
     "cast": ("x, dtype", "The value of another type that has the same bits as x.", None),
