@@ -117,6 +117,7 @@ def add_bench_command(commands: Any) -> None:
 def _run(options: argparse.Namespace) -> None:
     before = dk.config.num_threads
     if options.threads is not None:
+        # Set back at the end, since the command may be called from Python.
         dk.config.num_threads = options.threads
     try:
         clock = time.process_time if options.processor_time else time.perf_counter

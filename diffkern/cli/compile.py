@@ -58,6 +58,7 @@ def _compile(options: argparse.Namespace) -> None:
     module = import_file(options.file)
     left_out: list[str] = []
     if options.kernel:
+        # Named by the user, so a kernel without annotations is an error.
         kernels = [find_kernel(module, name) for name in options.kernel]
     else:
         every = kernels_of(module)

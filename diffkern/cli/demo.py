@@ -45,6 +45,7 @@ def main(argv: Sequence[str]) -> int:
         for name, path in found.items():
             print(f"{name:{width}}  {_title(path)}")
         return 0
+    # Options without a name are those of the default example.
     name, options = (argv[0], argv[1:]) if argv and not argv[0].startswith("-") else ("flood", argv)
     if name not in found:
         print(f"diffkern demo: no example {name!r}; there are {', '.join(found)}", file=sys.stderr)
@@ -84,6 +85,7 @@ def _command(missing: Sequence[str]) -> str:
 
 def _run(path: Path, options: Sequence[str]) -> int:
     """Run an example as a program of its own would run."""
+    # The example reads its options as any program does.
     before = sys.argv
     sys.argv = [str(path), *options]
     sys.path.append(str(path.parent))  # some examples import another

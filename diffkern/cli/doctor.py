@@ -151,6 +151,7 @@ def _processor() -> Iterator[Finding]:
     except Exception as error:  # whatever is wrong with an installation of numba is worth a line
         yield Finding(area, "code for", "fault", f"numba cannot tell: {error}", "pip install --force-reinstall numba")
         return
+    # As LLVM calls the features of a processor.
     wide = "512" if "+avx512f" in found.features else "256" if "+avx2" in found.features else "128"
     yield Finding(area, "code for", "ok", f"{found.cpu} ({found.triple}), vectors of up to {wide} bits")
     from diffkern.runtime.config import config
@@ -258,6 +259,7 @@ def _gpu_compilers() -> Iterator[Finding]:
         nvrtc = mathdx.nvrtc_version()
         return f"libmathdx {mathdx.version()}, NVRTC " + (".".join(map(str, nvrtc)) if nvrtc else "not found")
 
+    # Each by itself: a part that is missing says nothing about the others.
     looks: tuple[tuple[str, Callable[[], str]], ...] = (
         ("cubins", cubins),
         ("machine code", machine_code),
@@ -280,6 +282,7 @@ def _driver() -> Iterator[Finding]:
     except KernelError as error:
         yield Finding(area, "driver", "warning", error.message, error.remedy or "")
         return
+    # Not a warning: a machine without a GPU is complete.
     if not found:
         yield Finding(area, "devices", "absent", drivers.why_not(), "everything runs on the CPU without one")
     for device in found:

@@ -39,6 +39,7 @@ def _export(options: argparse.Namespace) -> None:
     kernel, types = kernel_and_types(options)
     active = None if options.active is None else [name.strip() for name in options.active.split(",") if name.strip()]
     text = export(kernel, *types, adjoint=options.adjoint, active=active)
+    # The text alone, so that the output can be a file.
     if options.out is None:
         print(text, end="")
         return

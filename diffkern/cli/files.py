@@ -32,6 +32,7 @@ def import_file(path: Path) -> ModuleType:
         raise UsageError(f"there is no file {path}")
     # A prefix keeps a user's file called types.py from standing in for the standard module.
     name = f"_diffkern_file_{path.stem}"
+    # Not by a search on the path, which may find another module of that name.
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise UsageError(f"{path} is not a Python file; its name must end in .py")

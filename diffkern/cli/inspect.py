@@ -79,6 +79,7 @@ def add_inspect_command(commands: Any) -> None:
 
 def _inspect(options: argparse.Namespace) -> None:
     kernel, types = kernel_and_types(options)
+    # Who names a target asks for its machine code rather than for source.
     what = options.what or ("resources" if options.target else "source")
     if what == "passes" or options.after:
         print(_passes(kernel, types, options))
@@ -144,6 +145,7 @@ def _passes(kernel: Kernel, types: Sequence[object], options: argparse.Namespace
 
 
 def _machine_code(kernel: Kernel, types: Sequence[object], what: str, options: argparse.Namespace) -> str:
+    # Only GPUs have these texts, so the target need not be named.
     default = "sm_90" if what in ("sass", "ptx") else "cpu"
     more = {name: True for name in ("fast_math", "may_alias") if getattr(options, name)}
     made = compile_kernels(
@@ -162,6 +164,7 @@ def _resources(made: Compiled) -> str:
     rows: list[tuple[str, object]] = [("target", made.target), ("compiled in", f"{made.compile_seconds:.2f} s")]
     rows.append(("registers", made.registers))
     if isinstance(made, CompiledForGPU):
+        # The assumption on which the numbers depend.
         rows.insert(1, ("arrays", "may overlap" if made.may_alias else "do not overlap"))
         rows.append(("local memory", f"{made.stack_bytes} bytes a thread"))
         rows.append(("shared memory", f"{made.shared_bytes} bytes a block"))

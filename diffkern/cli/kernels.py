@@ -87,6 +87,7 @@ def _type_of(node: ast.expr) -> object:
         case ast.Name(id="float" | "int" | "bool" as name):
             return {"float": float, "int": int, "bool": bool}[name]
         case ast.Name(id=name) | ast.Attribute(value=ast.Name(id="dk" | "wp" | "diffkern"), attr=name):
+            # Names with an underscore are no part of the language.
             if name.startswith("_") or not hasattr(diffkern, name):
                 raise ValueError(f"diffkern has no type {name!r}")
             found: object = getattr(diffkern, name)

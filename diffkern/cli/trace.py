@@ -31,11 +31,13 @@ def add_trace_command(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
+    # Late, so that the other commands do not load the run time.
     from diffkern.runtime.trace import ScopedTrace
 
     program: Path = options.program
     if not program.is_file():
         raise UsageError(f"there is no file {program}")
+    # The trace is written whatever becomes of the program.
     trace = ScopedTrace(options.out, options.synchronize)
     try:
         with trace:
@@ -61,6 +63,7 @@ def _status_of(program: Path, arguments: list[str]) -> int:
             print(end.code, file=sys.stderr)
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except Exception:
+        # The program's own fault, so it is shown as Python shows it.
         traceback.print_exc()
         return 1
     finally:

@@ -70,7 +70,7 @@ def literal_shape(cx: Context, node: ast.expr, what: str, *, least: int, axes: i
 
 
 def spans(cx: Context, shape: Sequence[int]) -> tuple[Span, ...]:
-    """The axes of an array of a shape."""
+    """Return the axes of an array of a shape."""
 
     def length(n: int) -> Callable[[], Value]:
         return lambda: cx.b.i32(n)

@@ -339,7 +339,7 @@ _EXECUTED: Final = "for code made by exec, register the text with linecache.cach
 
 
 def get_source(pyfunc: Callable[..., Any]) -> Source:
-    """The source of a function.
+    """Return the source of a function.
 
     Raises
     ------

@@ -258,7 +258,7 @@ def _added_in_place(key: str, op: str) -> Call:
 
 
 def product(cx: Context, a: Value, b: Value, out: Value | None, node: ast.AST, precision: str = "default") -> Value:
-    """``a @ b``, added to ``out`` if there is one."""
+    """Lower ``a @ b``, added to ``out`` if there is one."""
     ta, tb = tile_type(a), tile_type(b)
     for v, t in ((a, ta), (b, tb)):
         if t.ndim != 2 or not (isinstance(t.dtype, T.Scalar) and t.dtype.is_float):

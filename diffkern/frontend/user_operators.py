@@ -25,7 +25,7 @@ _NAMES: Final[Mapping[str, str]] = {
 
 
 def user_operator(cx: Context, op: str, left: Term, right: Term, node: ast.AST) -> Func | None:
-    """The func of the program that an operator calls, or None where it is the built-in one.
+    """Return the func of the program that an operator calls, or None where it is the built-in one.
 
     A func of that name which is being lowered itself means the built-in operator: ``add`` may add its fields.
     """

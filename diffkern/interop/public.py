@@ -39,6 +39,7 @@ def _torch(module: str) -> Any:
     if sys.modules.get("torch") is not None and (found := sys.modules.get(name)) is not None:
         return found  # importlib would take a good part of the time of from_torch
     try:
+        # By itself first, so that an error in diffkern's own module is not taken for a missing package.
         importlib.import_module("torch")
     except ImportError as error:
         raise ImportError('this needs PyTorch: pip install "diffkern[torch]"') from error
@@ -47,6 +48,7 @@ def _torch(module: str) -> Any:
 
 def _jax(function: str) -> Callable[..., Any]:
     try:
+        # As for PyTorch: only a missing package gets the command that installs it.
         importlib.import_module("jax")
     except ImportError as error:
         raise ImportError('this needs JAX: pip install "diffkern[jax]"') from error

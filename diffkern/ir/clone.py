@@ -45,7 +45,7 @@ class Cloner:
         return copy
 
     def region(self, region: Region) -> Region:
-        """A copy of a whole region with fresh parameters."""
+        """Return a copy of a whole region with fresh parameters."""
         # Parameters enter the environment before the body is copied, because its ops use them.
         copy = Region(tuple(Value(p.type, p.name) for p in region.params))
         self.env.update(zip(region.params, copy.params, strict=True))
@@ -62,7 +62,7 @@ class Cloner:
 
 
 def clone_function(fn: Function) -> Function:
-    """A copy with the same parameters and a body of its own, which passes may change in place.
+    """Return a copy with the same parameters and a body of its own, which passes may change in place.
 
     Its augmented assignments stay as they are written: those that are noted beside the function are the original's.
     """
@@ -90,7 +90,7 @@ def substitute(region: Region, mapping: dict[Value, Value]) -> None:
 
 
 def defined_in(region: Region) -> set[Value]:
-    """All values defined in a region and the regions nested in it, its parameters included."""
+    """Return all values defined in a region and the regions nested in it, its parameters included."""
     out = set(region.params)
     for op in walk(region):
         out.update(op.results)

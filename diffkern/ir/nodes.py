@@ -150,7 +150,7 @@ class Function:
 
 
 def walk(region: Region) -> Iterator[Op]:
-    """All ops of a region and of the regions nested in it, in program order (an op before its regions)."""
+    """Yield all ops of a region and of the regions nested in it, in program order (an op before its regions)."""
     # Not by a recursion: an op would be handed up through all the regions around it.
     pending: list[Iterator[Op] | Region] = [region]
     while pending:
@@ -169,5 +169,5 @@ def walk(region: Region) -> Iterator[Op]:
 
 
 def count_ops(region: Region) -> int:
-    """Number of ops in a region and the regions nested in it."""
+    """Return the number of ops in a region and the regions nested in it."""
     return sum(1 for _ in walk(region))

@@ -78,7 +78,7 @@ class _Printer:
 
 
 def _labels(op: Op) -> tuple[str, ...]:
-    """The names of an op's regions."""
+    """Return the names of an op's regions."""
     if op.name == "ruled":
         return tuple(name for name, there in op.attrs.items() if name != "results" and there)
     return {"if": ("then", "else"), "for": ("body",), "while": ("cond", "body")}[op.name]

@@ -140,17 +140,17 @@ class Mat:
 
 
 def quaternion(dtype: Scalar) -> Vec:
-    """The type of quaternions over a scalar type."""
+    """Return the type of quaternions over a scalar type."""
     return Vec(dtype, 4, Role.QUATERNION)
 
 
 def transform(dtype: Scalar) -> Vec:
-    """The type of transforms over a scalar type."""
+    """Return the type of transforms over a scalar type."""
     return Vec(dtype, 7, Role.TRANSFORM)
 
 
 def complex_number(dtype: Scalar) -> Vec:
-    """The type of complex numbers whose parts are of a scalar type."""
+    """Return the type of complex numbers whose parts are of a scalar type."""
     return Vec(dtype, 2, Role.COMPLEX)
 
 
@@ -291,6 +291,7 @@ def scalar_of(t: Type) -> Scalar:
 
 def wrap_integer(value: int, t: Scalar) -> int:
     """Return the value of an integer in a register of type ``t``, reduced modulo its width."""
+    # In two's complement, as registers of all targets hold integers.
     value &= (1 << t.bits) - 1
     if t.kind is Kind.INT and value >= 1 << (t.bits - 1):
         value -= 1 << t.bits

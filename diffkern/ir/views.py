@@ -46,6 +46,7 @@ class If(_View):
     @property
     def choices(self) -> list[tuple[Value, Value, Value]]:
         """Each result with its value in either branch."""
+        # Both branches yield as many values as the op has results.
         return list(zip(self.op.results, self.then.yields, self.orelse.yields, strict=True))
 
 
@@ -105,8 +106,8 @@ class For(_Loop):
         return self.op.regions[0].params[0]
 
     def trips(self, constant: Callable[[Value], float | None]) -> range | None:
+        """Return the values of the index, if all bounds are constants; a step of zero makes no trip."""
         # The bounds are asked for as constants one by one: an analysis may know a bound that is no literal op.
-        """The values of the index, if all bounds are constants; a step of zero makes no trip."""
         start, stop, step = map(constant, self.op.operands[:3])
         if start is None or stop is None or step is None:
             return None
@@ -219,6 +220,7 @@ def control(op: Op) -> If | For | While:
 
 def deciding(op: Op) -> tuple[Value, ...]:
     """Return the values that decide which way a thread takes through the regions of an op."""
+    # The regions of a `ruled` op are no ways of a thread: a derivative uses one of them instead of the op.
     return () if op.name == "ruled" else control(op).deciding
 
 
@@ -251,6 +253,7 @@ class Access(_View):
     @property
     def value(self) -> Value:
         """The stored value, or the operand of the update; a load has none."""
+        # In all of these ops, the value comes last.
         return self.op.operands[-1]
 
     @property

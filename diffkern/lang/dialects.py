@@ -199,6 +199,7 @@ def dialect_of(pyfunc: Callable[..., Any]) -> Dialect:
 def copied(function: Any, space: dict[str, Any], cells: Any) -> Any:
     """Return a function of the same code, parameters and dialect over other globals and closure variables."""
     made = FunctionType(function.__code__, space, function.__name__, function.__defaults__, cells)
+    # ``FunctionType`` takes the defaults of positional parameters only.
     made.__kwdefaults__ = function.__kwdefaults__
     made.__annotations__ = dict(function.__annotations__)
     made.__module__, made.__qualname__ = function.__module__, function.__qualname__

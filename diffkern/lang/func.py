@@ -187,6 +187,7 @@ class Func(ByPath, KnownToNumba):
 
 
 def _annotations(func: Func) -> list[Any]:
+    # The result's type does not decide which overload a call takes.
     return [annotation for name, annotation in func.pyfunc.__annotations__.items() if name != "return"]
 
 
@@ -202,6 +203,7 @@ def _for_values(overloads: Sequence[Func], args: tuple[Any, ...], kwargs: dict[s
         except TypeError:
             continue
         callable_ones.append(candidate.pyfunc)
+        # Text of annotations is evaluated where the overload was written.
         wanted = {name: _evaluated(signature.parameters[name].annotation, candidate.pyfunc) for name in bound}
         if all(_is_of(value, wanted[name]) for name, value in bound.items()):
             return candidate.pyfunc

@@ -91,6 +91,7 @@ def _is_float(t: Element) -> bool:
 
 
 def _fixed(name: str, make: Callable[[Scalar], Element]) -> Generic:
+    # Compared over one scalar type, so that it fits whatever the scalar type of the call is.
     return Generic(name, lambda t: _is_float(t) and with_scalar(t, FLOAT32) == make(FLOAT32), make)
 
 

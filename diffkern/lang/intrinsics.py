@@ -378,6 +378,7 @@ def lowering_key(obj: Any) -> str | None:
         return obj.name
     # Functions of Python are hashable, so the mark is looked up without the exception handling below.
     if isinstance(obj, FunctionType):
+        # Only functions of the host that are marked so, such as those of diffkern's modules.
         return _FOREIGN.get(obj) or obj.__dict__.get("__kernel_key__")
     try:
         return _FOREIGN.get(obj)

@@ -48,6 +48,7 @@ class Overload:
     @computed_once
     def signature(self) -> inspect.Signature:
         """The parameters, with annotations as objects."""
+        # Annotations of library modules are text, as ``from __future__ import annotations`` makes them.
         return inspect.signature(self.pyfunc, eval_str=True)
 
     @computed_once
@@ -182,6 +183,7 @@ class Composed:
         return f"<dk.{self.name}({self.signature})>"
 
     def __reduce__(self) -> tuple[Any, ...]:
+        # By name: a copy in another process is the built-in itself there, not another object.
         return _named, (self.name,)
 
 
@@ -284,6 +286,7 @@ def built_in(name: str = "", *, sets: str = "") -> Callable[[_Function], Any]:
     """
 
     def decorate(pyfunc: _Function) -> Composed:
+        # A name that is not in the table is a mistake of the module, found when it is imported.
         composed = COMPOSED[name or pyfunc.__name__]
         composed.add(Overload(pyfunc, tuple(sets.split())))
         return composed

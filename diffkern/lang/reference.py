@@ -55,6 +55,7 @@ def entry_of(name: str, signature: str, row: OpDef | None, host: Callable[..., A
     host : callable or None
         The function of Python's numbers.
     """
+    # A row that states its own entry needs none here.
     known = row.built_in.entry if row is not None and row.built_in is not None else ENTRIES[name]
     return known or _of_row(name, signature, row, host)
 
@@ -73,6 +74,7 @@ def family_of(name: str, row: OpDef | None) -> Family:
         return next(family for family, entries in BY_FAMILY.items() if name in entries)
     if row.family == "composite":
         return Family.COMPOSITES
+    # By what it takes: bits and logic take no floats.
     return Family.SCALARS if FLOAT64 in _accepted(row) else Family.INTEGERS
 
 
@@ -107,6 +109,7 @@ def _example(text: str) -> Iterator[str]:
         return
     yield ".. code-block:: python"
     yield ""
+    # A line in the entry has several statements, which are shown below one another.
     yield from (f"    {line}" for line in text.split("; "))
 
 

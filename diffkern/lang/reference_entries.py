@@ -195,6 +195,7 @@ def _reports() -> dict[str, Entry]:
 
 
 def _tiles() -> dict[str, Entry]:
+    # Most entries of tiles share their parameters and the first lines of their examples.
     made = "shape : int or tuple of int, literals; dtype : type of number, optional; storage : str, optional"
     array = "a : array; {}offset : tuple of int, optional; bounds_check, aligned : bool, optional"
     tile, two = "a : tile", "a, b : tile, of one shape"

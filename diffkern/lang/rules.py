@@ -128,6 +128,7 @@ def _decorator(forward: Func, kind: RuleKind) -> Callable[[F], F]:
 
     def decorate(function: F) -> F:
         with Entrance(name, function):
+            # In the func's own dialect: a rule is a part of it.
             rule = Rule(kind, Func(function, dialect_of(forward.pyfunc)))
             _check(forward, rule)
         # A rule that is defined again replaces its earlier version, as in a notebook; one for other annotations is
@@ -142,6 +143,7 @@ def _check(forward: Func, rule: Rule) -> None:
     """Refuse a function that cannot take the arguments of the func."""
     wanted = list(inspect.signature(forward.pyfunc).parameters)
     given = list(inspect.signature(rule.func.pyfunc).parameters)
+    # The number of results is known only when the func has been lowered.
     fits = len(given) >= len(wanted) if rule.kind is RuleKind.GRAD else len(given) == len(wanted)
     if not fits:
         more = ", then a cotangent for each result" if rule.kind is RuleKind.GRAD else ""
@@ -157,4 +159,5 @@ def _same(old: Rule, new: Rule) -> bool:
 
 
 def _annotations(rule: Rule) -> list[str]:
+    # As text, since annotations may be texts that cannot be evaluated yet.
     return [str(p.annotation) for p in inspect.signature(rule.func.pyfunc).parameters.values()]

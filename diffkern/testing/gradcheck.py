@@ -135,6 +135,7 @@ def gradcheck(
             remedy="leave them out for order=1 in both modes",
         )
     tolerances = Tolerances(eps, rtol, atol, rtol32, max_elements, seed)
+    # The same checks for a kernel, for each launch of a tape, and for those of a function.
     check = partial(_check_lowered, order=order, mode=mode, tolerances=tolerances)
     if isinstance(checked, Kernel):
         return _check_kernel(checked, dim, inputs, outputs, check, device, block_dim, tolerances)
@@ -168,6 +169,7 @@ def _check_kernel(
     given = (*inputs, *outputs)
     fn = pipeline.lower_kernel(kernel.func, kernel.argument_types(*given), kernel.variant)
     dims = tuple(dim) if isinstance(dim, Sequence) else (dim,)
+    # Nothing compared would look like nothing wrong.
     if not math.prod(dims):
         raise GradientError(f"gradcheck of {kernel.name!r} compared nothing: dim={dim!r} runs no thread")
     args = [leaf for a, p in zip(given, kernel.parameters, strict=True) for leaf in leaf_values(a, p.annotation)]
@@ -197,6 +199,7 @@ def _check_lowered(
     if not _leaves_numbers(fn):
         raise GradientError(f"gradcheck of {kernel.name!r} compared nothing: it changes no array of floats")
     engine = partial(Compiled, block_dim=block_dim)
+    # In forward mode alone, this is the report, beside the result of that mode.
     nothing = GradcheckReport(kernel.name, (), 0, None, (), math.nan, None)
     report = nothing
     if mode != "forward":
@@ -228,6 +231,7 @@ def _check_launches(name: str, tape: Tape, check: Callable[..., GradcheckReport]
 def _check_grid(kernel: str, fn: Function, dims: Sequence[int], args: Sequence[Any]) -> None:
     """Refuse dimensions that a launch refuses."""
     shapes = {k: np.shape(a) for k, a in enumerate(args)}
+    # On a copy, since passes change a function in place.
     entries = certain_extents(pipeline.optimise(clone_function(fn)))
     try:
         check_axes(fn.tid_arity, dims)

@@ -115,6 +115,7 @@ class Logged:
             Value(Array(FLOAT64, 1, "A"), "numbers"),
             Value(Array(INT64, 1, "A"), "epochs"),
         ]
+        # The function may still be differentiated or run without a log.
         made = clone_function(fn)
         b = Builder()
         head = Region()
@@ -138,6 +139,7 @@ class Logged:
         MisuseError
             If there are more events than allowed.
         """
+        # The same program runs twice, so only one is compiled.
         count = self._run(args, 0)[0]
         if count > most:
             raise MisuseError(

@@ -100,6 +100,7 @@ def _found(run: Callable[[], Any]) -> NonFiniteError | None:
     threads = config.num_threads
     config.num_threads = 1
     try:
+        # The run time's own check raises at the first place.
         with detect_anomaly():
             run()
     except NonFiniteError as error:
@@ -110,6 +111,7 @@ def _found(run: Callable[[], Any]) -> NonFiniteError | None:
 
 
 def _run(kernel: Kernel, dim: int | Sequence[int], args: Sequence[Any], adjoint: bool, block_dim: int | None) -> None:
+    # The launch may write to any of them.
     given = [_copied(kernel, k, a) for k, a in enumerate(args)]
     if not adjoint:
         launch(kernel, dim=dim, inputs=given, record_tape=False, block_dim=block_dim)

@@ -43,6 +43,7 @@ def launches_of(tape: Tape) -> Iterator[Launch]:
         kernel = launch.kernel if isinstance(launch, PackedLaunch) else None
         if not isinstance(launch, PackedLaunch) or not isinstance(kernel, Kernel) or not kernel.enable_backward:
             continue
+        # The tape has types and bytes of the arguments only, as they were packed for the launch.
         types = [type_of_key(key) for key in launch.keys]
         # The version of the kernel that was launched, which may have been redefined since.
         fn = pipeline.lower_kernel(kernel.function_of(launch.generation), types, kernel.variant)

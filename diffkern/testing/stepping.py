@@ -71,9 +71,11 @@ def run_in_python(
     types = kernel.argument_types(*inputs, *outputs)
     fn = pipeline.lower_kernel(kernel.func, types, kernel.variant, stops=True)
     if cotangents is None:
+        # Only here: the adjoint is made of the function as it was lowered.
         fn = pipeline.optimise(fn)
 
         def forward() -> dict[str, Any]:
+            # The program changes arrays in place.
             copies = [np.array(a) if isinstance(a, np.ndarray) else a for a in given]
             Interpreted(fn).run(dims, copies)
             arrays = ((p, a) for p, a in zip(fn.params, copies, strict=True) if isinstance(a, np.ndarray))
@@ -119,6 +121,7 @@ def _debugged(functions: Sequence[Function], run: Callable[[], dict[str, Any]]) 
     debugger.rcLines.append("continue")
     handler = signal.getsignal(signal.SIGINT)
     try:
+        # Without a result if the user quits.
         return debugger.runcall(run) or {}
     finally:  # "continue" makes Ctrl-C stop in the debugger, also after its end
         if threading.current_thread() is threading.main_thread() and handler is not None:

@@ -18,6 +18,7 @@ from diffkern.ir.types import Array, Element, Mat, Vec, scalar_of
 
 __all__ = ["Bound", "Buffer", "Call", "Clear", "Copy", "Launch", "buffer_of"]
 
+# Part of the key: a process reads no call of another format.
 FORMAT = 1
 
 
@@ -160,6 +161,7 @@ def _step(content: dict[str, Any]) -> Copy | Clear | Launch:
 
 def buffer_of(t: Array | Element) -> Buffer:
     """Return the buffer of a parameter: an array, or a value as it is passed."""
+    # A value may be passed in a wider type than it has in the program.
     scalar = scalar_of(t if isinstance(t, Array) else abi.passed_type(t))
     element = t.dtype if isinstance(t, Array) else t
     rank = len(element.shape) if isinstance(element, (Vec, Mat)) else 0

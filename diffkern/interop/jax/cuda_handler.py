@@ -94,7 +94,7 @@ class _CudaModule(CpuModule):
             c.leave(null)
 
     def load(self, c: Code, frame: Word, description: Word, error: Any, null: Any) -> None:
-        """In the stage before execution, make the driver load the kernels on the current device."""
+        """Make the driver load the kernels on the current device, in the stage before execution."""
         stage = c.load32(frame, ffi_api.OFFSETS["XLA_FFI_CallFrame"]["stage"])
         with c.when(c.compare("==", stage, ffi_api.STAGE_INITIALIZE)):
             step = c.variable(c.add(description, c.load(description, layout.FIRST_STEP)))

@@ -157,7 +157,7 @@ class LaunchFunction:
             )
 
     def adjoint(self, perturbed: Sequence[int]) -> programs.Programs:
-        """The adjoint's programs; cotangents have the inputs that are differentiated for, and the outputs."""
+        """Return the adjoint's programs; cotangents have the inputs that are differentiated for, and the outputs."""
         # Results are active as well as the perturbed inputs: cotangents come in by them.
         active = frozenset(a.index for a in self.results if a.is_smooth).union(perturbed)
         found = programs.reverse(self.kernel, self.generation, self.keys, active, len(self.dims))

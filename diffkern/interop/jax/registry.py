@@ -63,8 +63,8 @@ class Registry:
         return capsule(handler)
 
     def attach(self, address: int) -> None:
-        # Handlers read the table without a lock, so entering is ordered: description, slot, and only then the address.
         """Start an empty table, and give the handler its address."""
+        # Handlers read the table without a lock, so entering is ordered: description, slot, and only then the address.
         self.pointer = ctypes.c_int64.from_address(address)
         self.grow(_FIRST_SLOTS)
 

@@ -41,6 +41,7 @@ def argument(types: Types, given: Any, annotation: object, where: str) -> Argume
     KernelTypeError
         If diffkern has no such type.
     """
+    # A literal's type is that of its value, which would be another program for each number.
     given = types.unliteral(given)
     if isinstance(given, types.NoneType):
         return None
@@ -64,6 +65,7 @@ def _scalar(types: Types, given: Any) -> T.Scalar | None:
 
 def _composite(types: Types, given: Any) -> T.Vec | T.Mat | None:
     rows = _parts(types, given)
+    # Larger or mixed tuples have no type in kernels.
     if not 2 <= len(rows) <= 4 or any(row != rows[0] for row in rows):
         return None
     scalar = _scalar(types, rows[0])

@@ -134,11 +134,11 @@ def from_torch(
 
 
 def described_in_c(t: torch.Tensor, dtype: Any = None) -> tuple[bytes, Callable[[], array]] | None:
-    # A C array has no place for a gradient's version or pairs; such tensors go through the array.
     """Return a tensor without a gradient in the bytes of an :class:`ArrayC`, and a function that makes the array.
 
     None for a tensor of a kind that was not seen before: making the array raises the error, if there is one.
     """
+    # A C array has no place for a gradient's version or pairs; such tensors go through the array.
     if not isinstance(t, torch.Tensor) or t.is_complex():
         return None
     check_observers(t)

@@ -45,6 +45,7 @@ def same_bits(theirs: torch.dtype, ours: T.Scalar) -> bool:
     """Return whether a tensor's elements can be read as a type: the same one, an integer's other sign,
     a bool's byte.
     """
+    # Of types that diffkern has none for, nothing is known.
     found = _FROM.get(theirs)
     if found is None or found == ours:
         return found is not None
@@ -80,6 +81,7 @@ def dtype_from_torch(torch_dtype: torch.dtype) -> DType | CompositeType:
     TypeError
         If diffkern has none: quantised and 8-bit floating-point types, and complex ones of 16-bit floats.
     """
+    # Complex numbers are vectors of two, which diffkern has of these floats only.
     if torch_dtype.is_complex and torch_dtype.to_real() in (torch.float32, torch.float64):
         return COMPOSITES[str(torch_dtype).removeprefix("torch.")]
     found = _FROM.get(torch_dtype)
@@ -149,5 +151,6 @@ def stream_to_torch(stream_or_device: Any = None) -> Any:
     stream = stream_or_device if isinstance(stream_or_device, Stream) else get_stream(stream_or_device)
     if stream.device.is_cuda:
         return as_external(stream)  # type: ignore[arg-type]  # a GPU's streams are of that class
+    # What PyTorch does next on the CPU begins at once.
     stream.synchronize()
     return None
