@@ -1,8 +1,8 @@
-"""``diffkern bench``: how near built-in workloads come to what this machine can do.
+"""``diffkern bench``: the speed of built-in workloads, relative to the limits of this machine.
 
-In: the parsed command line. Out: the machine's bandwidth and arithmetic, measured by kernels of diffkern's own, and for
-each workload, forward and adjoint, the time, the bytes and operations counted from the IR
-(:mod:`diffkern.analysis.work`), and which fraction of the lower of the two ceilings was reached.
+The report has the machine's bandwidth and arithmetic peak, measured by kernels of diffkern's own, and for each
+workload, forward and adjoint, the time, the bytes and operations counted from the IR (:mod:`diffkern.analysis.work`),
+and the fraction of the lower of the two ceilings that was reached.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ class Workload:
     Attributes
     ----------
     name : str
-        What it is called in the report.
+        Its name in the report.
     kernel : Kernel
-        What is launched.
+        The kernel that is launched.
     dim : tuple of int
-        Over how many threads.
+        The launch's dimensions.
     arguments : tuple
-        What it is passed; arrays of floats have gradients.
+        The arguments; arrays of floats have gradients.
     outputs : tuple of int
-        Which of them it writes.
+        The positions of the arguments that it writes.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Workload:
 
 @dataclass(frozen=True)
 class Ceilings:
-    """What the machine can do at most.
+    """The peak rates of the machine.
 
     Attributes
     ----------
@@ -72,6 +72,7 @@ class Ceilings:
 
     def bound(self, work: Work) -> float:
         """Return the least time for some work, in seconds."""
+        # The roofline model: memory and arithmetic overlap, so the slower one decides.
         return max(work.bytes / self.bandwidth, work.flops / self.flops)
 
 
@@ -82,11 +83,11 @@ class Measured:
     Attributes
     ----------
     workload, direction : str
-        What was launched, forward or adjoint.
+        The workload, and whether it was launched forward or adjoint.
     seconds : float
         The median time of a launch.
     bytes, flops : float or None
-        What it has to do; None where that depends on values.
+        The work of a launch; None where that depends on values.
     fraction, limit : float and str, or None
         The part of the lower ceiling that it reached, and which one that is.
     """
@@ -116,11 +117,13 @@ def add_bench_command(commands: Any) -> None:
 def _run(options: argparse.Namespace) -> None:
     before = dk.config.num_threads
     if options.threads is not None:
+        # Set back at the end, since the command may be called from Python.
         dk.config.num_threads = options.threads
     try:
         clock = time.process_time if options.processor_time else time.perf_counter
         repeats = 3 if options.quick else _REPEATS
         found = ceilings(options.quick, repeats, clock)
+        # With --json only the figures go to standard output, so that a program can read them.
         if not options.json:
             machine = f"{found.bandwidth / 1e9:.1f} GB/s, {found.flops / 1e9:.1f} GFLOP/s"
             print(f"threads: {dk.config.num_threads}; the machine: {machine}\n")
@@ -145,12 +148,14 @@ def _line(row: Measured) -> str:
 
 
 def ceilings(quick: bool, repeats: int, clock: Callable[[], float] = time.perf_counter) -> Ceilings:
-    """Measure what the machine can do at most."""
+    """Measure the peak rates of the machine."""
     n, threads, trips = (1 << 22, 1 << 14, 256) if quick else (1 << 24, 1 << 16, 1024)
     a, b, c = (dk.ones(n, dtype=dk.float32) for _ in range(3))
+    # The best time, not the median: anything that disturbs a run lowers the rate, and nothing raises it.
     moved = _best(lambda: dk.launch(kernels.triad, dim=n, inputs=[b, c, 2.0], outputs=[a]), repeats, clock)
     x, y = dk.full(threads, 0.5, dtype=dk.float32), dk.zeros(threads, dtype=dk.float32)
     computed = _best(lambda: dk.launch(kernels.chains, dim=threads, inputs=[x, trips], outputs=[y]), repeats, clock)
+    # Three arrays of 4 bytes an element; eight chains of a product and a sum each trip.
     return Ceilings(3 * 4 * n / moved, 16 * threads * trips / computed)
 
 
@@ -160,6 +165,7 @@ def measure(
     """Measure the workloads, forward and adjoint."""
     for load in _workloads(quick):
         for direction, launch in (("forward", _forward(load)), ("adjoint", _adjoint(load))):
+            # The first launch compiles.
             launch()
             seconds = statistics.median(_timed(launch, clock) for _ in range(repeats))
             work = _work(load, direction == "adjoint")
@@ -178,6 +184,7 @@ def _workloads(quick: bool) -> Iterator[Workload]:
         made: array = dk.array(rng.random(shape, dtype=np.float32), dtype=dtype, requires_grad=True)
         return made
 
+    # Inputs and outputs are many times larger than the last-level cache, so that each launch reads memory.
     n = 1 << 18 if quick else 1 << 22
     yield Workload("elementwise", kernels.wave, (n,), (floats(n), floats(n), 1.5, floats(n)), (3,))
     side = 512 if quick else 2048
@@ -193,7 +200,7 @@ def _workloads(quick: bool) -> Iterator[Workload]:
 
 
 def _faces(side: int) -> np.ndarray[Any, Any]:
-    """The triangles of a square grid of points."""
+    """Return the triangles of a square grid of points."""
     i, j = np.meshgrid(np.arange(side - 1), np.arange(side - 1), indexing="ij")
     corner = (i * side + j).ravel()
     lower = np.stack([corner, corner + 1, corner + side], 1)
@@ -219,6 +226,7 @@ def _work(load: Workload, adjoint: bool) -> Work | None:
     active = kernel.positions([name for name, a in arrays.items() if a.requires_grad], types) if adjoint else None
     lowered = Compilation(kernel.func, types, replace(kernel.variant, active=active)).lowered()
     nbytes = {name: a.numpy().nbytes for name, a in arrays.items()}
+    # The adjoint accesses cotangents as well, which are as large as their arrays.
     nbytes |= {f"ct_{name}": size for name, size in nbytes.items()}
     numbers = {name: value for name, value in given.items() if name not in arrays}
     return work_of(lowered, int(np.prod(load.dim)), numbers, nbytes)

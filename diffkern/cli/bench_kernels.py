@@ -17,6 +17,7 @@ def triad(b: dk.array[dk.float32], c: dk.array[dk.float32], s: float, a: dk.arra
 def chains(x: dk.array[dk.float32], trips: int, y: dk.array[dk.float32]) -> None:
     i = dk.tid()
     v = x[i]
+    # Eight independent chains hide the latency of a fused product and sum.
     a, b, c, d, e, f, g, h = v, v + 1.0, v + 2.0, v + 3.0, v + 4.0, v + 5.0, v + 6.0, v + 7.0
     for _ in range(trips):
         a = a * v + 0.5
@@ -59,6 +60,7 @@ def gravity(position: dk.array[dk.vec3], mass: dk.array[dk.float32], n: int, acc
     i = dk.tid()
     here = position[i]
     total = dk.vec3(0.0, 0.0, 0.0)
+    # Softened, so that a body's distance from itself gives 0 and not NaN.
     for j in range(n):
         d = position[j] - here
         inverse = 1.0 / dk.sqrt(dk.dot(d, d) + 0.01)

@@ -1,6 +1,6 @@
-"""``diffkern cache``: look into the artifact cache, and look after it.
+"""``diffkern cache``: show, copy and clear the artifact cache.
 
-In: the parsed command line. Out: a report on standard output, or a :class:`UsageError`.
+Each action prints a report on standard output, or raises :class:`UsageError`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from diffkern.cli.files import UsageError
 __all__ = ["add_cache_command"]
 
 _DAY = 86400.0
+# In small letters, which texts are made before they are looked up.
 _AGES = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": _DAY, "w": 7 * _DAY}
 _SIZES = {"": 1, "b": 1, "k": 1e3, "kb": 1e3, "m": 1e6, "mb": 1e6, "g": 1e9, "gb": 1e9}
 
@@ -35,6 +36,7 @@ def add_cache_command(commands: Any) -> None:
 
     def action(name: str, text: str, run: Callable[[argparse.Namespace], None]) -> argparse.ArgumentParser:
         added: argparse.ArgumentParser = actions.add_parser(name, help=text, description=text)
+        # Any action may meet a directory that others can write to.
         added.set_defaults(run=lambda options: _refusing(run, options))
         return added
 
@@ -96,6 +98,8 @@ def _why(options: argparse.Namespace) -> None:
         print(f"{first.key}\n{first.title}")
         for label, value in first.ingredients.items():
             print(f"  {label}: {shown(value)}")
+        # With one key, the artifact that differs least explains best why the kernel was compiled again.
+        # Adjoints and forwards are compared among themselves, whatever their types.
         others = {a.key: a for a in artifacts(directory) if a.key != first.key and _kind(a.title) == _kind(first.title)}
         closest = nearest(first.ingredients, {key: a.ingredients for key, a in others.items()})
         if closest is None:
@@ -109,12 +113,13 @@ def _why(options: argparse.Namespace) -> None:
 
 
 def _kind(title: str) -> str:
-    """The kernel and the direction, without the types."""
+    """Return the kernel and the direction, without the types."""
     return title.partition("(")[0]
 
 
 def _clear(_: argparse.Namespace) -> None:
     directory = _directory()
+    # Only files that are recognized as diffkern's are removed: the directory may hold others.
     there = contents(directory)
     count, _size = remove(artifacts_of(there))
     sweep(directory, 0.0)
@@ -136,6 +141,7 @@ def _prune(options: argparse.Namespace) -> None:
 
 def _export(options: argparse.Namespace) -> None:
     source = _directory()
+    # Asked before Store makes it: a directory of the user's keeps its permissions.
     is_new = not options.directory.exists()
     destination = Store(options.directory)
     if not destination.is_writable():
@@ -152,6 +158,7 @@ def _import(options: argparse.Namespace) -> None:
     destination = Store(directory)
     if not destination.is_writable():
         raise UsageError(f"cannot write to {directory}, or others can")
+    # Damaged ones are left out and counted, so that one bad file does not stop the others.
     print(_copied(*copy_artifacts(options.directory, destination), directory))
 
 

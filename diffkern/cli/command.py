@@ -1,7 +1,7 @@
 """The ``diffkern`` command.
 
-In: the command line. Out: a report on standard output and exit status 0 (1 where what was examined is faulty); or a
-message on standard error and status 2 for whatever the user can put right. A traceback is shown only for a fault of
+It writes a report to standard output and has exit status 0 (1 if the examined object is faulty); or it writes a message
+to standard error and has status 2, for every error that the user can correct. A traceback is shown only for a fault of
 diffkern's own.
 """
 
@@ -42,6 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         status = _run(arguments)
+        # Inside the `try`: a closed pipe is noticed only when the buffer is written.
         sys.stdout.flush()
     except BrokenPipeError:
         # Whoever read the output has enough, as head has. What is left in the buffer must not be tried again at exit.

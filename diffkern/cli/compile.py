@@ -1,6 +1,6 @@
 """``diffkern compile``: compile the kernels of a file ahead of time.
 
-In: the parsed command line. Out: a directory of artifacts for :func:`diffkern.load`, or a :class:`UsageError`.
+It writes a directory of artifacts for :func:`diffkern.load`, or raises :class:`UsageError`.
 """
 
 from __future__ import annotations
@@ -58,10 +58,13 @@ def _compile(options: argparse.Namespace) -> None:
     module = import_file(options.file)
     left_out: list[str] = []
     if options.kernel:
+        # Named by the user, so a kernel without annotations is an error.
         kernels = [find_kernel(module, name) for name in options.kernel]
     else:
         every = kernels_of(module)
         kernels = [kernel for kernel in every.values() if is_annotated(kernel)]
+        # Kernels without annotations have no types before a launch; they are reported, not an error, as nobody named
+        # them.
         left_out = sorted(name for name, kernel in every.items() if not is_annotated(kernel))
     if not kernels:
         raise UsageError(f"{options.file} has no kernel whose parameters are all annotated")

@@ -1,7 +1,7 @@
 """``diffkern demo``: run the flood example, or another of the examples by its name.
 
-In: the arguments behind ``diffkern demo``. Out: the exit status of the example; or 2, and the command to run first,
-where packages are missing. The examples are those of the source tree, also in the wheel.
+It takes the arguments behind ``diffkern demo`` and returns the exit status of the example; or 2, with the command to
+run first on standard error, if packages are missing. The examples are those of the source tree, also in the wheel.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ def main(argv: Sequence[str]) -> int:
         for name, path in found.items():
             print(f"{name:{width}}  {_title(path)}")
         return 0
+    # Options without a name are those of the default example.
     name, options = (argv[0], argv[1:]) if argv and not argv[0].startswith("-") else ("flood", argv)
     if name not in found:
         print(f"diffkern demo: no example {name!r}; there are {', '.join(found)}", file=sys.stderr)
@@ -56,24 +57,26 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _title(path: Path) -> str:
-    """The first line of an example's docstring."""
+    """Return the first line of an example's docstring."""
     return str(ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))).partition("\n")[0]
 
 
 def _missing(path: Path) -> list[str]:
-    """The packages that an example imports and that are not installed."""
+    """Return the packages that an example imports and that are not installed."""
     names: dict[str, None] = {}
+    # From the source: running the example would fail at the first missing package, and name that one alone.
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             names |= {alias.name.partition(".")[0]: None for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             names[node.module.partition(".")[0]] = None
+    # A module beside the example is another example.
     others = [name for name in names if not (path.parent / f"{name}.py").is_file()]
     return [name for name in others if importlib.util.find_spec(name) is None]
 
 
 def _command(missing: Sequence[str]) -> str:
-    """How packages are installed: by diffkern's extras, where it has them."""
+    """Return the command that installs packages: by diffkern's extras, where it has them."""
     extras = sorted({_EXTRAS[name] for name in missing if name in _EXTRAS})
     wanted = [f'"diffkern[{",".join(extras)}]"'] if extras else []
     wanted += [_DISTRIBUTIONS.get(name, name) for name in missing if name not in _EXTRAS]
@@ -82,6 +85,7 @@ def _command(missing: Sequence[str]) -> str:
 
 def _run(path: Path, options: Sequence[str]) -> int:
     """Run an example as a program of its own would run."""
+    # The example reads its options as any program does.
     before = sys.argv
     sys.argv = [str(path), *options]
     sys.path.append(str(path.parent))  # some examples import another

@@ -1,7 +1,7 @@
-"""``diffkern doctor``: what there is on this machine, what is missing, and how to get it.
+"""``diffkern doctor``: an inventory of this machine: what is missing, and how to install it.
 
-In: the parsed command line. Out: a report on standard output, as text or JSON; exit status 1 if kernels cannot be
-compiled and run on the CPU. What is optional is no fault: its line says what to install.
+It prints a report on standard output, as text or JSON, and has exit status 1 if kernels cannot be compiled and run on
+the CPU. A missing optional part is no fault: its line names the package to install.
 """
 
 from __future__ import annotations
@@ -62,15 +62,15 @@ class Finding:
     Attributes
     ----------
     area
-        Under which heading it stands.
+        The heading under which it is shown.
     name
-        What was looked at.
+        The object that was examined.
     state
-        ``"ok"``; ``"absent"`` for what is optional; ``"warning"``; ``"fault"`` where kernels cannot run.
+        ``"ok"``; ``"absent"`` for an optional part; ``"warning"``; ``"fault"`` if kernels cannot run.
     text
-        What was found.
+        The finding.
     remedy
-        What to do, where there is something to do.
+        The remedy, if there is one.
     """
 
     area: str
@@ -111,7 +111,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def examine() -> Iterator[Finding]:
-    """Look at everything, one thing after the other.
+    """Examine everything, one thing after the other.
 
     Yields
     ------
@@ -151,6 +151,7 @@ def _processor() -> Iterator[Finding]:
     except Exception as error:  # whatever is wrong with an installation of numba is worth a line
         yield Finding(area, "code for", "fault", f"numba cannot tell: {error}", "pip install --force-reinstall numba")
         return
+    # As LLVM calls the features of a processor.
     wide = "512" if "+avx512f" in found.features else "256" if "+avx2" in found.features else "128"
     yield Finding(area, "code for", "ok", f"{found.cpu} ({found.triple}), vectors of up to {wide} bits")
     from diffkern.runtime.config import config
@@ -171,6 +172,7 @@ def _cache() -> Iterator[Finding]:
         directory = cache_directory()
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = artifacts(directory)  # unless others can write to it
+        # Permissions alone don't tell: a file system may be full or mounted read-only.
         with tempfile.TemporaryFile(dir=directory):
             pass
     except (NoDirectoryError, OSError) as error:
@@ -210,6 +212,7 @@ def _wrong_by() -> float:
     from diffkern.cli.doctor_kernel import energy
     from diffkern.runtime.config import config
 
+    # A cache of its own, so that the compilers are tested and not a program from an earlier run.
     before = config.cache_dir
     with tempfile.TemporaryDirectory(prefix="diffkern-doctor-") as directory:
         config.cache_dir = directory
@@ -256,6 +259,7 @@ def _gpu_compilers() -> Iterator[Finding]:
         nvrtc = mathdx.nvrtc_version()
         return f"libmathdx {mathdx.version()}, NVRTC " + (".".join(map(str, nvrtc)) if nvrtc else "not found")
 
+    # Each by itself: a part that is missing says nothing about the others.
     looks: tuple[tuple[str, Callable[[], str]], ...] = (
         ("cubins", cubins),
         ("machine code", machine_code),
@@ -278,6 +282,7 @@ def _driver() -> Iterator[Finding]:
     except KernelError as error:
         yield Finding(area, "driver", "warning", error.message, error.remedy or "")
         return
+    # Not a warning: a machine without a GPU is complete.
     if not found:
         yield Finding(area, "devices", "absent", drivers.why_not(), "everything runs on the CPU without one")
     for device in found:
@@ -287,6 +292,7 @@ def _driver() -> Iterator[Finding]:
 
 def _settings() -> Iterator[Finding]:
     area = "Settings"
+    # Unknown names are the point: a misspelled variable has no effect and no other symptom.
     for name in sorted(n for n in os.environ if n.startswith("DIFFKERN_")):
         if name in VARIABLES:
             yield Finding(area, name, "ok", os.environ[name])

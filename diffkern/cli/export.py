@@ -1,6 +1,6 @@
-"""``diffkern export``: write a kernel as a Python module that needs nothing of diffkern.
+"""``diffkern export``: write a kernel as a Python module that does not need diffkern.
 
-In: the parsed command line. Out: the module, in a file or on standard output; or a :class:`UsageError`.
+It writes the module to a file or to standard output, or raises :class:`UsageError`.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ def _export(options: argparse.Namespace) -> None:
     kernel, types = kernel_and_types(options)
     active = None if options.active is None else [name.strip() for name in options.active.split(",") if name.strip()]
     text = export(kernel, *types, adjoint=options.adjoint, active=active)
+    # The text alone, so that the output can be a file.
     if options.out is None:
         print(text, end="")
         return

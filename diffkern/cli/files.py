@@ -1,6 +1,6 @@
 """A user's file and its kernels, for the commands that name one.
 
-In: a path. Out: the imported module and the kernels in it, or a :class:`UsageError`.
+The functions take a path and return the imported module and the kernels in it, or raise :class:`UsageError`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class UsageError(Exception):
 
 
 def import_file(path: Path) -> ModuleType:
-    """Import a file as ``python FILE`` would find its neighbours, under a name of its own.
+    """Import a file so that it finds its neighbours as with ``python FILE``, under a name of its own.
 
     Raises
     ------
@@ -32,15 +32,18 @@ def import_file(path: Path) -> ModuleType:
         raise UsageError(f"there is no file {path}")
     # A prefix keeps a user's file called types.py from standing in for the standard module.
     name = f"_diffkern_file_{path.stem}"
+    # Not by a search on the path, which may find another module of that name.
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise UsageError(f"{path} is not a Python file; its name must end in .py")
     module = importlib.util.module_from_spec(spec)
+    # Before it runs: dataclasses and pickle look a class's module up by name.
     sys.modules[name] = module
     sys.path.insert(0, str(path.parent.resolve()))
     try:
         spec.loader.exec_module(module)
     except KernelError:
+        # Its message has the source line, and the command prints it.
         raise
     except Exception as error:
         raise UsageError(f"{path} cannot be imported: {type(error).__name__}: {error}") from error
@@ -50,7 +53,7 @@ def import_file(path: Path) -> ModuleType:
 
 
 def kernels_of(module: ModuleType) -> dict[str, Kernel]:
-    """Return the kernels a module has, by name."""
+    """Return the kernels of a module, by name."""
     return {name: value for name, value in vars(module).items() if isinstance(value, Kernel)}
 
 

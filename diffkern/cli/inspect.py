@@ -1,7 +1,7 @@
-"""``diffkern inspect``: print what becomes of a kernel.
+"""``diffkern inspect``: print the program that diffkern makes of a kernel.
 
-In: the parsed command line. Out: Python source, intermediate representation, assembly, or counts of instructions on
-standard output; or a :class:`UsageError`.
+It prints Python source, intermediate representation, assembly, or counts of instructions on standard output, or raises
+:class:`UsageError`.
 """
 
 from __future__ import annotations
@@ -79,6 +79,7 @@ def add_inspect_command(commands: Any) -> None:
 
 def _inspect(options: argparse.Namespace) -> None:
     kernel, types = kernel_and_types(options)
+    # Who names a target asks for its machine code rather than for source.
     what = options.what or ("resources" if options.target else "source")
     if what == "passes" or options.after:
         print(_passes(kernel, types, options))
@@ -92,16 +93,16 @@ def _inspect(options: argparse.Namespace) -> None:
 
 @dataclass
 class _Watcher:
-    """Notes the passes of a kernel, and the function after one of them.
+    """Record the passes of a kernel, and the function after one of them.
 
     Attributes
     ----------
     wanted
         The name of that pass.
     rows
-        Of each pass its name, the stage and the number of operations after it.
+        For each pass its name, and the stage and the number of operations after it.
     text
-        The function after the pass that is wanted.
+        The function after the wanted pass.
     """
 
     wanted: str | None
@@ -109,6 +110,7 @@ class _Watcher:
     text: str | None = None
 
     def __call__(self, name: str, stage: Stage, fn: Function) -> None:
+        # A pass may run several times; later runs are numbered, so that --after can name each.
         times = sum(known.partition(":")[0] == name for known, _, _ in self.rows) + 1
         label = name if times == 1 else f"{name}:{times}"
         self.rows.append((label, stage.name, count_ops(fn.body)))
@@ -131,6 +133,7 @@ def _passes(kernel: Kernel, types: Sequence[object], options: argparse.Namespace
     try:
         Compilation(kernel.func, known, variant, context=Context(variant.is_debug, seen)).lowered()
     except KernelError:
+        # With the wanted text at hand an error in a later pass doesn't matter: it may be the reason for looking.
         if seen.text is None:
             raise
     if options.after is None:
@@ -142,6 +145,7 @@ def _passes(kernel: Kernel, types: Sequence[object], options: argparse.Namespace
 
 
 def _machine_code(kernel: Kernel, types: Sequence[object], what: str, options: argparse.Namespace) -> str:
+    # Only GPUs have these texts, so the target need not be named.
     default = "sm_90" if what in ("sass", "ptx") else "cpu"
     more = {name: True for name in ("fast_math", "may_alias") if getattr(options, name)}
     made = compile_kernels(
@@ -160,6 +164,7 @@ def _resources(made: Compiled) -> str:
     rows: list[tuple[str, object]] = [("target", made.target), ("compiled in", f"{made.compile_seconds:.2f} s")]
     rows.append(("registers", made.registers))
     if isinstance(made, CompiledForGPU):
+        # The assumption on which the numbers depend.
         rows.insert(1, ("arrays", "may overlap" if made.may_alias else "do not overlap"))
         rows.append(("local memory", f"{made.stack_bytes} bytes a thread"))
         rows.append(("shared memory", f"{made.shared_bytes} bytes a block"))

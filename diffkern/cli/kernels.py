@@ -1,6 +1,6 @@
-"""How commands name a kernel and the types of its arguments.
+"""The arguments of commands that name a kernel and the types of its arguments.
 
-In: ``FILE.py:KERNEL`` and texts of types. Out: the kernel and the types, or a :class:`UsageError`.
+``FILE.py:KERNEL`` and texts of types give the kernel and the types, or a :class:`UsageError`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["add_kernel", "kernel_and_types"]
 
 
 def add_kernel(parser: argparse.ArgumentParser) -> None:
-    """Add to a command's parser what names a kernel."""
+    """Add the arguments that name a kernel to a command's parser."""
     parser.add_argument("kernel", metavar="FILE.py:KERNEL")
     parser.add_argument(
         "--types",
@@ -31,13 +31,14 @@ def add_kernel(parser: argparse.ArgumentParser) -> None:
 
 
 def kernel_and_types(options: argparse.Namespace) -> tuple[Kernel, list[object]]:
-    """Return the kernel that a command line names, and the types given for its arguments; none where it is annotated.
+    """Return the kernel that a command line names, and the types given for its arguments; none if it is annotated.
 
     Raises
     ------
     UsageError
         If there is no such kernel, or a type is none.
     """
+    # From the right: the path of a file may have a colon, as on Windows.
     path, separator, name = options.kernel.rpartition(":")
     if not separator or not path or not name:
         raise UsageError(
@@ -73,6 +74,7 @@ def _argument_types(kernel: Kernel, texts: Sequence[str]) -> list[object]:
 def _parse_type(text: str) -> object:
     """Evaluate a type such as ``float32``, ``vec3``, ``array2d(float32)`` or ``array(vec3, ndim=2)``."""
     try:
+        # The expression is walked, not evaluated, so that a type on the command line cannot run code.
         return _type_of(ast.parse(text.strip(), mode="eval").body)
     except (SyntaxError, TypeError, ValueError) as error:
         raise UsageError(
@@ -85,6 +87,7 @@ def _type_of(node: ast.expr) -> object:
         case ast.Name(id="float" | "int" | "bool" as name):
             return {"float": float, "int": int, "bool": bool}[name]
         case ast.Name(id=name) | ast.Attribute(value=ast.Name(id="dk" | "wp" | "diffkern"), attr=name):
+            # Names with an underscore are no part of the language.
             if name.startswith("_") or not hasattr(diffkern, name):
                 raise ValueError(f"diffkern has no type {name!r}")
             found: object = getattr(diffkern, name)

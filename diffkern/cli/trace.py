@@ -1,6 +1,6 @@
-"""``diffkern trace``: run a program, and write a trace of what it launches and compiles.
+"""``diffkern trace``: run a program, and write a trace of its launches and compilations.
 
-In: the parsed command line. Out: the exit status of the program, and the trace in a file; or a :class:`UsageError`.
+It returns the exit status of the program and writes the trace to a file, or raises :class:`UsageError`.
 """
 
 from __future__ import annotations
@@ -31,11 +31,13 @@ def add_trace_command(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
+    # Late, so that the other commands do not load the run time.
     from diffkern.runtime.trace import ScopedTrace
 
     program: Path = options.program
     if not program.is_file():
         raise UsageError(f"there is no file {program}")
+    # The trace is written whatever becomes of the program.
     trace = ScopedTrace(options.out, options.synchronize)
     try:
         with trace:
@@ -44,6 +46,7 @@ def _run(options: argparse.Namespace) -> int:
         raise UsageError(str(error)) from error
     launches = sum(event.get("cat") in ("launch", "adjoint") for event in trace.events)
     counted = "1 launch" if launches == 1 else f"{launches} launches"
+    # To standard error: standard output belongs to the program.
     print(f"{counted} in {options.out}: open it in https://ui.perfetto.dev", file=sys.stderr)
     return status
 
@@ -55,10 +58,12 @@ def _status_of(program: Path, arguments: list[str]) -> int:
     try:
         runpy.run_path(str(program), run_name="__main__")
     except SystemExit as end:
+        # Python prints a text given to sys.exit() and exits with 1.
         if isinstance(end.code, str):
             print(end.code, file=sys.stderr)
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except Exception:
+        # The program's own fault, so it is shown as Python shows it.
         traceback.print_exc()
         return 1
     finally:

@@ -1,7 +1,7 @@
-"""What to write instead of what other libraries have: for those who come from Warp, Numba, NumPy or PyTorch.
+"""Remedies for what other libraries have and kernels do not: for users who come from Warp, Numba, NumPy or PyTorch.
 
-In: what stands in the kernel that the kernel language does not have: an object that is called, an attribute, a name of
-diffkern's that there is not. Out: a sentence of what to write, for the remedy of the error.
+For an element of a kernel that the kernel language does not have (an object that is called, an attribute, a missing
+name of diffkern's) the functions return a sentence of what to write instead, for the remedy of the error.
 """
 
 from __future__ import annotations
@@ -104,13 +104,16 @@ _OF_OTHER_PROGRAMS = (
 
 
 def refused(obj: Any) -> tuple[str, str] | None:
-    """Return what is wrong with a call, and what to write instead, of what has no place in a kernel and says so."""
+    """Return the error and remedy for a call of an object that declares that kernels cannot call it;
+    None for others.
+    """
+    # Statically, since the attribute lookup of a user's object may run code or answer anything.
     said = inspect.getattr_static(obj, "refused_in_kernels", None)
     return (str(said[0]), str(said[1])) if isinstance(said, tuple) else None
 
 
 def for_call(obj: Any) -> tuple[str, str] | None:
-    """Return what is wrong with calling an object of another library or of the host, and what to write instead."""
+    """Return the error and remedy for a call of an object of another library or of the host."""
     if isinstance(obj, Called):
         return _OF_OTHER_PROGRAMS
     if (refusal := refused(obj)) is not None:
@@ -141,6 +144,7 @@ def for_call(obj: Any) -> tuple[str, str] | None:
 
 def _module(obj: Any) -> str:
     """Return the module that an object comes from; methods of built-in classes name none."""
+    # Bound methods of C types have no module of their own.
     module = getattr(obj, "__module__", None)
     if module is None:
         owner = getattr(obj, "__self__", None)
@@ -149,7 +153,7 @@ def _module(obj: Any) -> str:
 
 
 def for_instance(obj: Any, name: str, attribute: str) -> tuple[str, str]:
-    """Return what is wrong with reading an attribute of an object that is no module or class, and what to write."""
+    """Return the error and remedy for reading an attribute of an object that is no module or class."""
     if isinstance(obj, KnownToNumba) and isinstance(getattr(obj, attribute, None), Called):
         return f"{name}.{attribute} {_OF_OTHER_PROGRAMS[0]}", _OF_OTHER_PROGRAMS[1]
     if not hasattr(obj, attribute):
@@ -162,7 +166,7 @@ def for_instance(obj: Any, name: str, attribute: str) -> tuple[str, str]:
 
 
 def missing_name(owner: str, obj: Any, name: str) -> str | None:
-    """Return what to write for a name that other libraries have and a module does not; None for any other."""
+    """Return the remedy for a name that other libraries have and a module does not; None for any other."""
     known: Mapping[str, str] = getattr(obj, "__instead__", {})  # what a module says of names that it does not have
     if name in known:
         return known[name]
@@ -172,7 +176,7 @@ def missing_name(owner: str, obj: Any, name: str) -> str | None:
 
 
 def missing_kind(obj: Any, name: str) -> str:
-    """Return which kind of objects is missing with a name that a module does not have, for the end of a message."""
+    """Return the kind of objects that is missing with a name that a module does not have, for the end of a message."""
     kinds: Mapping[str, str] = getattr(obj, "__absent_kinds__", {})
     found = next((kind for prefix, kind in kinds.items() if name.startswith(prefix)), None)
     return "" if found is None else f": diffkern has no {found}"
@@ -186,17 +190,17 @@ def where_names_are(obj: Any) -> str:
 
 
 def array_attribute(name: str) -> str | None:
-    """Return what to write for an attribute that arrays have elsewhere and not in kernels; None for any other."""
+    """Return the remedy for an attribute that arrays have elsewhere and not in kernels; None for any other."""
     return _OF_ARRAYS.get(name)
 
 
 def number_attribute(name: str) -> str:
-    """Return what to write for an attribute of a number."""
+    """Return the remedy for an attribute of a number."""
     return _OF_NUMBERS.get(name, "numbers have no attributes in kernels")
 
 
 def for_annotation(annotation: Any) -> str:
-    """Return what to write for an annotation that means nothing to a kernel."""
+    """Return the remedy for an annotation that means nothing to a kernel."""
     text = annotation if isinstance(annotation, str) else f"{_module(annotation)}.{getattr(annotation, '__name__', '')}"
     if any(word in text.lower() for word in ("array", "tensor", "list", "sequence", "tuple")):
         return "write dk.array(dtype=float), with ndim=2 for two axes, or leave the annotation out"

@@ -1,6 +1,6 @@
-"""Arguments of calls in the form that lowerings take: without ``*``, and of built-in functions in order.
+"""Arguments of calls in the form that lowerings take: without ``*``, and for built-in functions in order.
 
-In: a call of the syntax tree. Out: the same call, with a node of its own for each value that ``*`` stands for, and with
+A call of the syntax tree becomes the same call, with a node of its own for each value of a ``*`` argument, and with
 arguments by name at their position.
 """
 
@@ -22,9 +22,10 @@ __all__ = ["Spread", "in_order", "spread", "spread_items"]
 
 
 def spread(cx: Context, node: ast.Call) -> ast.Call:
-    """The call with the values of each ``*sequence`` among its arguments."""
+    """Return the call with the values of each ``*sequence`` among its arguments."""
     if not any(isinstance(arg, ast.Starred) for arg in node.args):
         return node
+    # One node for each call: a loop that is lowered again must find the results that it recorded for this node.
     made = cx.spread_calls.setdefault(node, ast.copy_location(ast.Call(node.func, [], node.keywords), node))
     made.args = [part for arg in node.args for part in _parts(cx, arg)]
     return made
@@ -39,8 +40,9 @@ def _parts(cx: Context, node: ast.expr) -> Iterator[ast.expr]:
 
 
 def spread_items(cx: Context, node: ast.Starred) -> Sequence[Term]:
-    """The values that ``*sequence`` stands for."""
+    """Return the values of ``*sequence``."""
     value = node.value
+    # A slice of an array is no value, but with constant bounds its elements are.
     if isinstance(value, ast.Subscript) and any(isinstance(e, ast.Slice) for e in _entries(value)):
         owner = cx.expr(value.value)
         if isinstance(owner, View):
@@ -63,7 +65,7 @@ def _entries(node: ast.Subscript) -> list[ast.expr]:
 
 
 def _of_slice(cx: Context, owner: View, node: ast.Subscript) -> Sequence[Term]:
-    """The elements of a slice of an array: as many as its bounds say, whatever the array's extent."""
+    """Return the elements of a slice of an array: as many as its bounds say, whatever the array's extent."""
     entries = _entries(node)
     (at, *others) = [k for k, e in enumerate(entries) if isinstance(e, ast.Slice)]
     part = entries[at]
@@ -89,7 +91,7 @@ _OTHERS: Final = {
 
 
 def _parameters(key: str) -> tuple[str, ...]:
-    """The names of a built-in's parameters, in order."""
+    """Return the names of a built-in's parameters, in order."""
     if key not in INTRINSICS:
         return _OTHERS.get(key, ())
     if key.startswith("atomic_"):
@@ -99,7 +101,7 @@ def _parameters(key: str) -> tuple[str, ...]:
 
 
 def in_order(cx: Context, key: str, name: str, node: ast.Call) -> ast.Call:
-    """A call of a built-in with the arguments that have names at their positions."""
+    """Return a call of a built-in with its named arguments at their positions."""
     if not node.keywords:
         return node
     names = _parameters(key)
@@ -112,6 +114,7 @@ def in_order(cx: Context, key: str, name: str, node: ast.Call) -> ast.Call:
         if keyword.arg in given:
             cx.type_error(keyword.value, f"{name} gets {keyword.arg} twice", "give it by position or by name")
         given[keyword.arg] = keyword.value
+    # The same node for the same call, as in `spread`.
     made = cx.spread_calls.setdefault(node, ast.copy_location(ast.Call(node.func, [], []), node))
     made.args = [given[parameter] for parameter in names if parameter in given]
     if len(node.args) > len(names):

@@ -1,6 +1,6 @@
 """Operators: arithmetic on scalars, vectors and matrices, powers, comparisons, bit operations.
 
-In: two operands as terms. Out: their combination, folded if both are literals, with the types of :mod:`coerce`.
+Two operands as terms are combined, folded if both are literals, with the types of :mod:`coerce`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _MAX_UNROLLED_POWER = 16
 
 
 def _function(op: str) -> Callable[[Any, Any], Any]:
-    """The function of Python's numbers that an op is."""
+    """Return the function of Python's numbers for an op."""
     row = lookup(op)
     function = row.fold if row.built_in is None else row.built_in.host
     assert function is not None
@@ -51,7 +51,8 @@ def _function(op: str) -> Callable[[Any, Any], Any]:
 
 
 def binary(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Const | Val:
-    """``a op b`` for an op named as in :data:`BINARY`."""
+    """Return ``a op b`` for an op named as in :data:`BINARY`."""
+    # Literals stay literals, so that the result is as weak as its parts and takes the type of what it meets.
     if isinstance(a, Const) and isinstance(b, Const):
         return _fold(cx, op, a, b, node)
     if not isinstance(a, (Const, Val)) or not isinstance(b, (Const, Val)):
@@ -60,6 +61,7 @@ def binary(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Const | Val
         return _composite(cx, op, a, b, node)
     if op == "matmul":
         cx.type_error(node, "@ of two numbers", "write * instead")
+    # In numba's spelling an index composed of blockIdx, blockDim and threadIdx is recognized as one grid index.
     if cx.stands and (known := numba_grid.combined(cx, op, a, b)) is not None:
         return known
     if not (op in ("and", "or", "xor") and _are_bools(a, b)):
@@ -76,6 +78,7 @@ def binary(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Const | Val
         return Val(cx.b.one("floor", cx.b.div(left, right)))
     out = cx.b.one(op, left, right)
     # Sums and products may wrap around: what can be said of them is the business of ``opt.ranges``.
+    # These cannot leave the non-negative integers. A quotient of both, a remainder, an `and`, a shift to the right.
     if _both_nonneg(cx, left, right) and op in ("floordiv", "mod", "and", "shr"):
         cx.nonneg.add(out)
     elif op == "mod" and right in cx.nonneg:
@@ -100,10 +103,12 @@ def _operand_hint(a: Term, b: Term) -> str | None:
 def _fold(cx: Context, op: str, a: Const, b: Const, node: ast.AST) -> Const:
     if op == "matmul":
         cx.type_error(node, "@ of two numbers", "write * instead")
+    # Python would compute an integer of any length.
     if op == "pow" and isinstance(b.value, int) and abs(b.value) > 4096:
         cx.type_error(
             node, f"the power {b.value} is too large for a constant", "take a variable as its base, or a smaller power"
         )
+    # Floats divide by 0 as in IEEE 754; integers are an error, as in Python.
     by_zero = op in ("div", "floordiv", "mod") and b.value == 0 and isinstance(a.value + b.value, float)
     if by_zero:
         return Const(_by_zero(cx, op, float(a.value), float(b.value), node))
@@ -127,7 +132,7 @@ def _fold(cx: Context, op: str, a: Const, b: Const, node: ast.AST) -> Const:
 
 
 def _in_dialect(cx: Context, op: str, a: Const, b: Const) -> str:
-    """The op that an operator of literals is."""
+    """Return the op of an operator on literals, in the current dialect."""
     integers = isinstance(a.value, int) and isinstance(b.value, int)
     if op == "div" and integers and cx.dialect.integer_quotient is IntegerQuotient.TRUNCATED and b.value != 0:
         return "truncdiv"
@@ -135,7 +140,7 @@ def _in_dialect(cx: Context, op: str, a: Const, b: Const) -> str:
 
 
 def _by_zero(cx: Context, op: str, a: float, b: float, node: ast.AST) -> float:
-    """A quotient of literals, or its remainder, as IEEE 754 has them where the divisor is 0."""
+    """Return a quotient of literals, or its remainder, as IEEE 754 defines it for a divisor of 0."""
     loc = cx.loc(node)
     result = math.nan if op == "mod" or a == 0 or math.isnan(a) else math.copysign(math.inf, a) * math.copysign(1.0, b)
     warnings.warn_explicit(f"{a} {SIGN[op]} {b} is {result}", RuntimeWarning, loc.file, loc.line)
@@ -160,7 +165,7 @@ def _divide(cx: Context, a: Const | Val, b: Const | Val, node: ast.AST) -> Val:
 
 
 def _quotient(cx: Context, left: Value, right: Value) -> Val:
-    """``/`` of two integers."""
+    """Return ``/`` of two integers."""
     if cx.dialect.integer_quotient is IntegerQuotient.TRUNCATED:
         nonneg = _both_nonneg(cx, left, right)
         whole = cx.b.one("floordiv" if nonneg else "truncdiv", left, right)
@@ -168,6 +173,7 @@ def _quotient(cx: Context, left: Value, right: Value) -> Val:
             cx.nonneg.add(whole)
         return Val(whole)
     out = cx.b.div(cx.b.cast(left, WEAK_FLOAT), cx.b.cast(right, WEAK_FLOAT))
+    # So that `int(a / b)` can be lowered to an integer division, without rounding through floats.
     cx.quotients[out] = left, right
     return Val(out)
 
@@ -176,7 +182,7 @@ def _quotient(cx: Context, left: Value, right: Value) -> Val:
 
 
 def power(cx: Context, a: Const | Val, b: Const | Val, node: ast.AST) -> Const | Val:
-    """``a ** b``: multiplications for small integer exponents, roots for 0.5, else ``pow``."""
+    """Return ``a ** b``: multiplications for small integer exponents, roots for 0.5, else ``pow``."""
     if isinstance(a, Const) and isinstance(b, Const):
         return _fold(cx, "pow", a, b, node)
     if isinstance(b, Const) and isinstance(a, Val) and isinstance(a.type, T.Scalar):
@@ -184,6 +190,7 @@ def power(cx: Context, a: Const | Val, b: Const | Val, node: ast.AST) -> Const |
         is_float = a.type.is_float
         if a.type == T.BOOL:
             cx.type_error(node, "** of a bool", "convert it first: int(b) or float(b)")
+        # Both are exact where `pow` rounds, and have cheaper derivatives.
         if is_float and exponent == 0.5:
             return Val(cx.b.one("sqrt", a.value))
         if is_float and exponent == -0.5:
@@ -206,7 +213,7 @@ def _finite(number: float) -> bool:
 
 
 def _unrolled(cx: Context, a: Val, exponent: int) -> Val:
-    """By repeated squaring; the product for a negative exponent is inverted at the end."""
+    """Return a power by repeated squaring; for a negative exponent the product is inverted at the end."""
     t = T.scalar_of(a.type)
     if exponent == 0:
         return Val(cx.b.const(1, t))
@@ -238,6 +245,7 @@ def _composite(cx: Context, op: str, a: Const | Val, b: Const | Val, node: ast.A
     ta, tb = left.type, right.type
     scalar_a, scalar_b = isinstance(ta, T.Scalar), isinstance(tb, T.Scalar)
     _check_kinds(cx, op, left, node)
+    # Vectors of any role add by components; products of quaternions and transforms have rules of their own.
     if op in ("add", "sub") and ta == tb:
         return Val(cx.b.one(op, left, right))
     if op == "mul" and scalar_b:
@@ -261,9 +269,10 @@ def _are_plain(*types: T.Type) -> bool:
 
 
 def _by_component(cx: Context, op: str, a: Value, b: Value, node: ast.AST) -> Val:
-    """An operator component by component; a number is combined with each of them."""
+    """Apply an operator component by component; a number is combined with each component."""
     shape = b.type if isinstance(a.type, T.Scalar) else a.type
     assert isinstance(shape, (T.Vec, T.Mat))
+    # A number divided by a vector: the op needs two vectors.
     if op == "div" and shape.dtype.is_float:
         return Val(cx.b.one("cw_div", cx.b.construct(shape, [a] * shape.size), b))
     xs, ys = ([v] * shape.size if isinstance(v.type, T.Scalar) else cx.b.components(v) for v in (a, b))
@@ -298,7 +307,7 @@ def _composite_hint(op: str, ta: T.Type, tb: T.Type) -> str | None:
 
 
 def compare(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Const | Val:
-    """``a op b`` for a comparison."""
+    """Return ``a op b`` for a comparison."""
     if isinstance(a, Const) and isinstance(b, Const):
         return _fold(cx, op, a, b, node)
     if not isinstance(a, (Const, Val)) or not isinstance(b, (Const, Val)):
@@ -308,6 +317,7 @@ def compare(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Const | Va
     if cx.dialect.bools_are_numbers:
         a, b = _as_number(cx, a, b, op, node), _as_number(cx, b, a, op, node)
     left, right = coerce.unify(cx, a, b, node, SIGN[op])
+    # The IR compares numbers only; equality of bools is the negated exclusive or.
     if left.type == T.BOOL and op in ("eq", "ne"):
         differ = cx.b.one("xor", left, right)
         return Val(differ if op == "ne" else cx.b.one("not", differ))
@@ -317,7 +327,7 @@ def compare(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Const | Va
 
 
 def _as_number(cx: Context, side: Const | Val, other: Const | Val, op: str, node: ast.AST) -> Const | Val:
-    """A bool that is compared with a number, or by order, as 0 or 1 of the number's type."""
+    """Return a bool that is compared with a number, or by order, as 0 or 1 of the number's type."""
     if not _is_bool(side) or (_is_bool(other) and op in ("eq", "ne")):
         return side
     if isinstance(side, Const):
@@ -340,6 +350,7 @@ def _compare_composites(cx: Context, op: str, a: Const | Val, b: Const | Val, no
     pairs = zip(cx.b.components(a.value), cx.b.components(b.value), strict=True)
     results = [coerce.value(cx, compare(cx, op, Val(x), Val(y), node), node) for x, y in pairs]
     if not results:
+        # Vectors without components are equal.
         return Const(op == "eq")
     out = results[0]
     for other in results[1:]:
@@ -348,7 +359,7 @@ def _compare_composites(cx: Context, op: str, a: Const | Val, b: Const | Val, no
 
 
 def negate(cx: Context, a: Term, node: ast.AST) -> Const | Val:
-    """``-a``."""
+    """Return ``-a``."""
     if isinstance(a, Const):
         return Const(-a.value)
     if not isinstance(a, Val):
@@ -362,12 +373,13 @@ def negate(cx: Context, a: Term, node: ast.AST) -> Const | Val:
     if t == T.BOOL:
         cx.type_error(node, "- of a bool", "write not b, or convert it first: int(b)")
     if t.kind is T.Kind.UINT:
+        # There is no negation of unsigned integers in the IR; 0 - a wraps around as C's does.
         return Val(cx.b.sub(cx.b.zero(a.type), a.value))
     return Val(cx.b.neg(a.value))
 
 
 def invert(cx: Context, a: Term, node: ast.AST) -> Const | Val:
-    """``~a``."""
+    """Return ``~a``."""
     if isinstance(a, Const):
         if isinstance(a.value, bool):
             return Const(not a.value)

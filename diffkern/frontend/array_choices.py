@@ -1,8 +1,8 @@
-"""Arrays that a branch chooses, as accesses that it chooses.
+"""Expansion of arrays that a branch chooses into accesses that a branch chooses.
 
-In: lowered ops, in which an ``if`` may yield arrays. Out: the same where each access to such an array is an ``if`` of
-its own, with an access to one of the arrays on each side, so that everything behind the frontend meets the arrays
-themselves: which threads write to which, gradients, checks.
+Lowered ops, in which an ``if`` may yield arrays, become ops in which each access to such an array is an ``if`` of its
+own, with an access to one of the arrays on each side. Everything behind the frontend then sees the arrays themselves:
+which threads write to which, gradients, checks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _Tree: TypeAlias = "Value | tuple[Value, _Tree, _Tree]"
 
 
 def expand(cx: Context) -> None:
-    """Expand the choices in what has been lowered, in place, and the augmented assignments that are in them."""
+    """Expand the choices in the lowered ops, in place, and the augmented assignments that are in them."""
     if not any(_is_choice(op) for op in walk(cx.b.region)):
         return
     expander = _Expander(cx.b)
@@ -38,7 +38,7 @@ def _is_choice(op: Op) -> bool:
 
 
 def _if(condition: Value, results: Sequence[Value], regions: Sequence[Region], loc: Loc | None) -> Op:
-    """An ``if`` with the given results."""
+    """Make an ``if`` with the given results."""
     types = tuple(v.type for v in results)
     return Op("if", (condition,), tuple(results), {"types": types}, tuple(regions), loc)
 
@@ -53,6 +53,7 @@ class _Expander:
         ops, region.ops = region.ops, []
         with self.b.into(region):
             for op in ops:
+                # Nested regions first: their accesses may be of arrays that an enclosing `if` has chosen before them.
                 for sub in op.regions:
                     self.region(sub)
                 with self.b.at(op.loc):
@@ -64,12 +65,13 @@ class _Expander:
         elif not any(v in self.trees for v in op.operands):
             self.b.region.ops.append(op)
         elif len(op.results) == 1 and isinstance(op.result.type, Array):
+            # A view of a chosen array makes no access: it is recorded as a choice of views.
             self.trees[op.result] = self.of_each(op)
         else:
             self.chosen(op, op.operands, op.results)
 
     def without_arrays(self, op: Op) -> Op:
-        """The ``if`` with the values alone; what arrays its results are is kept."""
+        """Return the ``if`` with its values only; the choice tree of each array among its results is recorded."""
         view, kept = If(op), []
         for k, (result, then, orelse) in enumerate(view.choices):
             if isinstance(result.type, Array):
@@ -84,7 +86,9 @@ class _Expander:
         return self.trees.get(array, array)
 
     def of_each(self, op: Op) -> _Tree:
-        """What an op that makes an array of arrays makes of each of the chosen ones."""
+        """Return the choice tree of an op that makes an array from arrays: the op applied to each of
+        the chosen ones.
+        """
         made: list[Value] = []
 
         def each(k: int, operands: tuple[Value, ...]) -> _Tree:
@@ -101,7 +105,8 @@ class _Expander:
         return each(0, op.operands)
 
     def chosen(self, op: Op, operands: Sequence[Value], results: Sequence[Value]) -> None:
-        """Append an op that takes arrays which are chosen, as a choice of ops; its results are the given values."""
+        """Append an op that takes chosen arrays, as a choice of ops; its results are the given values."""
+        # One operand at a time: a nested choice handles the next one.
         place = next((k for k, v in enumerate(operands) if v in self.trees), None)
         if place is None:
             self.b.region.ops.append(Op(op.name, tuple(operands), tuple(results), op.attrs, op.regions, op.loc))
@@ -116,6 +121,7 @@ class _Expander:
         condition, *sides = tree
         regions = []
         for side in sides:
+            # Each side has results of its own, which the `if` yields as the original ones.
             region, own = Region(), tuple(Value(v.type, v.name) for v in results)
             with self.b.into(region):
                 self._over(side, place, op, operands, own)
@@ -129,8 +135,9 @@ class _Expander:
         return self.b.region.ops[-1]
 
     def updates(self, update: Update) -> list[Update]:
-        """An augmented assignment for each of the stores that its store has become."""
+        """Return an augmented assignment for each of the stores that its store has become."""
         stores = self.copies.get(update.store)
         if stores is None:
             return [update]
+        # The prelude is copied, as two stores must not share one region.
         return [Update(store, update.kind, Cloner(self.b).region(update.prelude)) for store in stores]

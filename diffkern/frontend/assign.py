@@ -1,6 +1,6 @@
 """Assignment targets: variables, array elements, and components of either.
 
-In: the target of an assignment and the term assigned. Out: a new binding of a variable, or a store. A target's own
+The target of an assignment and the assigned term give a new binding of a variable, or a store. A target's own
 expressions are evaluated once, also in ``x[i][1] += v``, which loads the element, changes a copy and stores it.
 """
 
@@ -50,7 +50,7 @@ class Element:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A component or a part of a composite that stands in another place."""
+    """A component or a part of a composite at another place."""
 
     parent: Place
     owner: Value
@@ -59,7 +59,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A field of a struct that stands in another place."""
+    """A field of a struct at another place."""
 
     parent: Place
     owner: Rec
@@ -68,7 +68,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class TilePart:
-    """An element or a part of a tile that stands in a variable."""
+    """An element or a part of a tile in a variable."""
 
     parent: Variable
     owner: Val | Rec
@@ -112,6 +112,7 @@ def place(cx: Context, target: ast.expr) -> Place:
         cx.syntax_error(target.value, "the result of an expression cannot be changed", "assign it to a variable first")
     parent = place(cx, target.value)
     with cx.b.at(cx.loc(target)):
+        # A part of a part is one part of the whole, so that it is changed by one insertion.
         if isinstance(parent, Part) and not isinstance(parent.part.type, T.Scalar):
             inner = _selected(cx, parent.part.type, target)
             return Part(parent.parent, parent.owner, components.within(cx, parent.part, inner))
@@ -125,6 +126,7 @@ def _selected(cx: Context, t: T.Composite, target: ast.Subscript | ast.Attribute
 
 
 def _inside(cx: Context, parent: Place, target: ast.Subscript | ast.Attribute) -> Place:
+    # Without reading the struct: a store to one field must not read, and race with, the others.
     if isinstance(parent, Element) and isinstance(parent.view, RecView) and isinstance(target, ast.Attribute):
         if pointed.is_pointer(parent.view.struct, target.attr) and not parent.view.ndim:
             held = parent.view.items[parent.view.struct.names.index(target.attr)]
@@ -171,10 +173,11 @@ def _tile_part(cx: Context, parent: Place, owner: Val | Rec, target: ast.Subscri
 
 
 def read(cx: Context, where: Place, node: ast.AST) -> Term:
-    """What stands in a place."""
+    """Return the term at a place."""
     with cx.b.at(cx.loc(node)):
         match where:
             case Variable(name):
+                # Through the expression lowering, so that an unset variable is reported as at any other read.
                 load = ast.copy_location(ast.Name(name.id, ast.Load()), name)
                 return cx.expr(load)
             case Element(view):
@@ -190,7 +193,7 @@ def read(cx: Context, where: Place, node: ast.AST) -> Term:
 
 
 def write(cx: Context, where: Place, term: Term, node: ast.AST) -> None:
-    """Replace what stands in a place."""
+    """Replace the term at a place."""
     match where:
         case Variable(name):
             cx.bind(name.id, term, name)
@@ -204,6 +207,7 @@ def write(cx: Context, where: Place, term: Term, node: ast.AST) -> None:
                     records.store(cx, view, term, node)
                 else:
                     views.store(cx, view, term, node)
+        # Values are immutable: a changed field makes a new struct, which is written to the place that holds it.
         case Member(parent, struct, index):
             with cx.b.at(cx.loc(node)):
                 whole = records.replaced(cx, struct, index, term, node)
@@ -220,14 +224,16 @@ def write(cx: Context, where: Place, term: Term, node: ast.AST) -> None:
 
 
 def note_update(cx: Context, where: Place, kind: str, operand: Term, node: ast.expr) -> None:
-    """Note an augmented assignment that has just been written, if it is to an element of an array."""
+    """Record an augmented assignment that has just been written, if it is to an element of an array."""
     root = _root(where)
     if kind not in _UPDATE_KINDS or not isinstance(root, Element):
         return
+    # An array of the thread itself is not shared, so no atomic update is needed.
     if local.is_local(root.view.first if isinstance(root.view, RecView) else root.view):
         return
     if isinstance(root.view, View) and views.is_unset(cx, root.view):
         return
+    # The store is the last op: the assignment was lowered just now.
     store, prelude = cx.b.region.ops[-1], Region()
     if store.name == "if":  # of an array that is null on some paths
         store = store.regions[0].ops[-1]
@@ -243,8 +249,9 @@ def _root(where: Place) -> Place:
 
 
 def _change_of_element(cx: Context, where: Place, kind: str, operand: Term, node: ast.AST) -> Value:
-    """What the whole element is changed by where a part of it is changed by the operand."""
+    """Return the operand for the whole element, if a part of it is changed by the operand."""
     if isinstance(where, Part):
+        # All other components get the neutral element, with which the atomic update leaves them unchanged.
         neutral = cx.b.full(where.owner.type, _neutral(kind, where.owner.type))
         changed = components.insert(cx, neutral, where.part, operand, node)
         return _change_of_element(cx, where.parent, kind, Val(changed), node)
@@ -255,8 +262,9 @@ def _change_of_element(cx: Context, where: Place, kind: str, operand: Term, node
 
 
 def _neutral(kind: str, t: T.Type) -> float:
-    """The number that changes nothing, not even the sign of a zero."""
+    """Return the neutral element of an operation, which does not even change the sign of a zero."""
     scalar = T.scalar_of(t)
     if kind == "and":
         return (1 << scalar.bits) - 1 if scalar.kind is T.Kind.UINT else -1
+    # -0.0 + -0.0 is -0.0, whereas 0.0 + -0.0 is 0.0.
     return -0.0 if scalar.is_float and kind == "add" else 0

@@ -1,6 +1,6 @@
 """Atomic updates of elements of arrays: ``atomic_add(a, i, v)`` and the rest of the family.
 
-In: a call. Out: an op ``atomic``, which returns the element as it was. The spelling of numba ends here as well.
+A call becomes an op ``atomic``, which returns the old element. The spelling of numba uses :func:`updated` as well.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ def _atomic(kind: str, cx: Context, name: str, node: ast.Call) -> Term:
 
 
 def array_argument(cx: Context, name: str, node: ast.expr) -> View:
-    """The array whose element is updated."""
+    """Return the array whose element is updated."""
     return as_array(cx, name, cx.expr(node), node)
 
 
 def as_array(cx: Context, name: str, array: Term, node: ast.expr) -> View:
-    """The same as of a lowered argument."""
+    """Return the same for an argument that is lowered already."""
     if isinstance(array, RecView):
         cx.type_error(
             node,
@@ -69,13 +69,13 @@ def updated(
     Parameters
     ----------
     kind
-        What the op ``atomic`` does.
+        The kind of the op ``atomic``.
     name
-        How the kernel calls it.
+        The name by which the kernel calls it.
     entries
         An integer for each axis.
     values
-        What is expected and what replaces it for ``cas``, else one value.
+        The expected value and its replacement for ``cas``, else one value.
     """
     if len(entries) != len(array.spans):
         cx.type_error(
@@ -92,6 +92,7 @@ def updated(
     if kind != "cas":
         return views.atomic(cx, kind, element, values[0], node)
     assert isinstance(t, T.Scalar)
+    # The op takes one operand for the value: the expected and the new number travel as a vector of two.
     pair = [coerce.convert(cx, value, t, node, f"a value of {name}") for value in values]
     return views.compare_exchange(cx, element, cx.b.construct(T.Vec(t, 2), pair))
 

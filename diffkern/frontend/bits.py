@@ -1,7 +1,7 @@
 """``cast(x, dtype)``: the same bits as another type.
 
-In: a number, a vector, a matrix or a struct, and a type of the same size. Out: a value of that type. Bytes stand as in
-memory: components one after the other, fields of structs where C aligns them, with zeros between.
+A number, a vector, a matrix or a struct, and a type of the same size, give a value of that type. Bytes are laid out as
+in memory: components one after the other, fields of structs where C aligns them, with zeros between.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _STORED: Final = {held: stored for stored, held in NARROW.items()}
 
 
 class _Piece(NamedTuple):
-    """An unsigned integer, and at which bit it begins."""
+    """An unsigned integer, and its first bit."""
 
     value: Value
     start: int
@@ -69,6 +69,7 @@ def _type_of(cx: Context, term: Term, name: str, node: ast.Call) -> _Stored:
     if not isinstance(term, Val) or not isinstance(term.type, (T.Scalar, T.Vec, T.Mat)):
         _refuse(cx, name, term, node)
     scalar = coerce.default(T.scalar_of(term.type))
+    # A weak literal takes its default type, and a 16-bit float counts with its stored size, not with float32's.
     return T.with_scalar(term.type, _STORED.get(scalar, scalar))
 
 
@@ -90,7 +91,7 @@ def _alignment(t: FieldType) -> int:
 
 
 def _fields(t: Struct) -> Iterator[tuple[FieldType, int]]:
-    """The fields, and at which byte each begins."""
+    """Yield the fields, and the first byte of each."""
     at = 0
     for _, inner in t.fields:
         at += -at % _alignment(inner)
@@ -99,7 +100,7 @@ def _fields(t: Struct) -> Iterator[tuple[FieldType, int]]:
 
 
 def _size(t: FieldType) -> int:
-    """Bytes of a type; of an array among the fields as many as a description of it has."""
+    """Return the bytes of a type; for an array among the fields, as many as its descriptor has."""
     if isinstance(t, Struct):
         end = max((at + _size(inner) for inner, at in _fields(t)), default=0)
         return end + -end % _alignment(t)
@@ -112,7 +113,7 @@ def _size(t: FieldType) -> int:
 
 
 def _pieces(cx: Context, term: Term, t: FieldType, at: int, node: ast.Call) -> Iterator[_Piece]:
-    """The bits of a value that begins at a byte."""
+    """Yield the bits of a value that starts at a byte."""
     if isinstance(t, Struct) and isinstance(term, Rec):
         for item, (inner, offset) in zip(term.items, _fields(t), strict=True):
             yield from _pieces(cx, item, inner, at + offset, node)
@@ -136,7 +137,7 @@ def _to_bits(cx: Context, value: Value, t: T.Scalar) -> Value:
 
 
 def _made(cx: Context, t: FieldType, at: int, pieces: list[_Piece]) -> Term:
-    """The value of a type that begins at a byte."""
+    """Return the value of a type that starts at a byte."""
     if isinstance(t, Struct):
         return Rec(t, tuple(_made(cx, inner, at + offset, pieces) for inner, offset in _fields(t)))
     assert isinstance(t, (T.Scalar, T.Vec, T.Mat))
@@ -148,14 +149,16 @@ def _made(cx: Context, t: FieldType, at: int, pieces: list[_Piece]) -> Term:
 
 
 def _gathered(cx: Context, at: int, t: T.Scalar, pieces: list[_Piece]) -> Value:
-    """The bits of a number that begins at a byte."""
+    """Return the bits of a number that starts at a byte."""
     b, bits, start = cx.b, 8 * t.itemsize, 8 * at
     out: Value | None = None
     for value, first in pieces:
         held = T.scalar_of(value.type)
+        # A piece that does not overlap the number; padding thus stays 0.
         if first >= start + bits or first + held.bits <= start:
             continue
         part = b.one("shr", value, b.const(start - first, held)) if first < start else value
+        # Cast before shifting up: the upper bits would be lost in the narrower type.
         part = b.cast(part, _unsigned(bits))
         if first > start:
             part = b.one("shl", part, b.const(first - start, _unsigned(bits)))

@@ -1,7 +1,7 @@
 """Threads of a block that work together: shared arrays, barriers, indices within the launch's blocks.
 
-In: a call of one of the built-ins. Out: an op of the family ``block``. What must hold of a whole kernel (a barrier that
-all threads of a block reach) is checked on its IR, in ``diffkern.analysis.blocks``.
+A call of one of the built-ins becomes an op of the family ``block``. Conditions on a whole kernel (a barrier that all
+threads of a block reach) are checked on its IR, in ``diffkern.analysis.blocks``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _barrier(cx: Context, name: str, node: ast.Call) -> Term:
 
 
 def array_arguments(cx: Context, name: str, node: ast.Call, *ignored: str) -> dict[str, ast.expr]:
-    """The shape and the dtype of a call that makes an array, as far as they are given."""
+    """Return the shape and the dtype of a call that makes an array, as far as they are given."""
     given = dict(zip(("shape", "dtype"), node.args, strict=False))
     for keyword in node.keywords:
         if keyword.arg not in ("shape", "dtype", *ignored) or keyword.arg in given:
@@ -52,10 +52,11 @@ def array_arguments(cx: Context, name: str, node: ast.Call, *ignored: str) -> di
 
 
 def literal_shape(cx: Context, node: ast.expr, what: str, *, least: int, axes: int) -> tuple[int, ...]:
-    """A shape of numbers that are known when the kernel is compiled, at least so great, and of at most so many axes."""
+    """Return a shape of compile-time constants, each at least `least`, of at most `axes` axes."""
     term = cx.expr(node)
     shape = []
     for item in term.items if isinstance(term, Tup) else (term,):
+        # `type(...) is int`: True is an int for Python, and no extent.
         if not (isinstance(item, Const) and type(item.value) is int and item.value >= least):
             cx.type_error(
                 node,
@@ -69,7 +70,7 @@ def literal_shape(cx: Context, node: ast.expr, what: str, *, least: int, axes: i
 
 
 def spans(cx: Context, shape: Sequence[int]) -> tuple[Span, ...]:
-    """The axes of an array of a shape."""
+    """Return the axes of an array of a shape."""
 
     def length(n: int) -> Callable[[], Value]:
         return lambda: cx.b.i32(n)
@@ -84,6 +85,7 @@ def _shared_array(cx: Context, name: str, node: ast.Call) -> Term:
     shape = literal_shape(cx, given["shape"], "a shared array", least=1, axes=4)
     dtype = _dtype(cx, given["dtype"]) if "dtype" in given else T.FLOAT32
     t = T.Array(dtype, len(shape), T.SHARED)
+    # A number of its own: two shared arrays of one type are two pieces of memory.
     base = cx.b.one("shared_new", type=t, shape=shape, number=cx.new_uid())
     return View(base, spans(cx, shape))
 

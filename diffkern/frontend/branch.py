@@ -1,7 +1,7 @@
 """Two-way choices: the ``if`` op for conditional expressions, for short circuits and for statements.
 
-In: a condition and what happens on each side. Out: one ``if`` op with the values that differ and are read later, or no
-op where a side computes nothing.
+A condition and the lowering of each side give one ``if`` op with the values that differ and are read later, or no op if
+a side computes nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _EAGER_OPS: Final = 8
 def choose(
     cx: Context, cond: Term, then: Callable[[], Term], orelse: Callable[[], Term], node: ast.AST, what: str
 ) -> Term:
-    """``a if cond else b``: only the chosen side is evaluated; sides that compute nothing make a ``select``."""
+    """Return ``a if cond else b``: only the chosen side is evaluated; sides that compute nothing make a ``select``."""
     test = coerce.as_bool(cx, cond, node)
     if isinstance(test, Const):
         return then() if test.value else orelse()
@@ -41,6 +41,7 @@ def choose(
     if changed := _changed(cx, *ends):
         sides = (Side(regions[0], ends[0], left=False), Side(regions[1], ends[1], left=False))
         return _with_changes(cx, test.value, sides, (a, b), changed, node, what)
+    # Both sides are the same term, which is then known whatever the condition is; its ops run on either path.
     if merge.same_term(a, b):
         cx.b.region.ops.extend(regions[0].ops)
         return a
@@ -62,7 +63,7 @@ def choose(
 
 
 def _refuse_mixed(cx: Context, a: Term, b: Term, node: ast.AST, what: str) -> NoReturn:
-    """Say that two sides of a choice have no common type."""
+    """Raise the error of two sides of a choice that have no common type."""
     if isinstance(a, Rec) and isinstance(b, Rec) and a.struct == b.struct:
         cx.type_error(node, f"{what} has a struct with different arrays on its sides", "choose single elements instead")
     cx.type_error(
@@ -73,7 +74,7 @@ def _refuse_mixed(cx: Context, a: Term, b: Term, node: ast.AST, what: str) -> No
 
 
 def _changed(cx: Context, *ends: Mapping[str, Binding]) -> list[str]:
-    """Variables that the sides of a choice within an expression have set: by ``:=``, by a draw, in an own array."""
+    """Return variables set by the sides of a choice within an expression: by ``:=``, by a draw, in an own array."""
     names = dict.fromkeys(name for end in ends for name in end if end[name] is not cx.env.get(name))
     return [name for name in names if name in cx.env or name not in local.names(names)]
 
@@ -87,9 +88,10 @@ def _with_changes(
     node: ast.AST,
     what: str,
 ) -> Term:
-    """A choice whose sides set variables: an ``if`` statement, whose result is one more variable."""
+    """Lower a choice whose sides set variables: an ``if`` statement, whose result is one more variable."""
     if merge.common(*results, merge.Joins.of(cx, ())) is None:
         _refuse_mixed(cx, *results, node, what)
+    # A name that no user can write.
     chosen = f"$chosen{cx.new_uid()}"
     for side, result in zip(sides, results, strict=True):
         side.env[chosen] = Binding(result, None)
@@ -100,7 +102,7 @@ def _with_changes(
 
 
 def logical(cx: Context, op: str, a: Const | Val, right: Callable[[], Const | Val], node: ast.AST) -> Const | Val:
-    """``a and b`` or ``a or b`` (op ``and``, ``or``): b is evaluated only where it decides."""
+    """Lower ``a and b`` or ``a or b`` (op ``and``, ``or``): b is evaluated only where it decides."""
     decided = op == "or"
     if isinstance(a, Const):
         return a if bool(a.value) is decided else right()
@@ -116,6 +118,7 @@ def logical(cx: Context, op: str, a: Const | Val, right: Callable[[], Const | Va
         return term
     if isinstance(b, Const) and not region.ops:
         return Const(decided) if bool(b.value) is decided else a
+    # A few pure operations on both paths are cheaper than a branch, and let loops be vectorized.
     if _is_cheap(region.ops):
         cx.b.region.ops.extend(region.ops)
         if isinstance(b, Const):
@@ -132,7 +135,7 @@ def logical(cx: Context, op: str, a: Const | Val, right: Callable[[], Const | Va
 
 
 def _is_cheap(ops: Sequence[Op]) -> bool:
-    """Whether ops may run although Python would skip them: no memory, no integer division, and few."""
+    """Return whether ops may run although Python would skip them: no memory, no integer division, and few."""
     return len(ops) <= _EAGER_OPS and all(
         not op.regions and row.effect is Effect.PURE and not row.divides and op.name != "extract_dyn"
         for op in ops
@@ -151,8 +154,8 @@ class Side:
     env
         The variables at its end.
     left
-        Whether control never reaches that end (it has left by ``return``, ``break`` or ``continue``), so that it does
-        not matter which variables are set there.
+        Whether control never reaches that end (it has left by ``return``, ``break`` or ``continue``), so that the
+        variables that are set there don't matter.
     """
 
     region: Region
@@ -161,7 +164,7 @@ class Side:
 
 
 def has_left(cx: Context, env: dict[str, Binding]) -> bool:
-    """Whether one of the flags of the frame is known to be set."""
+    """Return whether one of the flags of the frame is known to be set."""
     names = [RETURNED]
     if cx.frame.loops:
         names += [cx.frame.loops[-1].broken, cx.frame.loops[-1].continued]
@@ -172,7 +175,7 @@ def has_left(cx: Context, env: dict[str, Binding]) -> bool:
 def merge_branches(
     cx: Context, cond: Value, then: Side, orelse: Side, wanted: Iterable[str], node: ast.AST, describe_condition: str
 ) -> None:
-    """Append the ``if`` op of two lowered sides and bind the wanted variables to what they are after it.
+    """Append the ``if`` op of two lowered sides and bind the wanted variables to their values after it.
 
     Parameters
     ----------
@@ -185,7 +188,7 @@ def merge_branches(
     node
         The statement, for positions.
     describe_condition
-        How the condition is called in a message, as in ``the condition in line 7``.
+        The name of the condition in messages, as in ``the condition in line 7``.
     """
     sides = (then, orelse)
     keep = set(wanted)
@@ -196,6 +199,7 @@ def merge_branches(
     changed = [n for n in {**then.env, **orelse.env} if then.env.get(n) is not orelse.env.get(n)]
     for name in changed:
         pair = _relevant(name, then, orelse)
+        # Not read later: dropped here, so that neither branch yields it.
         if marked(name) not in keep:
             cx.env.pop(name, None)
             continue
@@ -204,9 +208,11 @@ def merge_branches(
         if terms[0] is None and terms[1] is None:
             cx.env[name] = Binding(None, None, unset)
             continue
+        # A flag that is set exactly where the condition holds is the condition, which no branch needs to yield.
         if _is_flag_of(cond, terms):
             cx.env[name] = Binding(Val(cond), None)
             continue
+        # The negated condition; emitted once, after the branch, for all such flags.
         if _is_const(terms[0], False) and _is_const(terms[1], True):
             negations.append(name)
             continue
@@ -214,6 +220,7 @@ def merge_branches(
         if shape is None:
             cx.env[name] = Binding(None, None, unset)
             continue
+        # Each side's value is converted in its own region, where it is visible.
         for side, term, out in zip(sides, terms, yields, strict=True):
             with cx.b.into(side.region):
                 what = f"the variable {name}"
@@ -229,6 +236,7 @@ def merge_branches(
         term = merge.build(shape, rest)
         known = [b.term for b in _relevant(name, then, orelse) if b is not None and b.term is not None]
         joined_views(cx, term, known)
+        # Facts about a value that hold on both sides hold after the branch.
         if isinstance(term, Val) and all(cx.is_nonneg(t) for t in known):
             cx.nonneg.add(term.value)
         cx.env[name] = Binding(term, cx.loc(node), unset)
@@ -249,8 +257,9 @@ def _is_const(term: Term | None, value: bool) -> bool:
 
 
 def _relevant(name: str, then: Side, orelse: Side) -> tuple[Binding | None, Binding | None]:
-    """A variable on both sides; a side that has returned has no say, except about the result and the flags."""
+    """Return a variable's bindings on both sides; a side that has returned counts only for the result and the flags."""
     pair = (then.env.get(name), orelse.env.get(name))
+    # The result and the flags are set exactly by returning.
     if name.startswith("$"):
         return pair
     returned = [_is_const(side.env[RETURNED].term, True) if RETURNED in side.env else False for side in (then, orelse)]
@@ -262,7 +271,7 @@ def _relevant(name: str, then: Side, orelse: Side) -> tuple[Binding | None, Bind
 
 
 def _unset(name: str, sides: tuple[Side, Side], condition: str) -> str | None:
-    """Why a variable may not be set after a branch."""
+    """Return why a variable may not be set after a branch."""
     reasons = [_unset_in(side.env.get(name)) for side in sides if not side.left]
     for side, word in zip(sides, ("holds", "does not hold"), strict=True):
         binding = side.env.get(name)
@@ -285,9 +294,9 @@ def _joined_shape(
     node: ast.AST,
     regions: tuple[Region, Region],
 ) -> merge.Shape | None:
-    """The shape of a variable behind a branch; None if it is set on one side, to a part of an array found there.
+    """Return the shape of a variable after a branch; None if it is set on one side, to a part of an array found there.
 
-    On paths that do not set it, it is zero or null (``is_zero``), or nobody reads it.
+    On paths that do not set it, it is zero or null (``is_zero``), or it is not read.
     """
     set_here = [b for b in pair if b is not None and b.term is not None]
     first = set_here[0]
@@ -302,13 +311,15 @@ def _joined_shape(
     joined = merge.common(first.term, second.term, merge.Joins.of(cx, regions))
     if joined is None or not merge.stands_outside(joined, *regions):
         error = conflict(cx, name, first, second, node)
+        # Recorded, not raised: the variable is poisoned, so that later uses give no further errors while others are
+        # found.
         cx.errors.append(error)
         return merge.Same(Poison())
     return joined
 
 
 def conflict(cx: Context, name: str, first: Binding, second: Binding, node: ast.AST) -> KernelTypeError:
-    """The error for a variable that has two types that do not merge; it names both places."""
+    """Return the error for a variable that has two types that do not merge; it names both places."""
     if first.loc is not None and second.loc is not None and first.loc.line > second.loc.line:
         first, second = second, first  # the message stands at the later place and names the earlier one
     assert first.term is not None

@@ -1,6 +1,6 @@
-"""Calls: which object is called, and what that means.
+"""Calls: the called object, and the meaning of the call.
 
-In: a call of the syntax tree. Out: its result as a term. A built-in is found by the identity of the object, never by
+A call of the syntax tree gives its result as a term. A built-in is found by the identity of the object, never by
 its name; dtypes convert and construct; ``@dk.func`` functions are inlined (:mod:`inline`); anything else is refused.
 """
 
@@ -43,13 +43,16 @@ __all__ = ["lower_call", "tid_call"]
 
 def lower_call(cx: Context, node: ast.Call) -> Term:
     """Lower a call."""
+    # Types made on the spot first: as values their calls would be constructors.
     callee = construct.made_type(cx, node.func) or cx.expr(node.func)
+    # From here on, no argument has a `*`.
     node = arguments.spread(cx, node)
     if not isinstance(callee, Static):
         cx.type_error(node.func, f"{describe(callee)} is called", "only functions can be called")
     obj = callee.obj
     if pointers.makes_array(obj, node):
         return pointers.of_address(cx, node)
+    # Tiles before other built-ins, since functions such as `sum` have a meaning for both.
     key = lowering_key(obj)
     if key is not None and tiles.is_function(key):
         return tiles.call(cx, key, callee.name, node)
@@ -65,6 +68,7 @@ def lower_call(cx: Context, node: ast.Call) -> Term:
         return _derivative(cx, obj, callee.name, node)
     if isinstance(obj, Called) and isinstance(obj.owner, (Func, Called)):
         return derived.call(cx, obj, callee.name, node)
+    # A method: the instance is its first argument.
     if isinstance(obj, records.Bound):
         return inline.inline(cx, obj.func, node, first=[obj.owner])
     if obj is type:
@@ -72,6 +76,7 @@ def lower_call(cx: Context, node: ast.Call) -> Term:
     definition = definition_of(obj)
     if definition is not None and advice.refused(obj) is None:
         return records.construct(cx, definition, callee.name, node)
+    # In a library function `vec3` is over the scalar type of the call; elsewhere it is float32.
     t = obj.over(cx.frame.scalar) if isinstance(obj, Generic) and cx.frame.scalar else _called_dtype(obj)
     if (constructor := construct.maker(obj)) is not None:
         return construct.CALLS[constructor](cx, callee.name, node)
@@ -85,21 +90,23 @@ def lower_call(cx: Context, node: ast.Call) -> Term:
 
 
 def _derivative(cx: Context, transformation: Transformation, name: str, node: ast.Call) -> Term:
-    """``dk.grad(f)``, which is then called."""
+    """Lower ``dk.grad(f)``, which is then called."""
     terms = [] if node.keywords else [cx.expr(arg) for arg in node.args]
     of = terms[0] if len(terms) == 1 else None
     if not isinstance(of, Static) or not isinstance(of.obj, (Func, Composed, Intrinsic, Called)):
         cx.type_error(node, f"{name} takes one func", f"write {name}(f)(x) with f made by @dk.func, or a built-in")
+    # Only funcs are differentiated, so a built-in is wrapped into one.
     function = of.obj if isinstance(of.obj, (Func, Called)) else as_func(of.obj, cx.dialect)
     return Static(transformation(function), f"{name}({of.name})")
 
 
 def _type_of(cx: Context, node: ast.Call) -> Static:
-    """``type(x)``: what makes values of that type."""
+    """Lower ``type(x)``: the constructor of values of that type."""
     if len(node.args) != 1 or node.keywords:
         cx.type_error(node, "type takes one value", "write type(x)")
     term, shown = cx.expr(node.args[0]), ast.unparse(node)
     if isinstance(term, Const):
+        # A literal's type is Python's, whose call makes a number that is as weak.
         return Static(type(term.value), shown)
     if isinstance(term, Rec):
         return Static(class_of(term.struct), shown)
@@ -114,7 +121,7 @@ def _type_of(cx: Context, node: ast.Call) -> Static:
 
 
 def tid_call(cx: Context, node: ast.expr) -> bool:
-    """Whether an expression is a call of ``tid``, whose number of results depends on where it stands."""
+    """Return whether an expression is a call of ``tid``, whose number of results depends on the context."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, (ast.Name, ast.Attribute)):
         return False
     callee = cx.expr(node.func)
@@ -131,6 +138,7 @@ def _called_dtype(obj: Any) -> T.Element | None:
 
 
 def _refuse(cx: Context, obj: Any, name: str, node: ast.Call) -> NoReturn:
+    # By name: importing the class here would close a circle of imports.
     if type(obj).__name__ == "Kernel" and type(obj).__module__.startswith("diffkern"):
         cx.type_error(node.func, f"{name} is a kernel; a kernel cannot call another", "make the shared part a @dk.func")
     if (known := advice.for_call(obj)) is not None:
@@ -156,5 +164,6 @@ def _cast(cx: Context, to: T.Scalar, name: str, node: ast.Call) -> Term:
     if len(args) > 1:
         cx.type_error(node, f"{name} takes one value, not {len(args)}", f"write {name}(x) for each value")
     if not args:
+        # ``int()`` is 0, as in Python.
         return coerce.explicit_cast(cx, Const(0), to, node)
     return coerce.explicit_cast(cx, coerce.scalar_term(cx, args[0], node.args[0], f"the argument of {name}"), to, node)

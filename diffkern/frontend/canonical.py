@@ -1,7 +1,7 @@
-"""What a kernel's source means, as labelled bytes for the cache key.
+"""The meaning of a kernel's source, as labelled bytes for the cache key.
 
-In: a Python function. Out: its syntax tree and those of the funcs it reaches, and the value of everything it captures,
-in an encoding of our own: equal for the same program in every process, on every machine and Python version. Comments,
+A Python function gives its syntax tree and those of the funcs it reaches, and the value of everything it captures, in
+an encoding of our own: equal for the same program in every process, on every machine and Python version. Comments,
 blank lines, docstrings and positions are no part of it; neither are paths, addresses or representations of objects.
 
 The result is kept per function and served again as long as each captured name still means the same.
@@ -58,28 +58,28 @@ ENCODING_VERSION: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What a kernel means at one time.
+    """The meaning of a kernel at one time.
 
     Attributes
     ----------
     fields : list of (str, bytes)
         Its fingerprint.
     guards : list of Guard
-        What the fingerprint rests on.
+        The captured names on which the fingerprint depends.
     texts : list of TextGuard
-        Annotations that it rests on.
+        The annotations on which it depends.
     codes : list of code
-        What Python ran for each function, the kernel first.
+        The code objects of each function, the kernel first.
     reached : list of callable
         The functions it covers besides the kernel (which must stay collectable).
     annotations : list of dict
         For each function, the kernel first, the types that its annotations meant.
     rules : list of tuple
-        For each function, the kernel first, what differentiation takes instead of it.
+        For each function, the kernel first, the rules that differentiation uses instead of it.
     taken : dict
-        Of one that is opaque, what lowering took for types of arguments.
+        For an opaque one, the objects that lowering used, by types of arguments.
     token : str
-        What no other meaning has, in any process.
+        A unique token that no other meaning has, in any process.
     """
 
     fields: list[tuple[str, bytes]]
@@ -94,11 +94,11 @@ class Meaning:
 
     @property
     def is_opaque(self) -> bool:
-        """Whether lowering may look into an object whose contents the fingerprint does not tell."""
+        """True if lowering may look into an object whose contents are not part of the fingerprint."""
         return any(value.startswith(OPAQUE) for _, value in self.fields)
 
     def holds(self, pyfunc: Callable[..., Any]) -> bool:
-        """Whether all that the fingerprint of a kernel rests on still means the same."""
+        """Return whether everything on which the fingerprint of a kernel depends still means the same."""
         functions = zip((pyfunc, *self.reached), self.codes, self.rules, strict=True)
         if not all(f.__code__ is code and rules_of(f) == rules for f, code, rules in functions):
             return False
@@ -110,7 +110,7 @@ _MEANING: Final = "__diffkern_meaning__"
 
 
 def fingerprint(pyfunc: Callable[..., Any]) -> list[tuple[str, bytes]]:
-    """Labelled fields that distinguish kernels by what they compute.
+    """Return labelled fields that distinguish kernels by what they compute.
 
     Parameters
     ----------
@@ -121,8 +121,8 @@ def fingerprint(pyfunc: Callable[..., Any]) -> list[tuple[str, bytes]]:
     -------
     list of (label, bytes)
         The encoding's version; for the kernel (number 0) and each func it reaches, in the order of first use: its
-        tree, the meaning of its annotations and defaults, and each captured name with its value. Where these do not
-        say all that lowering may take, a token is added that no other kernel has, in any process.
+        tree, the meaning of its annotations and defaults, and each captured name with its value. If these do not
+        determine everything that lowering may use, a token is added that no other kernel has, in any process.
 
     Raises
     ------
@@ -134,7 +134,9 @@ def fingerprint(pyfunc: Callable[..., Any]) -> list[tuple[str, bytes]]:
 
 
 def meaning_of(pyfunc: Callable[..., Any], methods: Sequence[Callable[..., Any]] = ()) -> Meaning:
-    """What a kernel means now, with methods of structs of which it gets instances; errors as of :func:`fingerprint`."""
+    """Return the present meaning of a kernel, with methods of structs of which it gets instances; errors as of
+    :func:`fingerprint`.
+    """
     of, kept = pyfunc.__dict__.get(_MEANING, (None, None))
     # What functools.wraps makes has the attributes of another function.
     if not methods and of is not None and of() is pyfunc and kept.holds(pyfunc):
@@ -145,6 +147,7 @@ def meaning_of(pyfunc: Callable[..., Any], methods: Sequence[Callable[..., Any]]
     annotations: list[dict[str, Any]] = []
     reached: list[Callable[..., Any]] = [pyfunc, *methods]
 
+    # Funcs are numbered in the order of first use, which is the same in every process; an address is not.
     def number_of(func: Func) -> int:
         if func.pyfunc not in reached:
             reached.append(func.pyfunc)
@@ -171,19 +174,24 @@ def meaning_of(pyfunc: Callable[..., Any], methods: Sequence[Callable[..., Any]]
             obj, depth = resolve(scope, path)
             code = encode_object(obj, number_of)
             fields.append((f"captured {k} {'.'.join(path)}", code))
+            # With the object itself: a guard first compares by identity, and encodes again only if that fails.
             guards.append(Guard(k, scope, path, depth, preserved(obj), code))
         if dialect.object_attributes:
             check_steady(function, [guard for guard in guards if guard.function == k and guard.depth > 1])
     codes, all_rules = [function.__code__ for function in reached], [rules_of(function) for function in reached]
     made = Meaning(fields, guards, [*texts.values()], codes, reached[1:], annotations, all_rules)
+    # With methods the meaning depends on the arguments of a launch, so it is not the function's own.
     if not methods:
         pyfunc.__dict__[_MEANING] = weakref.ref(pyfunc), made
     return made
 
 
 def may_multiply_tiles(pyfunc: Callable[..., Any]) -> bool:
-    """Whether a kernel or a func it reaches may hold a matrix product of tiles; False where there is certainly none."""
+    """Return whether a kernel or a func it reaches may contain a matrix product of tiles; False if there is certainly
+    none.
+    """
     values = [value for _, value in fingerprint(pyfunc)]
+    # A product needs the built-in or the operator @, and a kernel without any tile has neither.
     if b"builtin:tile_matmul" in values:
         return True
     return any(v.startswith(b"builtin:tile") for v in values) and any(b"(MatMult)" in v for v in values)
@@ -195,18 +203,22 @@ _OF_THREADS: Final = frozenset(
 
 
 def may_make_tiles_of_threads(pyfunc: Callable[..., Any]) -> bool:
-    """Whether a kernel or a func it reaches may make a tile of what threads hold, or give threads elements of one."""
+    """Return whether a kernel or a func it reaches may make a tile of threads' values, or give threads
+    elements of one.
+    """
     return any(value in _OF_THREADS for _, value in fingerprint(pyfunc))
 
 
 def built_ins(pyfunc: Callable[..., Any]) -> frozenset[str]:
-    """The keys of the built-in functions that a kernel or a func it reaches refers to."""
+    """Return the keys of the built-in functions that a kernel or a func it reaches refers to."""
     values = (value for _, value in fingerprint(pyfunc))
     return frozenset(v[8:].decode() for v in values if v.startswith(b"builtin:"))
 
 
 def positions(pyfunc: Callable[..., Any]) -> list[tuple[str, bytes]]:
-    """Labelled fields with file, line and text of a kernel and the funcs it reaches, for programs that report them."""
+    """Return labelled fields with file, line and text of a kernel and the funcs it reaches, for programs that report
+    them.
+    """
     fields = []
     for k, function in enumerate([pyfunc, *meaning_of(pyfunc).reached]):
         source = get_source(function)
@@ -216,7 +228,7 @@ def positions(pyfunc: Callable[..., Any]) -> list[tuple[str, bytes]]:
 
 
 def captures(meaning: Meaning) -> list[Capture]:
-    """The names whose change would change the fingerprint: how each is looked up, and what it meant."""
+    """Return the names whose change would change the fingerprint: how each is looked up, and its value."""
     of_funcs = (vars(function) for function in meaning.reached)
     rules = [(space.get, RULES, space.get(RULES)) for space in of_funcs]
     return [*look_ups(meaning.guards, meaning.texts), *rules]
@@ -230,9 +242,9 @@ def _parameters(
     types: dict[str, Any],
     texts: dict[tuple[int, str], TextGuard],
 ) -> Iterator[tuple[str, bytes]]:
-    """The fields of a function's parameters, and of what it returns where it is held to that.
+    """Yield the fields of a function's parameters, and of its result if its annotation is checked.
 
-    The types that their annotations mean go into ``types``, what these rest on into ``texts``.
+    The types that their annotations mean are added to ``types``, and the names on which these depend to ``texts``.
     """
     given = inspect.signature(function)
     annotated = {name: parameter.annotation for name, parameter in given.parameters.items()}

@@ -1,6 +1,6 @@
-"""Python objects from outside the kernel: what a captured name or attribute stands for in it.
+"""Python objects from outside the kernel: the meaning of a captured name or attribute in it.
 
-In: an object found by :mod:`scope`. Out: a term. Numbers are constants (Python's weak, NumPy's strong), tuples are
+An object found by :mod:`scope` becomes a term. Numbers are constants (Python's weak, NumPy's strong), tuples are
 unpacked, vectors made by ``dk.vec3(...)`` are constants too; data structures are refused.
 """
 
@@ -25,8 +25,10 @@ __all__ = ["fixed_length", "host_value", "is_array", "is_known", "static_result"
 
 
 def static_term(cx: Context, obj: Any, name: str, node: ast.AST) -> Term:
-    """What a captured Python object stands for: numbers are constants, tuples are unpacked."""
+    """Return the term for a captured Python object: numbers are constants, tuples are unpacked."""
+    # A subclass of a number computes by methods of its own; the kernel takes the number.
     obj = enum_value(obj) if isinstance(obj, enum.Enum) else exact(obj)
+    # Before Python's numbers: NumPy's float64 is a subclass of float, and has a type of its own.
     if isinstance(obj, np.generic):
         return _numpy_scalar(cx, obj, name, node)
     if isinstance(obj, (bool, int, float)):
@@ -36,6 +38,7 @@ def static_term(cx: Context, obj: Any, name: str, node: ast.AST) -> Term:
     if isinstance(obj, tuple):
         _check_items(cx, obj, name, node)
         return Tup(tuple(static_term(cx, item, f"{name}[{k}]", node) for k, item in enumerate(obj)))
+    # Before arrays: some values of the host are arrays of NumPy's.
     if isinstance(obj, CompositeValue):
         t = narrow.held(obj.ir)
         assert isinstance(t, (T.Vec, T.Mat))
@@ -67,7 +70,7 @@ def _check_items(cx: Context, obj: tuple[Any, ...], name: str, node: ast.AST) ->
 
 
 def static_result(cx: Context, obj: Any, node: ast.AST) -> Term:
-    """What the result of a static expression stands for: also strings, and lists and structs as values."""
+    """Return the term for the result of a static expression: also strings, and lists and structs as values."""
     if isinstance(obj, str):
         return Static(exact(obj), repr(obj))
     if isinstance(obj, tuple):
@@ -93,7 +96,7 @@ def static_result(cx: Context, obj: Any, node: ast.AST) -> Term:
 
 
 def _array_in(struct: Struct) -> str | None:
-    """The path of the first field that is an array."""
+    """Return the path of the first field that is an array."""
     for name, t in struct.fields:
         if isinstance(t, (T.Array, StructArray)):
             return name
@@ -104,7 +107,7 @@ def _array_in(struct: Struct) -> str | None:
 
 
 def _struct(cx: Context, obj: Constant, node: ast.AST) -> Term:
-    """An instance of a struct by the values of its fields."""
+    """Return an instance of a struct from the values of its fields."""
     items: list[Term] = []
     for (name, t), value in zip(obj.type.fields, obj.values, strict=True):
         if isinstance(value, Constant):
@@ -121,14 +124,14 @@ def _struct(cx: Context, obj: Constant, node: ast.AST) -> Term:
 
 
 def is_known(term: Term) -> bool:
-    """Whether it is known now what a term is in Python."""
+    """Return whether a term is a compile-time constant of Python."""
     if isinstance(term, Tup):
         return all(map(is_known, term.items))
     return isinstance(term, (Const, Static))
 
 
 def fixed_length(term: Term) -> int | None:
-    """What ``len`` of a term is, if that is known now and the term is no number."""
+    """Return ``len`` of a term, if it is known now and the term is no number."""
     if isinstance(term, Tup):
         return len(term.items)
     if isinstance(term, Val) and isinstance(term.value.type, (T.Vec, T.Mat, T.Tile)):
@@ -137,7 +140,7 @@ def fixed_length(term: Term) -> int | None:
 
 
 def host_value(term: Term) -> Any:
-    """What a term that is known now is in Python."""
+    """Return a term that is known now as a Python object."""
     if isinstance(term, Tup):
         return tuple(map(host_value, term.items))
     assert isinstance(term, (Const, Static))
@@ -145,7 +148,7 @@ def host_value(term: Term) -> Any:
 
 
 def is_array(obj: Any) -> bool:
-    """Whether an object from outside the kernel holds an array, of whatever library."""
+    """Return whether an object from outside the kernel holds an array, of whatever library."""
     return hasattr(obj, "shape") and hasattr(obj, "dtype") and not isinstance(obj, type)
 
 

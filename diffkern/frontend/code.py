@@ -1,4 +1,4 @@
-"""Whether a syntax tree is that of a code object: does the text say what Python runs?
+"""Comparison of a syntax tree with a code object: is the text the one that Python runs?
 
 The tree of a function, with the positions of its file, is compiled again in surroundings that give its names the same
 scopes and spellings; :func:`likeness` compares the result with the code that Python runs.
@@ -31,14 +31,14 @@ _FUTURE: Final = sum(getattr(__future__, name).compiler_flag for name in ("annot
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """How a definition is like the code of a function.
+    """The similarity of a definition and the code of a function.
 
     Attributes
     ----------
     is_exact : bool
-        Whether it compiles to that code; else only what is outside of its assertions does.
+        Whether it compiles to that code; else only its part outside of assertions does.
     is_placed : bool
-        Whether its parts have the positions that the code says, as far as it says them.
+        Whether its parts have the positions recorded in the code, as far as they are recorded.
     owner : str
         The class whose private names it has.
     """
@@ -108,7 +108,7 @@ _lock = free_in_child(threading.Lock())
 
 
 def whole_tree(lines: Sequence[str]) -> ast.Module:
-    """The tree of a file, which is parsed once; it must not be changed.
+    """Return the tree of a file, which is parsed once; it must not be changed.
 
     Raises
     ------
@@ -118,6 +118,7 @@ def whole_tree(lines: Sequence[str]) -> ast.Module:
     return _whole(lines).tree
 
 
+# Parsed outside of the lock: two threads may parse the same file, which costs time and does no harm.
 def _whole(lines: Sequence[str]) -> _Whole:
     with _lock:
         found = next((whole for whole in _wholes if whole.lines is lines), None)
@@ -130,7 +131,7 @@ def _whole(lines: Sequence[str]) -> _Whole:
 
 
 def _imported(lines: Sequence[str]) -> set[str]:
-    """The names that a module imports anywhere outside its functions and classes."""
+    """Return the names that a module imports anywhere outside its functions and classes."""
     try:
         return _whole(lines).imported
     except SyntaxError:
@@ -149,6 +150,7 @@ def _imports(tree: ast.Module) -> set[str]:
     return found
 
 
+# Defaults and annotations are evaluated outside of the function, and are no part of its code.
 def _compiled(definition: ast.FunctionDef, code: CodeType, imported: AbstractSet[str], owner: str) -> CodeType | None:
     given = definition.args
     bare = ast.arguments(
@@ -169,6 +171,7 @@ def _compiled(definition: ast.FunctionDef, code: CodeType, imported: AbstractSet
         function = ast.copy_location(ast.Expr(expression), definition)
     if owner:
         function = ast.copy_location(_class(owner, function), definition)
+    # Free variables need an enclosing function that assigns them, or they would compile as globals.
     if code.co_freevars:
         cells: list[ast.expr] = [ast.Name(name, ast.Store()) for name in code.co_freevars]
         assigned = _placed(ast.Assign(cells, ast.Constant(None)), definition)
@@ -186,7 +189,7 @@ def _compiled(definition: ast.FunctionDef, code: CodeType, imported: AbstractSet
 
 
 def code_digest(code: CodeType) -> bytes:
-    """Return a digest of what :func:`likeness` compares of a code object."""
+    """Return a digest of the parts of a code object that :func:`likeness` compares."""
     state = hashlib.sha256()
     left = [code]
     while left:
@@ -234,7 +237,7 @@ def _names(code: CodeType) -> tuple[str, ...]:
 
 
 def _numbers(code: CodeType) -> list[tuple[type, str]]:
-    """The constants, distinguished by type and sign, without code and what names it."""
+    """Return the constants, distinguished by type and sign, without code objects and their names."""
     plain = (const for const in code.co_consts if not isinstance(const, CodeType))
     return [(type(const), repr(const).rpartition("<locals>.")[2]) for const in plain]
 
@@ -256,9 +259,9 @@ def _is_same(a: CodeType, b: CodeType) -> bool:
 
 
 def _is_placed(a: CodeType, b: CodeType) -> bool:
-    """Whether the same operations have the same positions in two codes, as far as these are known.
+    """Return whether the same operations have the same positions in two codes, as far as these are known.
 
-    What they begin with is in the line of the first decorator, which is no part of a tree.
+    The first operations have the line of the first decorator, which is no part of a tree.
     """
     for own, other in zip(_positions(a), _positions(b), strict=True):
         if any(x != y for x, y in zip(own, other, strict=True) if x is not None and y is not None):
@@ -267,7 +270,9 @@ def _is_placed(a: CodeType, b: CodeType) -> bool:
 
 
 def _positions(code: CodeType) -> list[tuple[int | None, ...]]:
-    """Line, last line and columns of each operation of a code behind its start; lines alone before Python 3.11."""
+    """Return line, last line and columns of each operation of a code behind its start; only lines
+    before Python 3.11.
+    """
     positions: Callable[[], Iterator[tuple[int | None, ...]]] | None = getattr(code, "co_positions", None)
     if positions is not None:
         return list(positions())[code.co_code[::2].index(dis.opmap["RESUME"]) + 1 :]
@@ -289,10 +294,10 @@ _FLOW: Final = frozenset(
 
 
 def _is_part(a: CodeType, b: CodeType, definition: ast.FunctionDef) -> bool:
-    """Whether a code does in its order all that a definition does outside of its assertions, which are rewritten in it.
+    """Return whether a code does everything, in order, that a definition does outside of its assertions.
 
-    ``a`` is the code of the definition. Of the assertions only names and numbers are compared, where a sign may have
-    become an operation.
+    ``a`` is the code of the definition, and the assertions are rewritten in the other one. Of the assertions only names
+    and numbers are compared, where a sign may have become an operation.
     """
     # What Python computes of literals it may compute in parts there.
     literals = {(type(n.value), repr(n.value)) for n in nodes(definition) if isinstance(n, ast.Constant)}
@@ -307,6 +312,7 @@ def _is_part(a: CodeType, b: CodeType, definition: ast.FunctionDef) -> bool:
         if isinstance(node, ast.Assert)
         for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
     }
+    # Iterators: `in` consumes them, so the operations must occur in this order, with others between.
     left, inside = iter(_operations(b, frozenset())), iter(list(_inner(b)))
     return all(operation in left for operation in _operations(a, asserted)) and all(
         any(_is_same(own, other) or _is_part(own, other, definition) for other in inside)
@@ -316,7 +322,7 @@ def _is_part(a: CodeType, b: CodeType, definition: ast.FunctionDef) -> bool:
 
 
 def _operations(code: CodeType, without: AbstractSet[int]) -> list[tuple[str, str]]:
-    """The operations of a code, without those in some lines, jumps, and what a function ends with."""
+    """Return the operations of a code, without those in some lines, jumps, and the end of a function."""
     line_of = {offset: line for start, end, line in code.co_lines() for offset in range(start, end, 2)}
     found: list[tuple[str, str]] = []
     for step in dis.get_instructions(code):
@@ -336,7 +342,7 @@ def _operations(code: CodeType, without: AbstractSet[int]) -> list[tuple[str, st
 
 
 def _owners(definition: ast.FunctionDef, code: CodeType) -> list[str]:
-    """The classes with whose name Python may have put together the private names of a definition, from its code."""
+    """Return the classes whose name Python may have put before the private names of a definition, from its code."""
     private = {name for node in nodes(definition) for _, _, name in _names_of(node) if is_private(name)}
     found: dict[str, None] = {}
     for known in _all_names(code) if private else ():
@@ -347,7 +353,7 @@ def _owners(definition: ast.FunctionDef, code: CodeType) -> list[str]:
 
 
 def is_private(name: str) -> bool:
-    """Whether a name has another spelling within a class."""
+    """Return whether a name has another spelling within a class."""
     return name.startswith("__") and not name.endswith("__")
 
 
@@ -368,7 +374,7 @@ _SPELLED: Final[Mapping[type[ast.AST], str]] = {
 
 
 def _names_of(node: ast.AST) -> Iterator[tuple[ast.AST, str, str]]:
-    """The name that a node has, and where."""
+    """Yield the name that a node has, and the field that holds it."""
     field = _SPELLED.get(type(node))
     if field is not None and isinstance(name := getattr(node, field), str):
         yield node, field, name

@@ -1,6 +1,6 @@
-"""Types that are combined: weak literals, promotion, conversion on stores, and what merges after branches and loops.
+"""Combination of types: weak literals, promotion, conversion on stores, and merging after branches and loops.
 
-In: terms. Out: IR values of one type, or an error that says which conversion to write. The rules are those of NumPy's
+Terms become IR values of one type, or an error that says which conversion to write. The rules are those of NumPy's
 NEP 50 with one addition: an integer combined with a float becomes that float (int32 * float32 is float32).
 """
 
@@ -51,7 +51,9 @@ __all__ = [
 
 
 def default_type(const: Const) -> T.Scalar:
-    """The type of a literal that is combined with no other type: bool, int32 (int64 where it does not fit), float32."""
+    """Return the type of a literal that is combined with no other type: bool, int32 (int64 if it does not fit),
+    float32.
+    """
     if isinstance(const.value, bool):
         return T.BOOL
     if isinstance(const.value, float):
@@ -60,14 +62,14 @@ def default_type(const: Const) -> T.Scalar:
 
 
 def weak_type(const: Const) -> T.Scalar:
-    """The type of a literal that has met no other type yet."""
+    """Return the type of a literal that has met no other type yet."""
     if isinstance(const.value, bool):
         return T.BOOL
     return WEAK_FLOAT if isinstance(const.value, float) else WEAK_INT
 
 
 def default(t: T.Element) -> Any:
-    """The type that a value takes where it has to have one, and nothing it has met decides."""
+    """Return the type that a value takes if it needs one, and nothing it has met decides."""
     return _DEFAULTS.get(t, t)
 
 
@@ -79,7 +81,7 @@ _DEFAULTS: Final[Mapping[T.Element, T.Element]] = {
 
 
 def literal(cx: Context, const: Const, to: T.Scalar, node: ast.AST) -> Value:
-    """A literal as a constant of a type it can take without loss of meaning."""
+    """Return a literal as a constant of a type that it can take without loss of meaning."""
     number = const.value
     if to.is_integer:
         if isinstance(number, float):
@@ -88,6 +90,7 @@ def literal(cx: Context, const: Const, to: T.Scalar, node: ast.AST) -> Value:
                 f"the float {number} cannot become {to}",
                 f"write {int(number) if math.isfinite(number) else 0}, or int(...) to drop the fraction",
             )
+        # A weak integer may be any that some integer type holds: what it meets decides.
         if not (fits(number, to) or (to == WEAK_INT and (fits(number, T.INT64) or fits(number, T.UINT64)))):
             cx.type_error(node, f"{number} does not fit in {to}", "use a wider type, for example dk.int64(...)")
     elif isinstance(number, int) and abs(number) > sys.float_info.max:
@@ -99,8 +102,9 @@ def literal(cx: Context, const: Const, to: T.Scalar, node: ast.AST) -> Value:
 
 
 def value(cx: Context, term: Term, node: ast.AST) -> Value:
-    """A term as an IR value; literals and what is made of them take their default type."""
+    """Return a term as an IR value; literals and values made of them take their default type."""
     if isinstance(term, Val):
+        # Nothing else decides on the type any more.
         return cx.b.cast(term.value, default(term.type)) if term.type in WEAK else term.value
     if isinstance(term, Const):
         return literal(cx, term, default_type(term), node)
@@ -110,17 +114,17 @@ def value(cx: Context, term: Term, node: ast.AST) -> Value:
 
 
 def own_value(cx: Context, term: Const | Val, node: ast.AST) -> Value:
-    """A number as an IR value of its own type, which is weak for a literal."""
+    """Return a number as an IR value of its own type, which is weak for a literal."""
     return term.value if isinstance(term, Val) else literal(cx, term, weak_type(term), node)
 
 
 def is_number(term: Term) -> bool:
-    """Whether a term is a scalar."""
+    """Return whether a term is a scalar."""
     return isinstance(term, Const) or (isinstance(term, Val) and isinstance(term.type, T.Scalar))
 
 
 def scalar_term(cx: Context, term: Term, node: ast.AST, what: str) -> Const | Val:
-    """A term that must be a number or a bool."""
+    """Return a term that must be a number or a bool."""
     if isinstance(term, Const) or (isinstance(term, Val) and isinstance(term.type, T.Scalar)):
         return term
     cx.type_error(node, f"{what} must be a number, not {describe(term)}", tile_remedy(term, _by_component(term)))
@@ -131,7 +135,7 @@ def _why_none(term: Static) -> str:
 
 
 def _by_component(term: Term) -> str | None:
-    """What to write where a vector, a matrix or an array stands and a number is wanted."""
+    """Return the remedy for a vector, a matrix or an array where a number is wanted."""
     if isinstance(term, View):
         return "index the array, one index for each axis" if term.spans else None
     if isinstance(term, Val) and T.is_complex(term.value.type):
@@ -150,7 +154,7 @@ def _by_component(term: Term) -> str | None:
 
 
 def tile_remedy(term: Term, otherwise: str | None = None) -> str | None:
-    """What to write where a tile stands and a number is wanted; ``otherwise`` for what is no tile."""
+    """Return the remedy for a tile where a number is wanted; ``otherwise`` if it is no tile."""
     if not isinstance(term, Val) or not isinstance(term.value.type, T.Tile):
         return otherwise
     first = f"[{', '.join('0' * term.value.type.ndim)}]"
@@ -166,7 +170,7 @@ _INTS = (T.INT8, T.INT16, T.INT32, T.INT64)
 
 
 def promote(a: T.Scalar, b: T.Scalar) -> T.Scalar | None:
-    """The type in which two strongly typed numbers are combined, or None if there is none."""
+    """Return the type in which two strongly typed numbers are combined, or None if there is none."""
     if a == b:
         return a
     if a in _NARROW and b in _NARROW:
@@ -175,9 +179,12 @@ def promote(a: T.Scalar, b: T.Scalar) -> T.Scalar | None:
         return None
     if a.is_float or b.is_float:
         floats = [t for t in (a, b) if t.is_float]
+        # An integer becomes that float, however many digits it has.
         return max(floats, key=lambda t: t.bits)
     if a.kind is b.kind:
+        # Of one kind, the wider one holds both.
         return max(a, b, key=lambda t: t.bits)
+    # The smallest signed type that holds both; there is none for uint64.
     unsigned, signed = (a, b) if a.kind is T.Kind.UINT else (b, a)
     if signed.bits > unsigned.bits:
         return signed
@@ -185,7 +192,7 @@ def promote(a: T.Scalar, b: T.Scalar) -> T.Scalar | None:
 
 
 def common(cx: Context, a: Const | Val, b: Const | Val, node: ast.AST, what: str) -> T.Scalar:
-    """The scalar type in which two operands (scalars, or the components of composites) are combined."""
+    """Return the scalar type in which two operands (scalars, or the components of composites) are combined."""
     ta, tb = _scalar_type(a), _scalar_type(b)
     weak_a, weak_b = ta in WEAK, tb in WEAK
     if cx.layout is not None and ta != tb:
@@ -211,7 +218,7 @@ def common(cx: Context, a: Const | Val, b: Const | Val, node: ast.AST, what: str
 
 
 def numba_common(a: T.Scalar, b: T.Scalar) -> T.Scalar:
-    """The type in which two numbers of different types are combined in numba's spelling; a bool is an integer."""
+    """Return numba's type of the combination of two numbers of different types; a bool is an integer."""
     a, b = (WEAK_INT if t == T.BOOL else t for t in (a, b))
     if a in WEAK and b in WEAK:
         return WEAK_FLOAT if WEAK_FLOAT in (a, b) else WEAK_INT
@@ -226,31 +233,32 @@ def _scalar_type(term: Const | Val) -> T.Scalar:
 
 
 def to_scalar(cx: Context, term: Const | Val, to: T.Scalar, node: ast.AST) -> Value:
-    """An operand with another scalar type: a literal becomes a constant of it, a value is cast."""
+    """Return an operand with another scalar type: a literal becomes a constant of it, a value is cast."""
     if isinstance(term, Const):
         return literal(cx, term, to, node)
     target = T.with_scalar(term.type, to)
     out = cx.b.cast(term.value, target)
+    # A cast to a type with as many value bits keeps a number non-negative.
     if term.value in cx.nonneg and _value_bits(to) >= _value_bits(T.scalar_of(term.type)):
         cx.nonneg.add(out)
     return out
 
 
 def _value_bits(t: T.Scalar) -> int:
-    """How many bits of an integer type say how large a number is; 0 for other types."""
+    """Return how many bits of an integer type hold the magnitude; 0 for other types."""
     return t.bits - (t.kind is T.Kind.INT) if t.is_integer else 0
 
 
 def unify(cx: Context, a: Const | Val, b: Const | Val, node: ast.AST, what: str) -> tuple[Value, Value]:
-    """Two operands as values of one scalar type."""
+    """Return two operands as values of one scalar type."""
     t = common(cx, a, b, node, what)
     return to_scalar(cx, a, t, node), to_scalar(cx, b, t, node)
 
 
 def widened(cx: Context, *terms: Const | Val) -> tuple[Const | Val, ...]:
-    """The operands of an operator: in numba's spelling bools and narrow integers have 64 bits there.
+    """Return the operands of an operator: in numba's spelling bools and narrow integers have 64 bits there.
 
-    Unsigned they stay among themselves; a literal is signed.
+    Unsigned ones stay unsigned if all are; a literal is signed.
     """
     if cx.layout is None:
         return terms
@@ -274,7 +282,9 @@ def _widened(cx: Context, term: Const | Val, wide: T.Scalar) -> Const | Val:
 
 
 def implicit(source: T.Scalar, to: T.Scalar) -> bool:
-    """Whether a value may be stored in another type unasked: nothing is lost but the last digits of an integer."""
+    """Return whether a value may be stored in another type implicitly: only the last digits of an
+    integer may be lost.
+    """
     if source == to:
         return True
     if T.BOOL in (source, to):
@@ -289,7 +299,7 @@ def implicit(source: T.Scalar, to: T.Scalar) -> bool:
 
 
 def convert(cx: Context, term: Term, to: T.Element, node: ast.AST, what: str) -> Value:
-    """A term as a value of the type that a store or a parameter takes; ``what`` names that place in errors."""
+    """Return a term as a value of the type of a store or a parameter; ``what`` names that place in errors."""
     if cx.layout is not None and isinstance(to, T.Scalar) and is_number(term):
         return _numba_convert(cx, term, to, node)  # type: ignore[arg-type]
     if T.is_complex(to) and is_number(term):
@@ -299,6 +309,7 @@ def convert(cx: Context, term: Term, to: T.Element, node: ast.AST, what: str) ->
     if isinstance(term, Const):
         if not isinstance(to, T.Scalar):
             cx.type_error(node, f"{what} takes {to}, not {describe(term)}", _constructor_hint(to))
+        # True is an int for Python; here a bool and a number are different types in both directions.
         if isinstance(term.value, bool) != (to == T.BOOL):
             cx.type_error(node, f"{what} takes {to}, not {describe(term)}", f"write {_cast_spelling(to)}(...)")
         return literal(cx, term, to, node)
@@ -315,6 +326,7 @@ def convert(cx: Context, term: Term, to: T.Element, node: ast.AST, what: str) ->
     if T.with_scalar(term.type, T.BOOL) != T.with_scalar(to, T.BOOL):
         cx.type_error(node, f"{what} takes {to}, not {term.type}", _constructor_hint(to))
     source, target = T.scalar_of(term.type), T.scalar_of(to)
+    # A value computed from literals alone still gives way, unless a fraction or a truth value would be lost.
     weak = source in WEAK and (source.is_integer or target.is_float) and target != T.BOOL
     if not (implicit(source, target) or weak):
         cx.type_error(node, f"{what} takes {to}, not {term.type}", f"convert it: {_cast_spelling(to)}(...)")
@@ -322,7 +334,7 @@ def convert(cx: Context, term: Term, to: T.Element, node: ast.AST, what: str) ->
 
 
 def _numba_convert(cx: Context, term: Const | Val, to: T.Scalar, node: ast.AST) -> Value:
-    """A number as any other type, as numba's stores and assignments have it."""
+    """Return a number as any other type, by numba's rules for stores and assignments."""
     if isinstance(term, Val) and term.type == to:
         return term.value
     if isinstance(term, Const) and isinstance(term.value, bool) and to != T.BOOL:
@@ -354,7 +366,9 @@ def _constructor_hint(t: T.Element) -> str:
 
 
 def explicit_cast(cx: Context, term: Term, to: T.Scalar, node: ast.AST) -> Const | Val:
-    """``float(x)``, ``dk.int64(x)`` and so on: any scalar to any scalar, or a composite component by component."""
+    """Convert by ``float(x)``, ``dk.int64(x)`` and so on: any scalar to any scalar, or a composite component by
+    component.
+    """
     if isinstance(term, Const):
         if to == T.BOOL:
             return Const(bool(term.value))
@@ -376,15 +390,16 @@ def explicit_cast(cx: Context, term: Term, to: T.Scalar, node: ast.AST) -> Const
 
 
 def rounded(cx: Context, term: Val) -> Val:
-    """What is converted: in Warp's dialect a number of float16 or bfloat16 is rounded to its type first."""
+    """Return the converted term: in Warp's dialect a number of float16 or bfloat16 is rounded to its type first."""
     narrow = isinstance(term.type, (T.Scalar, T.Vec, T.Mat)) and T.scalar_of(term.type) in _NARROW
     if not (narrow and cx.dialect.narrow_elements):
         return term
+    # Not by `Builder.cast`, which leaves out a cast to the same type: it is the rounding.
     return Val(cx.b.one("cast", term.value, to=term.type))
 
 
 def as_bool(cx: Context, term: Term, node: ast.AST) -> Const | Val:
-    """The truth of a number: not equal to zero; that of an array: not null."""
+    """Return the truth of a number: not equal to zero; that of an array: not null."""
     if isinstance(term, Const):
         return Const(bool(term.value))
     null = nullness(term)
@@ -408,7 +423,7 @@ def as_bool(cx: Context, term: Term, node: ast.AST) -> Const | Val:
 
 
 def join(a: T.Element, b: T.Element, *, numba: bool = False) -> T.Element | None:
-    """The type of a variable that has one type on one path and another on the other, or None if they do not fit.
+    """Return the type of a variable with one type on one path and another on the other, or None if they do not fit.
 
     Only literals give way: to a number that is not one, and ints to floats. In `numba`'s spelling every number does.
     """
@@ -424,6 +439,7 @@ def join(a: T.Element, b: T.Element, *, numba: bool = False) -> T.Element | None
         return None
     if a in WEAK and b in WEAK:
         return WEAK_FLOAT
+    # All of these are computed with as float32.
     if {a, b} <= {*_NARROW, T.FLOAT32}:
         return T.FLOAT32
     if (a in WEAK) == (b in WEAK):
@@ -433,7 +449,7 @@ def join(a: T.Element, b: T.Element, *, numba: bool = False) -> T.Element | None
 
 
 def _join_complex(a: T.Element, b: T.Element) -> T.Element | None:
-    """As :func:`join`, of a complex number with another number; literals of real ones give way too."""
+    """Like :func:`join`, for a complex number with another number; literals of real ones give way too."""
     if a in WEAK and b in WEAK:
         return WEAK_COMPLEX
     weak, strong = (a, b) if a in WEAK else (b, a)

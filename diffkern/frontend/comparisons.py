@@ -1,6 +1,6 @@
 """Comparisons: of numbers and tiles, of strings that are known now, membership, and identity with None.
 
-In: an expression with comparison operators, chained or not. Out: a bool, at run time or known now.
+An expression with comparison operators, chained or not, gives a bool, at run time or known now.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def compare(cx: Context, node: ast.Compare) -> Term:
 
 
 def _operand(cx: Context, node: ast.expr) -> Term:
-    """An operand: strings have a meaning here."""
+    """Lower an operand: strings have a meaning here."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return Static(node.value, repr(node.value))
     if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
@@ -44,6 +44,7 @@ def _chain(cx: Context, node: ast.Compare, left: Term, k: int) -> Const | Val:
         result = _pair(cx, arith.COMPARE[type(op)], left, right, node)
     if k + 1 == len(node.ops):
         return result
+    # The rest of the chain is a side of `and`, so that it is evaluated only if the comparisons before it hold.
     return branch.logical(cx, "and", result, lambda: _chain(cx, node, right, k + 1), node)
 
 
@@ -52,7 +53,7 @@ def _negated(cx: Context, test: Const | Val) -> Const | Val:
 
 
 def _pair(cx: Context, op: str, left: Term, right: Term, node: ast.AST) -> Const | Val:
-    """Two operands that are no tiles."""
+    """Compare two operands that are no tiles."""
     if isinstance(left, Static) and isinstance(right, Static) and op in ("eq", "ne"):
         same = left.obj is right.obj or (isinstance(left.obj, (str, type)) and left.obj == right.obj)
         return Const(same is (op == "eq"))
@@ -72,7 +73,7 @@ def _tuples(cx: Context, op: str, left: Tup, right: Tup, node: ast.AST) -> Const
 
 
 def _member(cx: Context, left: Term, right: Term, node: ast.AST) -> Const | Val:
-    """``x in (a, b)``: equal to one of them; of two strings, whether the one is part of the other."""
+    """Lower ``x in (a, b)``: equal to one of them; for two strings, whether the one is part of the other."""
     if isinstance(left, Static) and isinstance(right, Static) and isinstance(right.obj, str):
         return Const(isinstance(left.obj, str) and left.obj in right.obj)
     if not isinstance(right, Tup):
@@ -87,14 +88,14 @@ def _member(cx: Context, left: Term, right: Term, node: ast.AST) -> Const | Val:
 
 
 def _is_known_at_run_time(term: Term) -> bool:
-    """Whether it is found out at run time whether an array is null."""
+    """Return whether it is decided at run time if an array is null."""
     return presence(term) is not None or (isinstance(term, View) and bool(term.array.outer))
 
 
 def _identity(cx: Context, left: Term, right: Term, wanted: bool, node: ast.AST) -> Const | Val:
-    """``x is None``, ``f is g``: known while compiling, as a launch with None has a program of its own.
+    """Lower ``x is None``, ``f is g``: known while compiling, as a launch with None has a program of its own.
 
-    Whether an array in an element of an array is null is found out at run time, and of one that some path has not set.
+    Whether an array in an element of an array is null is decided at run time, and of one that some path has not set.
     """
     for side, other in ((left, right), (right, left)):
         if isinstance(side, Static) and side.obj is None and _is_known_at_run_time(other):

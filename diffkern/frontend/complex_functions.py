@@ -1,7 +1,7 @@
 """Built-in functions of complex numbers.
 
-In: a built-in's key and the terms of its arguments, one of them complex. Out: its result: that of a function of the
-library, or None for one that operators define, or that goes by component.
+A built-in's key and the terms of its arguments, one of them complex, give its result: that of a function of the
+library, or None if operators define it, or if it works by component.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PLAIN: Final = frozenset({
 
 
 def lowered(cx: Context, key: str, name: str, terms: Sequence[Term], node: ast.Call) -> Term | None:
-    """What a call gives, or None where it is lowered as that of other numbers and vectors."""
+    """Return the result of a call, or None if it is lowered like one of other numbers and vectors."""
     if not complexes.any_complex(terms) or key in _PLAIN:
         return None
     if key == "pow" and not all(map(complexes.is_complex, terms)):

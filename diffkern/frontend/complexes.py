@@ -1,8 +1,8 @@
 """Complex numbers: their operators, their parts, and how they are made.
 
-In: terms, one of them a complex number, and an operator; or the arguments of ``complex``. Out: the result. A complex
-number is a vector of two, its real and its imaginary part (:class:`~diffkern.ir.types.Role`). A real number that meets
-one counts as a complex number without imaginary part.
+Terms, one of them a complex number, and an operator, or the arguments of ``complex``, give the result. A complex number
+is a vector of two, its real and its imaginary part (:class:`~diffkern.ir.types.Role`). A real number combined with one
+counts as a complex number without imaginary part.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _MAX_UNROLLED: Final = 16
 
 
 def is_complex(term: Term) -> bool:
-    """Whether a term is a complex number."""
+    """Return whether a term is a complex number."""
     return isinstance(term, Val) and T.is_complex(term.value.type)
 
 
 def any_complex(terms: Sequence[Term]) -> bool:
-    """Whether one of the arguments of a function of numbers is a complex number."""
+    """Return whether one of the arguments of a function of numbers is a complex number."""
     return any(map(is_complex, terms))
 
 
@@ -53,12 +53,12 @@ def any_complex(terms: Sequence[Term]) -> bool:
 
 
 def literal(cx: Context, number: complex) -> Val:
-    """A literal such as ``2j``, as weak as those of floats."""
+    """Return a literal such as ``2j``, as weak as those of floats."""
     return Val(cx.b.construct(WEAK_COMPLEX, [cx.b.const(part, WEAK_FLOAT) for part in (number.real, number.imag)]))
 
 
 def made(cx: Context, name: str, node: ast.Call) -> Term:
-    """``complex(re, im)``, whose width is that of its parts."""
+    """Lower ``complex(re, im)``, whose width is that of its parts."""
     args = dict(zip(PARTS, node.args, strict=False))
     named = {k.arg: k.value for k in node.keywords}
     if len(node.args) > len(PARTS) or not set(named) <= {*PARTS} - {*args}:
@@ -72,7 +72,7 @@ def made(cx: Context, name: str, node: ast.Call) -> Term:
 
 
 def construct(cx: Context, t: T.Composite, name: str, args: Sequence[Term], node: ast.AST) -> Term:
-    """``complex64()``, ``complex64(re)``, ``complex64(re, im)``, ``complex64(z)``."""
+    """Lower ``complex64()``, ``complex64(re)``, ``complex64(re, im)``, ``complex64(z)``."""
     items = args[0].items if len(args) == 1 and isinstance(args[0], Tup) else args
     if len(items) == 1 and is_complex(items[0]):
         (term,) = items
@@ -85,14 +85,14 @@ def construct(cx: Context, t: T.Composite, name: str, args: Sequence[Term], node
 
 
 def _joined(cx: Context, parts: Sequence[Const | Val], dtype: T.Scalar, node: ast.AST) -> Value:
-    """The number of two parts; its type has floats of full width, and those of literals stay weak."""
+    """Return the number of two parts; its type has floats of full width, and those of literals stay weak."""
     if dtype in NARROW.values() or not dtype.is_float:
         dtype = WEAK_FLOAT if dtype in WEAK else T.FLOAT32
     return cx.b.construct(T.complex_number(dtype), [coerce.to_scalar(cx, part, dtype, node) for part in parts])
 
 
 def _as_complex(cx: Context, term: Const | Val, dtype: T.Scalar, node: ast.AST) -> Value:
-    """An operand as a complex number over a scalar type."""
+    """Return an operand as a complex number over a scalar type."""
     if is_complex(term):
         return coerce.to_scalar(cx, term, dtype, node)
     return _joined(cx, [coerce.scalar_term(cx, term, node, "an operand"), Const(0.0)], dtype, node)
@@ -102,7 +102,7 @@ def _as_complex(cx: Context, term: Const | Val, dtype: T.Scalar, node: ast.AST) 
 
 
 def binary(cx: Context, op: str, sign: str, a: Const | Val, b: Const | Val, node: ast.AST) -> Val:
-    """``a op b`` where one of them is a complex number and the other one too, or a real number."""
+    """Return ``a op b`` for two operands, at least one complex, the other complex or real."""
     if not all(is_complex(t) or coerce.is_number(t) for t in (a, b)) or op not in _OPERATORS:
         _refuse(cx, sign, a, b, node)
     if op == "pow" and isinstance(b, Const) and isinstance(b.value, int) and abs(b.value) <= _MAX_UNROLLED:
@@ -111,6 +111,7 @@ def binary(cx: Context, op: str, sign: str, a: Const | Val, b: Const | Val, node
     if op == "pow":
         base, exponent = (Val(_as_complex(cx, t, dtype, node)) for t in (a, b))
         return _power(cx, base, exponent, node)
+    # A real factor scales both parts: half the products, and no NaN from infinity times a zero imaginary part.
     if op == "mul" and not (is_complex(a) and is_complex(b)):
         z, s = (a, b) if is_complex(a) else (b, a)
         return Val(cx.b.scale(coerce.to_scalar(cx, z, dtype, node), coerce.to_scalar(cx, s, dtype, node)))
@@ -130,7 +131,7 @@ def _refuse(cx: Context, sign: str, a: Term, b: Term, node: ast.AST) -> NoReturn
 
 
 def compare(cx: Context, op: str, sign: str, a: Const | Val, b: Const | Val, node: ast.AST) -> Val:
-    """``a == b`` and ``a != b``; complex numbers have no order."""
+    """Return ``a == b`` and ``a != b``; complex numbers have no order."""
     if op not in ("eq", "ne") or not all(is_complex(t) or coerce.is_number(t) for t in (a, b)):
         cx.type_error(node, f"{sign} of {describe(a)} and {describe(b)}", "compare abs(z), z.real or z.imag")
     dtype = coerce.common(cx, a, b, node, sign)
@@ -146,12 +147,15 @@ def _product(cx: Context, z: Value, w: Value) -> Value:
 
 
 def _quotient(cx: Context, z: Value, w: Value) -> Value:
-    """``z / w`` by Smith's algorithm: the divisor's parts enter by their quotient, so that no square overflows."""
+    """Return ``z / w`` by Smith's algorithm: the divisor's parts enter by their quotient, so that no
+    square overflows.
+    """
     (a, b), (c, d), k = cx.b.components(z), cx.b.components(w), cx.b
     zero = k.zero(c.type)
     first = k.one("ge", k.one("abs", c), k.one("abs", d))
     large, small = k.select(first, c, d), k.select(first, d, c)
     x, y = k.select(first, a, b), k.select(first, b, a)
+    # A divisor of 0 makes this quotient 0 / 1; the divisions by it below then give infinities and NaN.
     ratio = k.div(small, k.select(k.one("eq", large, zero), k.full(c.type, 1.0), large))
     divisor = k.add(large, k.mul(small, ratio))
     real = k.div(k.add(x, k.mul(y, ratio)), divisor)
@@ -160,7 +164,7 @@ def _quotient(cx: Context, z: Value, w: Value) -> Value:
 
 
 def _power(cx: Context, base: Val, exponent: Val, node: ast.AST) -> Val:
-    """``z ** w`` by the built-in function."""
+    """Return ``z ** w`` by the built-in function."""
     call = ast.Call(spread(Static(INTRINSICS["pow"], "**")), [spread(base), spread(exponent)], [])
     result = cx.expr(ast.copy_location(call, node))
     assert isinstance(result, Val)
@@ -168,7 +172,7 @@ def _power(cx: Context, base: Val, exponent: Val, node: ast.AST) -> Val:
 
 
 def _whole_power(cx: Context, base: Const | Val, exponent: int, node: ast.AST) -> Value:
-    """A power by repeated squaring; that of a negative exponent is inverted at the end."""
+    """Return a power by repeated squaring; for a negative exponent it is inverted at the end."""
     assert isinstance(base, Val)
     square, left, result = base.value, abs(exponent), None
     one = _as_complex(cx, Const(1.0), T.scalar_of(square.type), node)

@@ -1,6 +1,6 @@
 """Components of vectors and matrices: ``v.x``, ``v[k]``, ``v[a:b]``, ``m[i, j]``, ``m[i]``, ``m[:, j]``, ``t.p``.
 
-In: a composite value and a subscript. Out: a component or a part; for assignments, the composite with it replaced.
+A composite value and a subscript give a component or a part; for assignments, the composite with it replaced.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ Axis: TypeAlias = "int | Value | range"
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which part of a composite is meant, axis by axis: one component, a row, a column, a block.
+    """The selected part of a composite, axis by axis: one component, a row, a column, a block.
 
-    ``role`` is that of a vector which is made of it.
+    ``role`` is the role of a vector made from it.
     """
 
     of: T.Composite
@@ -51,17 +51,19 @@ class Selection:
     @property
     def type(self) -> T.Element:
         """The type of the part."""
+        # An axis of which one component is taken disappears, as in NumPy.
         lengths = [len(axis) for axis in self.axes if isinstance(axis, range)]
         if not lengths:
             return self.of.dtype
         if len(lengths) == 1:
             return T.Vec(self.of.dtype, lengths[0], self.role)
+        # A matrix without rows has no columns either: there is one empty matrix type.
         rows, cols = lengths if all(lengths) else (0, 0)
         return T.Mat(self.of.dtype, rows, cols)
 
 
 def select_attribute(cx: Context, t: T.Element, node: ast.Attribute) -> Selection:
-    """``v.x``; of a transform ``t.p`` and ``t.q``."""
+    """Select ``v.x``; for a transform ``t.p`` and ``t.q``."""
     if isinstance(t, T.Vec) and t.role is T.Role.TRANSFORM:
         if node.attr in _PARTS:
             part, role = _PARTS[node.attr]
@@ -80,7 +82,7 @@ def select_attribute(cx: Context, t: T.Element, node: ast.Attribute) -> Selectio
 
 
 def _part(cx: Context, t: T.Element, node: ast.Attribute) -> Selection:
-    """``z.real`` and ``z.imag``."""
+    """Select ``z.real`` and ``z.imag``."""
     assert isinstance(t, T.Vec)
     if node.attr not in complexes.PARTS:
         cx.type_error(
@@ -90,12 +92,13 @@ def _part(cx: Context, t: T.Element, node: ast.Attribute) -> Selection:
 
 
 def select_subscript(cx: Context, t: T.Composite, node: ast.Subscript) -> Selection:
-    """``v[k]``, ``v[a:b:c]``, ``m[i, j]``, ``m[i]``, ``m[a:b, j]``."""
+    """Select ``v[k]``, ``v[a:b:c]``, ``m[i, j]``, ``m[i]``, ``m[a:b, j]``."""
     if T.is_complex(t):
         cx.type_error(node, f"{t} is a number and cannot be indexed", "its parts are z.real and z.imag")
     entries = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     axes: list[Axis] = []
     for entry in entries:
+        # Too many indices are an error below, so their extent does not matter.
         length = t.shape[min(len(axes), len(t.shape) - 1)]
         if isinstance(entry, ast.Slice):
             axes.append(_taken(cx, entry, length))
@@ -106,6 +109,7 @@ def select_subscript(cx: Context, t: T.Composite, node: ast.Subscript) -> Select
             axes.append(_component_index(cx, item, length, node))
     if len(axes) > len(t.shape):
         cx.type_error(node, f"{len(axes)} indices for {t}", "give one index for each axis, as in v[i] or m[i, j]")
+    # Axes without an index are taken as a whole.
     return Selection(t, (*axes, *map(range, t.shape[len(axes) :])))
 
 
@@ -114,7 +118,7 @@ def _taken(cx: Context, node: ast.Slice, length: int) -> range:
 
 
 def constant_slice(cx: Context, node: ast.Slice, why: str) -> slice:
-    """The bounds of a slice, which are constants."""
+    """Return the bounds of a slice, which are constants."""
     bounds: list[int | None] = []
     for part in (node.lower, node.upper, node.step):
         term = None if part is None else cx.expr(part)
@@ -127,7 +131,8 @@ def constant_slice(cx: Context, node: ast.Slice, why: str) -> slice:
 
 
 def settled_index(cx: Context, term: Term) -> Term:
-    """An index; a number with a type of its own, such as ``np.int32(1)``, that was made just now is a constant too."""
+    """Return an index; a typed constant that was made just now, such as ``np.int32(1)``, becomes a literal."""
+    # A constant index makes a component known now, which needs no test at run time.
     last = cx.b.region.ops[-1] if cx.b.region.ops else None
     if isinstance(term, Val) and last is not None and last.name == "const" and last.result is term.value:
         value = last.attrs["value"]
@@ -140,6 +145,7 @@ def _component_index(cx: Context, term: Term, n: int, node: ast.AST) -> int | Va
     if isinstance(term, Const) and isinstance(term.value, int) and not isinstance(term.value, bool):
         if not -n <= term.value < n:
             cx.type_error(node, f"component {term.value} of {n}", f"components count from 0 to {n - 1}")
+        # Counted from the front from here on.
         return term.value % n
     if isinstance(term, Val) and isinstance(term.type, T.Scalar) and term.type.is_integer:
         return wrapped(cx, term, n, "a vector or matrix axis")
@@ -149,10 +155,13 @@ def _component_index(cx: Context, term: Term, n: int, node: ast.AST) -> int | Va
 
 
 def wrapped(cx: Context, term: Val, n: int, what: str) -> Value:
-    """An index at run time, of `n`; a negative one counts from the end. Debug programs report one that is outside."""
+    """Return an index at run time, of `n`; a negative one counts from the end. Debug programs report one
+    out of bounds.
+    """
     if cx.checked and not cx.in_map:
         _check(cx, term.value, n, what)
     index = cx.b.cast(term.value, T.INT32)
+    # No selection is emitted for an index that is known not to be negative.
     if term.value in cx.nonneg:
         return index
     negative = cx.b.one("lt", index, cx.b.i32(0))
@@ -161,6 +170,7 @@ def wrapped(cx: Context, term: Val, n: int, what: str) -> Value:
 
 def _check(cx: Context, index: Value, n: int, what: str) -> None:
     assert isinstance(index.type, T.Scalar)
+    # The extent may not fit in the type of the index.
     v = cx.b.cast(index, T.INT32) if index.type.bits < 32 else index
     assert isinstance(v.type, T.Scalar)
     inside = cx.b.one("lt", v, cx.b.const(n, v.type))
@@ -170,7 +180,7 @@ def _check(cx: Context, index: Value, n: int, what: str) -> None:
 
 
 def within(cx: Context, outer: Selection, inner: Selection) -> Selection:
-    """A part of a part as a part of the whole: ``m[i][j]``, ``t.q.w``, without making the part between."""
+    """Return a part of a part as a part of the whole: ``m[i][j]``, ``t.q.w``, without making the intermediate part."""
     rest = list(inner.axes)
     axes = tuple(_nested(cx, a, rest.pop(0)) if isinstance(a, range) else a for a in outer.axes)
     return Selection(outer.of, axes, inner.role)
@@ -178,6 +188,7 @@ def within(cx: Context, outer: Selection, inner: Selection) -> Selection:
 
 def _nested(cx: Context, taken: range, index: Axis) -> Axis:
     if isinstance(index, range):
+        # `range` slices itself; a stop of -1 would count from the end.
         return taken[index.start : index.stop if index.stop >= 0 else None : index.step]
     if isinstance(index, int):
         return taken[index]
@@ -186,18 +197,19 @@ def _nested(cx: Context, taken: range, index: Axis) -> Axis:
 
 
 def _flat(cx: Context, t: T.Composite, known: Sequence[int | Value]) -> int | Value:
-    """The number of a component in memory order."""
+    """Return the number of a component in memory order."""
     if not isinstance(t, T.Mat):
         return known[0]
     row, col = known
     if isinstance(row, int) and isinstance(col, int):
         return row * t.cols + col
+    # What is known now is computed now.
     first = cx.b.i32(row * t.cols) if isinstance(row, int) else cx.b.mul(row, cx.b.i32(t.cols))
     return cx.b.add(first, cx.b.i32(col) if isinstance(col, int) else col)
 
 
 def _each(part: Selection) -> list[tuple[int | Value, ...]]:
-    """The components of a part, each by its indices."""
+    """Return the components of a part, each by its indices."""
     found: list[tuple[int | Value, ...]] = [()]
     for axis in part.axes:
         found = [(*head, k) for head in found for k in (axis if isinstance(axis, range) else (axis,))]
@@ -205,7 +217,7 @@ def _each(part: Selection) -> list[tuple[int | Value, ...]]:
 
 
 def extract(cx: Context, a: Value, part: Selection) -> Value:
-    """The selected component, or the part as a vector or matrix."""
+    """Return the selected component, or the part as a vector or matrix."""
     items = []
     for indices in _each(part):
         k = _flat(cx, part.of, indices)
@@ -214,10 +226,11 @@ def extract(cx: Context, a: Value, part: Selection) -> Value:
 
 
 def insert(cx: Context, a: Value, part: Selection, term: Term, node: ast.AST) -> Value:
-    """The composite with the selected part replaced."""
+    """Return the composite with the selected part replaced."""
     t = part.of
     what = f"a component of {t}" if isinstance(part.type, T.Scalar) else f"a part of {t}"
     if isinstance(t, T.Mat) and part.axes[1:] == (range(t.cols),):
+        # For messages: a row is what users assign most.
         what = f"a row of {t}"
     new = coerce.convert(cx, term, part.type, node, what)
     for number, indices in enumerate(_each(part)):
@@ -228,11 +241,11 @@ def insert(cx: Context, a: Value, part: Selection, term: Term, node: ast.AST) ->
 
 
 def attribute(cx: Context, owner: Val, node: ast.Attribute) -> Val:
-    """``v.x`` as a value."""
+    """Return ``v.x`` as a value."""
     return Val(extract(cx, owner.value, select_attribute(cx, owner.type, node)))
 
 
 def subscript(cx: Context, owner: Val, node: ast.Subscript) -> Val:
-    """``v[k]``, ``m[i, j]`` or a part as a value."""
+    """Return ``v[k]``, ``m[i, j]`` or a part as a value."""
     assert isinstance(owner.type, (T.Vec, T.Mat))
     return Val(extract(cx, owner.value, select_subscript(cx, owner.type, node)))

@@ -1,8 +1,8 @@
 """Calls of built-in functions that are written in the kernel language (:mod:`diffkern.lang.library`).
 
-In: a library function and the terms of its arguments. Out: what the overload that fits them returns, inlined where it
-is called. In its body the types over the scalar type of the call have that type. What it emits, and what is wrong in
-it, has the position of the call.
+A library function and the terms of its arguments give the result of the overload that fits them, inlined at the call.
+In its body the types over the scalar type of the call have that type. Its ops and its errors have the position of the
+call.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ def apply(cx: Context, function: Composed, name: str, terms: Sequence[Term], nod
 
 
 def called(cx: Context, function: Composed, terms: Sequence[Term], keywords: Mapping[str, Term], node: ast.AST) -> Term:
-    """Lower a call from Python; what it would change of the caller comes back first."""
+    """Lower a call from Python; the new values of the caller's variables are returned first."""
+    # Called by the compiler: no argument stands anywhere in the user's text.
     where = ast.Constant(None)
     by_name = {name: (term, where) for name, term in keywords.items()}
     overload, given = _chosen(cx, function, function.name, [(t, where) for t in terms], by_name, node)
@@ -74,6 +75,7 @@ def _call(
     try:
         result = _lowered(cx, overload, name, given, node)
     except KernelError as error:
+        # Only the outermost library function is named: those that it calls are no concern of the user.
         if not inside:
             _name_it(error, name)
         raise
@@ -91,18 +93,21 @@ def _lowered(cx: Context, overload: Overload, name: str, given: Mapping[str, Giv
 
 def _name_it(error: KernelError, name: str) -> None:
     for part in error.errors:
+        # The message may have named it already.
         if name not in part.message:
             part.message = f"{name}: {part.message}"
 
 
 def inlined(cx: Context, overload: Overload, terms: Mapping[str, Term], scalar: T.Scalar | None, node: ast.AST) -> Term:
     """Lower the body of an overload in an activation of its own."""
+    # Inlining would not end.
     if any(frame.pyfunc is overload.pyfunc for frame in cx.stack):
         cx.type_error(
             node, f"{overload.pyfunc.__name__} calls itself", "write a loop; recursion is not supported in kernels"
         )
     at = cx.loc(node)
     frame = inline.make_frame(cx, overload.pyfunc, get_source(overload.pyfunc).at(at))
+    # Without any float among the arguments, the body's literals are as elsewhere.
     frame.scalar = scalar or T.FLOAT32
     for name, term in terms.items():
         frame.env[name] = Binding(term, at)
@@ -116,7 +121,7 @@ def inlined(cx: Context, overload: Overload, terms: Mapping[str, Term], scalar: 
 def _chosen(
     cx: Context, function: Composed, name: str, positional: list[Given], keywords: Mapping[str, Given], node: ast.AST
 ) -> tuple[Overload, dict[str, Given]]:
-    """The first overload whose parameters take the arguments, and the argument of each parameter."""
+    """Return the first overload whose parameters take the arguments, and the argument of each parameter."""
     for overload in function.overloads:
         try:
             bound = overload.signature.bind(*positional, **keywords).arguments
@@ -127,6 +132,7 @@ def _chosen(
             if parameter in bound:
                 given[parameter] = bound[parameter]
             else:
+                # Defaults of the library are constants of Python.
                 given[parameter] = static_term(cx, p.default, parameter, node), node
         if all(_fits(overload.signature.parameters[p].annotation, term) for p, (term, _) in given.items()):
             return overload, given
@@ -143,6 +149,7 @@ def _fits(annotation: Any, term: Term) -> bool:
     if isinstance(annotation, Cast):
         return coerce.is_number(term) and not _is_bool(term) and (annotation.to.is_float or not _is_float(term))
     if isinstance(annotation, ArrayOf):
+        # Elements are checked in the body.
         return isinstance(term, View) and len(term.spans) == annotation.ndim
     if annotation is int:
         return coerce.is_number(term) and not _is_float(term) and not _is_bool(term)
@@ -152,14 +159,14 @@ def _fits(annotation: Any, term: Term) -> bool:
 
 
 def _is_number_of(t: T.Scalar, term: Term) -> bool:
-    """Whether a term is a number of just this type, which that of a literal is by default."""
+    """Return whether a term is a number of exactly this type; a literal's is its default type."""
     if isinstance(term, Const):
         return coerce.default_type(term) == t
     return isinstance(term, Val) and (coerce.default(term.type) if isinstance(term.type, T.Scalar) else None) == t
 
 
 def _float_type(term: Term) -> T.Scalar | None:
-    """The scalar type of floats that a term is, or None."""
+    """Return the type of floats that a term names, or None."""
     try:
         found = resolve_dtype(term.obj) if isinstance(term, Static) else None
     except TypeError:
@@ -194,7 +201,9 @@ def _refuse(cx: Context, function: Composed, name: str, given: Sequence[Given], 
 
 
 def _scalar(cx: Context, overload: Overload, name: str, given: Mapping[str, Given], node: ast.AST) -> T.Scalar | None:
-    """The scalar type of a call: that of its vectors and matrices, else the widest of its numbers; None without any."""
+    """Return the scalar type of a call: that of its vectors and matrices, else the widest of its numbers; None without
+    any.
+    """
     composite: dict[T.Scalar, str] = {}
     numbers: list[T.Scalar] = []
     for parameter, (term, _) in given.items():
@@ -219,6 +228,7 @@ def _scalar(cx: Context, overload: Overload, name: str, given: Mapping[str, Give
             f"{name} of {first} over {one} and {second} over {other}",
             "convert one of them, as all floats have one type",
         )
+    # A vector decides, as it is not converted; numbers adapt to it.
     if composite:
         return next(iter(composite))
     strong = [t for t in numbers if t not in WEAK]
@@ -230,7 +240,7 @@ def _scalar(cx: Context, overload: Overload, name: str, given: Mapping[str, Give
 def _converted(
     cx: Context, overload: Overload, name: str, parameter: str, item: Given, scalar: T.Scalar | None
 ) -> Term:
-    """An argument as the body has it: a number in the scalar type of the call."""
+    """Return an argument as the body takes it: a number in the scalar type of the call."""
     annotation, (term, where) = overload.signature.parameters[parameter].annotation, item
     if isinstance(annotation, Cast):
         assert isinstance(term, (Const, Val))
@@ -249,7 +259,7 @@ def _converted(
 
 
 def _cast(cx: Context, term: Const | Val, to: T.Scalar, where: ast.AST) -> Term:
-    """A number as one of a type; integers wrap around, as values do."""
+    """Return a number as one of a type; integers wrap around, as values do."""
     if isinstance(term, Const) and to.kind is T.Kind.UINT:
         term = Const(int(term.value) % (1 << to.bits))
     return coerce.explicit_cast(cx, term, to, where)
@@ -259,14 +269,14 @@ def _cast(cx: Context, term: Const | Val, to: T.Scalar, where: ast.AST) -> Term:
 
 
 def _is_copy(cx: Context, node: ast.AST) -> bool:
-    """Whether the change of an argument is lost: of a value without a name, in some dialects of an element."""
+    """Return whether the change of an argument is lost: for a value without a name, in some dialects for an element."""
     if isinstance(node, (ast.Subscript, ast.Attribute)):
         return cx.dialect.elements is Elements.COPIED
     return not isinstance(node, ast.Name)
 
 
 def _set(cx: Context, overload: Overload, name: str, given: Mapping[str, Given], result: Term, node: ast.AST) -> Term:
-    """Let variables of the caller be what the call changes them to; returns the rest of the result."""
+    """Assign the caller's variables the values to which the call changes them; return the rest of the result."""
     items = result.items if isinstance(result, Tup) else (result,)
     for parameter, item in zip(overload.sets, items, strict=False):
         _, where = given[parameter]

@@ -1,7 +1,7 @@
 """Constructors of vectors, matrices, quaternions and transforms, and the types that kernels make on the spot.
 
-In: the type and the lowered arguments of a call; for ``vector``, ``matrix`` and ``identity`` the call itself, whose
-arguments say what the type is. Out: the value.
+The type and the lowered arguments of a call give the value; for ``vector``, ``matrix`` and ``identity`` the arguments
+of the call determine the type.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _TYPE_MAKERS: Final[Mapping[Any, str]] = {
 
 
 def maker(obj: Any) -> str | None:
-    """The constructor that a function of ``dk.types`` is in a kernel where its value is wanted, or None."""
+    """Return the constructor that a function of ``dk.types`` is in a kernel if its value is wanted, or None."""
     return _TYPE_MAKERS.get(obj) if inspect.isfunction(obj) else None
 
 
 def made_type(cx: Context, node: ast.expr) -> Static | None:
-    """The type that a call of ``dk.types.vector`` or its like stands for, or None for any other expression."""
+    """Return the type that a call of ``dk.types.vector`` or its like stands for, or None for any other expression."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, (ast.Name, ast.Attribute)):
         return None
     callee = cx.expr(node.func)
@@ -53,7 +53,7 @@ def made_type(cx: Context, node: ast.expr) -> Static | None:
 
 
 def _known(cx: Context, node: ast.expr) -> Any:
-    """What an argument is that says what a type is: a number, a tuple of numbers, a dtype."""
+    """Return an argument that is part of a type: a number, a tuple of numbers, a dtype."""
     return _python(cx, made_type(cx, node) or cx.expr(node), node)
 
 
@@ -68,18 +68,23 @@ def _python(cx: Context, term: Term, node: ast.expr) -> Any:
 
 
 def construct(cx: Context, t: T.Composite, name: str, args: list[Term], node: ast.Call) -> Term:
-    """``vec3()``, ``vec3(s)``, ``vec3(a, b, c)``, ``vec3(v)``, ``quat(v, w)``; a matrix also from its rows."""
+    """Construct ``vec3()``, ``vec3(s)``, ``vec3(a, b, c)``, ``vec3(v)``, ``quat(v, w)``; a matrix also
+    from its rows.
+    """
     if T.is_complex(t):
         return complexes.construct(cx, t, name, args, node)
+    # A tuple counts as its items, as in NumPy.
     args = list(args[0].items) if len(args) == 1 and isinstance(args[0], Tup) else args
     if not args:
         return Val(cx.b.zero(t))
     first = args[0]
     if len(args) == 1 and isinstance(first, Val) and not isinstance(first.type, T.Scalar):
+        # The same shape over another scalar type is a cast.
         if T.with_scalar(first.type, t.dtype) == t:
             return Val(cx.b.cast(coerce.rounded(cx, first).value, t))
         if not (isinstance(t, T.Vec) and t.role is T.Role.TRANSFORM):
             cx.type_error(node, f"{name} of {first.type}", f"{name} has {t.size} components")
+    # One number fills all components.
     if len(args) == 1 and coerce.is_number(first):
         component = _component(cx, first, t, node)
         return Val(cx.b.construct(t, [component] * t.size))
@@ -98,7 +103,7 @@ def construct(cx: Context, t: T.Composite, name: str, args: list[Term], node: as
 
 
 def _joined(cx: Context, t: T.Composite, args: list[Term], node: ast.Call) -> list[Value] | None:
-    """The components of a vector that is made of numbers and shorter vectors, or None if they are none."""
+    """Return the components of a vector that is made of numbers and shorter vectors, or None if it is not."""
     if not isinstance(t, T.Vec):
         return None
     parts: list[Value] = []
@@ -109,13 +114,14 @@ def _joined(cx: Context, t: T.Composite, args: list[Term], node: ast.Call) -> li
             parts.append(_component(cx, arg, t, node))
         else:
             return None
+    # A translation alone has the identity rotation, the quaternion (0, 0, 0, 1).
     if t.role is T.Role.TRANSFORM and len(args) == 1 and len(parts) == 3:
         parts += (cx.b.const(number, t.dtype) for number in (0.0, 0.0, 0.0, 1.0))
     return parts if len(parts) == t.size else None
 
 
 def _all_components(t: T.Composite) -> str:
-    """Say what a vector or matrix is made of."""
+    """Return the remedy that says what a vector or matrix is made of."""
     if isinstance(t, T.Mat):
         return f"give {t.size} numbers, or one for all, or {t.rows} rows"
     return f"give {t.size} numbers, or one for all; vectors count with their components"
@@ -126,7 +132,7 @@ def _nodes(node: ast.Call, count: int) -> list[ast.expr]:
 
 
 def _component(cx: Context, term: Term, t: T.Composite, node: ast.AST) -> Value:
-    """A component: as in a cast, a float of another width is converted, but a fraction is not dropped."""
+    """Return a component: as in a cast, a float of another width is converted, but a fraction is not dropped."""
     scalar = coerce.scalar_term(cx, term, node, f"a component of {t}")
     if isinstance(scalar, Val) and T.scalar_of(scalar.type).is_float and t.dtype.is_float:
         return coerce.to_scalar(cx, scalar, t.dtype, node)
@@ -137,7 +143,7 @@ def _component(cx: Context, term: Term, t: T.Composite, node: ast.AST) -> Value:
 
 
 def _taken(cx: Context, name: str, node: ast.Call, options: Sequence[str]) -> tuple[list[Term], dict[str, Any]]:
-    """The positional arguments of a call, and its keyword arguments, which are known now."""
+    """Return the positional arguments of a call, and its keyword arguments, which are known now."""
     wrong = [k.arg for k in node.keywords if k.arg not in options]
     if wrong:
         cx.type_error(node, f"{name} takes no argument {wrong[0]!r}", f"it takes numbers, and {' and '.join(options)}")
@@ -146,7 +152,7 @@ def _taken(cx: Context, name: str, node: ast.Call, options: Sequence[str]) -> tu
 
 
 def _scalar(cx: Context, args: Sequence[Term], named: Mapping[str, Any], name: str, node: ast.Call) -> T.Scalar:
-    """The type of the components: as it is stated, or the common type of the arguments."""
+    """Return the type of the components: as it is stated, or the common type of the arguments."""
     if "dtype" in named:
         try:
             found = resolve_dtype(named["dtype"])
@@ -162,6 +168,7 @@ def _scalar(cx: Context, args: Sequence[Term], named: Mapping[str, Any], name: s
     for arg in args:
         if not isinstance(arg, (Const, Val)):
             cx.type_error(node, f"{name} of {describe(arg)}", "it takes numbers, vectors and matrices")
+        # Literals give way to numbers of a type, so `vector(1, x)` is of the type of `x`.
         own = coerce.weak_type(arg) if isinstance(arg, Const) else T.scalar_of(arg.type)
         known = own if t is None else _meeting(t, own)
         if known is None:
@@ -179,10 +186,13 @@ _PARTS: Final = {
 
 
 def of_type(cx: Context, t: T.Composite, name: str, node: ast.Call) -> Term:
-    """``vec3(...)``: a call of a type, whose keyword arguments are parts of the value, or say the type again."""
+    """Lower ``vec3(...)``: a call of a type, whose keyword arguments are parts of the value, or state
+    the type again.
+    """
     parts = _PARTS[t.role] if isinstance(t, T.Vec) else ()
     args = [cx.expr(arg) for arg in node.args]
     given = {k.arg: k.value for k in node.keywords}
+    # A part by name follows those by position.
     args += [cx.expr(given.pop(part)) for part in parts[len(args) :] if part in given]
     if "dtype" in given:
         changed = T.with_scalar(t, _scalar(cx, (), {"dtype": _known(cx, given.pop("dtype"))}, name, node))
@@ -197,13 +207,14 @@ def of_type(cx: Context, t: T.Composite, name: str, node: ast.Call) -> Term:
 
 
 def _meeting(a: T.Scalar, b: T.Scalar) -> T.Scalar | None:
-    """The type of components that numbers of two types become."""
+    """Return the type of components for numbers of two types."""
     joined = coerce.join(a, b)
     return joined if isinstance(joined, T.Scalar) else coerce.promote(a, b)
 
 
 def _vector(cx: Context, name: str, node: ast.Call) -> Term:
     args, named = _taken(cx, name, node, ("length", "dtype"))
+    # Vectors among the arguments count with their components.
     given = sum(a.type.size if isinstance(a, Val) and not isinstance(a.type, T.Scalar) else 1 for a in args)
     length = named.get("length", given)
     if not isinstance(length, int) or length < 1:
@@ -214,6 +225,7 @@ def _vector(cx: Context, name: str, node: ast.Call) -> Term:
 def _matrix(cx: Context, name: str, node: ast.Call) -> Term:
     args, named = _taken(cx, name, node, ("shape", "dtype"))
     shape = named.get("shape")
+    # Of a matrix, the shape need not be stated again.
     if shape is None and len(args) == 1 and isinstance(args[0], Val) and isinstance(args[0].type, T.Mat):
         shape = args[0].type.shape
     pair = isinstance(shape, tuple) and len(shape) == 2 and all(isinstance(n, int) and n > 0 for n in shape)
@@ -228,6 +240,7 @@ def _with_role(make: Callable[[T.Scalar], T.Vec]) -> Call:
         scalar = _scalar(cx, args, named, name, node)
         if not scalar.is_float and "dtype" in named:
             cx.type_error(node, f"{name} of {scalar}", "use a type of floats")
+        # Integers as components become floats; an error is only a type of integers that is stated.
         return construct(cx, make(scalar if scalar.is_float else T.FLOAT32), name, args, node)
 
     return call

@@ -1,8 +1,8 @@
-"""Python objects as bytes by what they hold, for the cache key: what static expressions see and give.
+"""Python objects as bytes by their contents, for the cache key: values that static expressions use and give.
 
-In: the result of a static expression, or one that is evaluated while a function is lowered. Out: bytes that are equal
-for equal contents, in every process. What is no plain data is named by its kind alone: what lowering takes of it goes
-into the key by itself (:mod:`taken`).
+The result of a static expression, or one that is evaluated while a function is lowered, becomes bytes that are equal
+for equal contents, in every process. Objects that are no plain data are named by their kind alone: the parts of them
+that lowering uses go into the key by themselves (:mod:`taken`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _HEAP_TYPE: Final = 1 << 9
 
 
 def contents(obj: Any, encode: Encode) -> bytes:
-    """An object as bytes; ``encode`` takes numbers, funcs, types and the like, and names others ``object:``."""
+    """Return an object as bytes; ``encode`` takes numbers, funcs, types and the like, and names others ``object:``."""
     if isinstance(obj, Later):
         return _later(obj, encode)
     found = _of(obj, encode)
@@ -35,19 +35,21 @@ def contents(obj: Any, encode: Encode) -> bytes:
 
 
 def counted(parts: Iterable[bytes]) -> bytes:
-    """Several texts as one, none of which can be taken for a part of another."""
+    """Return several texts as one, none of which can be taken for a part of another."""
     return b"".join(b"%d:" % len(part) + part for part in parts)
 
 
 def is_named(obj: Any) -> bool:
-    """Whether an object is one of Python's own that nobody can change: a class or function written in C."""
+    """Return whether an object is one of Python's own that nobody can change: a class or function written in C."""
     if isinstance(obj, type):
         return not obj.__flags__ & _HEAP_TYPE
     return isinstance(obj, types.BuiltinFunctionType) and isinstance(obj.__self__, (types.ModuleType, type(None)))
 
 
 def _later(later: Later, encode: Encode) -> bytes:
-    """A postponed expression: its text, and the data that it is evaluated over if that is all it is evaluated over."""
+    """Return a postponed expression: its text, and the data it is evaluated over if it is evaluated
+    over nothing else.
+    """
     text = ast.dump(later.expression).encode()
     if not later.is_plain:
         return OPAQUE + text
@@ -56,7 +58,8 @@ def _later(later: Later, encode: Encode) -> bytes:
 
 
 def _of(obj: Any, encode: Encode) -> bytes | None:
-    """An object as bytes, None if it is opaque."""
+    """Return an object as bytes, None if it is opaque."""
+    # `type(obj) is`, not `isinstance`: a subclass may show other contents than it holds.
     if type(obj) is dict:
         return _all(b"mapping", [part for item in obj.items() for part in item], encode)
     if type(obj) in (list, tuple):
@@ -74,7 +77,7 @@ def _of(obj: Any, encode: Encode) -> bytes | None:
 
 
 def _kinds(member: enum.Enum) -> list[bytes]:
-    """Which of Python's own classes say what operators do with a member."""
+    """Return the names of Python's own base classes of a member, which define what operators do with it."""
     bases = type(member).__mro__
     return [base.__qualname__.encode() for base in bases if base.__module__ in ("enum", "builtins")]
 

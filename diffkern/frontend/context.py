@@ -1,7 +1,7 @@
 """The state of lowering one kernel: the IR being built, the frame being executed, the errors found.
 
-In: nothing but the function being lowered. Out: a :class:`Context` that the modules of this package share. A frame is
-one activation of the kernel or of an inlined func: its source, scope, variables and enclosing loops.
+A :class:`Context` is made from the function being lowered, and the modules of this package share it. A frame is one
+activation of the kernel or of an inlined func: its source, scope, variables and enclosing loops.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Cascade(Exception):
 
 @dataclass(eq=False)
 class LoopState:
-    """An enclosing loop of the frame: its flags and what is set where it is left."""
+    """An enclosing loop of the frame: its flags and the names set where it is left."""
 
     node: ast.For | ast.While
     broken: str  # name of the flag variable
@@ -70,11 +70,13 @@ class Frame:
     seen: dict[str, Term] = field(default_factory=dict)  # what variables were set to before, in the order of the text
 
     def is_sure(self, name: str) -> bool:
-        """Whether a name is a func's result, which is set where it is read."""
+        """Return whether a name is a func's result, which is set where it is read."""
         return name == RETURN and not self.may_return_nothing
 
     def holder(self, name: str) -> Frame | None:
-        """The activation whose variable a name is: this one, or one around it; None for what is no variable."""
+        """Return the activation whose variable a name is: this one, or one around it; None for a name that is no
+        variable.
+        """
         frame: Frame | None = self
         while frame is not None and name not in frame.locals:
             frame = frame.around
@@ -83,7 +85,7 @@ class Frame:
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A function as its activations take it.
+    """A function, prepared for its activations.
 
     Attributes
     ----------
@@ -108,7 +110,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class TileView:
-    """What is known of a tile that is a part of another one, or another look at it.
+    """The facts about a tile that is a part or a view of another one.
 
     Attributes
     ----------
@@ -117,10 +119,10 @@ class TileView:
     whole
         The other one; None for a value that is such a tile by one of several ways, behind a loop or branch.
     remake
-        Makes the same view of what has become of the other one.
+        Makes the same view of a later version of the other one.
     put
-        Makes of the other one, and of what has become of the view, the other one changed likewise; None if a view
-        stands for elements several times.
+        Makes, from the other one and a later version of the view, the other one changed likewise; None if a view
+        contains elements several times.
     repeats
         Whether it does, or may.
     """
@@ -133,7 +135,7 @@ class TileView:
 
 
 class Context:
-    """What all parts of the lowering share.
+    """The state that all parts of the lowering share.
 
     Attributes
     ----------
@@ -156,13 +158,13 @@ class Context:
     block_dim
         How many threads of a block hold numbers of their own.
     layout
-        Of a kernel in numba's spelling, whose numbers have numba's types: for which launches it is.
+        The launches for which a kernel in numba's spelling, whose numbers have numba's types, is lowered.
     updates
         Augmented assignments to elements of arrays, those of discarded lowerings of a loop among them.
     ruled
-        Whether a derivative that the user has written counts for what is being lowered, or it is one.
+        Whether the code being lowered is under a derivative rule of the user's, or is one.
     shapes
-        What loop-carried variables became in an earlier lowering of the same loop, to begin with next time.
+        The shapes of loop-carried variables in an earlier lowering of the same loop, to start with next time.
     loops_made
         Loops over other sequences than ranges, in the form in which they are lowered.
     spread_calls
@@ -170,7 +172,7 @@ class Context:
     local_functions
         Functions that others define, by place and defaults: the same ones when a loop is lowered again.
     prepared
-        What the activations of a function have in common.
+        The common part of the activations of a function.
     """
 
     def __init__(
@@ -221,7 +223,7 @@ class Context:
 
     @property
     def dialect(self) -> Dialect:
-        """What the text of the innermost activation means where dialects differ."""
+        """The dialect of the innermost activation."""
         return self.frame.dialect
 
     @property
@@ -231,7 +233,7 @@ class Context:
     # -- positions and errors -----------------------------------------------------------------------------------
 
     def loc(self, node: ast.AST) -> Loc:
-        """Where a node of the current function stands."""
+        """Return the position of a node of the current function."""
         return self.frame.source.loc(node)
 
     def type_error(self, node: ast.AST, message: str, remedy: str | None = None) -> NoReturn:
@@ -246,24 +248,30 @@ class Context:
         """Lower an expression; what it emits carries the expression's position."""
         with self.b.at(self.loc(node)):
             term = self._expr(self, node)
+        # The error of a poisoned term was recorded when it arose; whatever depends on it is skipped silently.
         if isinstance(term, Poison):
             raise Cascade
         return term
 
     def builtin(self, node: ast.expr) -> str | None:
-        """The key of the built-in that an expression is, under whatever name, known without lowering it; else None."""
+        """Return the key of the built-in that an expression names, found without lowering it; else None."""
         obj = self.outside(node)
         return None if obj is MISSING else lowering_key(obj)
 
     def changing(self, node: ast.expr) -> str | dict[str, int] | None:
-        """The key of a built-in, or by which parameters a func changes variables of its caller, with their places."""
+        """Return the key of a built-in, or the parameters by which a func changes its caller's variables, with their
+        positions.
+        """
         obj = self.outside(node)
         if isinstance(obj, Func):
+            # A func without such parameters changes nothing.
             return references_of(obj) or None
         return None if obj is MISSING else lowering_key(obj)
 
     def outside(self, node: ast.expr) -> Any:
-        """The object that an expression names outside of the function, known without lowering it; else ``MISSING``."""
+        """Return the object that an expression names outside of the function, found without lowering it; else
+        ``MISSING``.
+        """
         if isinstance(node, ast.Attribute):
             owner = self.outside(node.value)
             return MISSING if owner is MISSING else self.frame.scope.attribute(owner, node.attr)
@@ -272,17 +280,18 @@ class Context:
         return MISSING
 
     def block(self, stmts: Sequence[ast.stmt], tail_body: bool, tail_function: bool) -> None:
-        """Lower statements. The tails: nothing follows them in the innermost loop's body, in the function."""
+        """Lower statements. The tails say that nothing follows them in the innermost loop's body, in the function."""
         self._block(self, stmts, tail_body, tail_function)
 
     def assign(self, target: ast.expr, term: Term, node: ast.AST) -> None:
-        """Assign a term to a target, which a statement or a call says to change."""
+        """Assign a term to a target, which a statement or a call changes."""
         self._assign(self, target, term, node)
 
     @contextlib.contextmanager
     def branch(self, env: dict[str, Binding]) -> Iterator[dict[str, Binding]]:
         """Let the frame use another set of variables for the duration of a ``with`` block."""
         frame = self.frame
+        # Only the variables differ between the sides of a branch; loops and flags are the frame's.
         outer, frame.env = frame.env, env
         try:
             yield env
@@ -291,7 +300,7 @@ class Context:
 
     @contextlib.contextmanager
     def without_derivatives(self) -> Iterator[None]:
-        """Let funcs have no derivatives of their own for the duration of a ``with`` block."""
+        """Ignore derivative rules of funcs for the duration of a ``with`` block."""
         outer, self.ruled = self.ruled, True
         try:
             yield
@@ -299,7 +308,8 @@ class Context:
             self.ruled = outer
 
     def bind(self, name: str, term: Term, node: ast.AST | None = None) -> None:
-        """Let a variable hold a term; an IR value without a name takes the variable's."""
+        """Make a variable hold a term; an IR value without a name takes the variable's."""
+        # The frontend's own variables take no part in naming, and belong to no function around.
         if not name.startswith("$"):
             if node is not None and name not in self.frame.locals and self.frame.holder(name) is not None:
                 self.type_error(
@@ -317,22 +327,23 @@ class Context:
         self.env[name] = binding
         if binding.term is not None:
             self.frame.seen[name] = binding.term
+        # In a debug program, reads before this place would report the variable.
         if mark(name) in self.env:
             self.env[mark(name)] = Binding(Const(True), None)
 
     def is_nonneg(self, term: Term) -> bool:
-        """Whether an integer is known not to be negative."""
+        """Return whether an integer is known not to be negative."""
         if isinstance(term, Const):
             return term.value >= 0
         return isinstance(term, Val) and term.value in self.nonneg
 
     @property
     def in_kernel(self) -> bool:
-        """Whether the innermost activation is a kernel's."""
+        """True if the innermost activation is a kernel's."""
         return len(self.stack) == 1 and not self.of_func
 
     def new_uid(self) -> int:
-        """A number that no other frame or loop of this lowering has."""
+        """Return a number that no other frame or loop of this lowering has."""
         self._uid += 1
         return self._uid
 
@@ -343,6 +354,7 @@ def _is_narrow(term: Val) -> bool:
 
 
 def _name(term: Term, name: str) -> None:
+    # The first name stays: a value bound again under another name is still the same value.
     if isinstance(term, Val) and not term.value.name:
         term.value.name = name
     elif isinstance(term, View) and not term.base.name:

@@ -1,8 +1,8 @@
 """Derivatives of funcs in kernels: ``dk.grad(f)(x)``, ``dk.vjp(f)(x, ct)``, ``dk.jvp(f)(x, t)``.
 
-In: a call of a derivative. Out: its results. The func is lowered for its arguments as a function of its own, which
-differentiation makes another one of, and that is inlined here: what comes out is a computation like any other. What
-differentiates it stands behind the frontend, so it is said by whoever loads the compiler.
+A call of a derivative gives its results. The func is lowered for its arguments as a function of its own, which is
+differentiated; the resulting function is inlined at the call, so that the result is a computation like any other. The
+differentiation is in a later layer than the frontend, so the module that loads the compiler sets it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _along_tangents: Differentiate | None = None
 
 
 def set_differentiators(differentiate: Differentiate, along_tangents: Differentiate) -> None:
-    """Say what differentiates functions in reverse mode, and in forward mode.
+    """Set the functions that differentiate in reverse mode, and in forward mode.
 
     The latter gives a function that also takes a tangent for each active parameter, and yields the results and the
     tangents of the differentiable ones.
@@ -50,7 +50,7 @@ def call(cx: Context, called: Called, name: str, node: ast.Call) -> Term:
 
 
 class _Call:
-    """A call of a derivative; ``owner`` is the name of what is differentiated, a func or a derivative of one."""
+    """A call of a derivative; ``owner`` is the name of the differentiated func or derivative."""
 
     def __init__(self, cx: Context, called: Called, name: str, node: ast.Call) -> None:
         self.cx, self.called, self.name, self.node = cx, called, name, node
@@ -59,6 +59,7 @@ class _Call:
     def lower(self, terms: Sequence[Term]) -> Term:
         cx, form, count = self.cx, self.called.form, self.arity(terms)
         fn, given, result = self.function(terms[:count])
+        # Parameters that stand for themselves come from outside of the func: they are not its arguments.
         active = [k for k, v in enumerate(given) if v is not fn.params[k] and T.is_differentiable(v.type)]
         smooth = [y.type for y in fn.body.yields if T.is_differentiable(y.type)]
         if not active or not smooth:
@@ -89,12 +90,13 @@ class _Call:
         return partials if form is Form.GRAD else Tup((self.returned(result, found[:n]), partials))
 
     def arity(self, terms: Sequence[Term]) -> int:
-        """How many of the arguments are those of what is differentiated."""
+        """Return how many of the arguments belong to the differentiated function."""
         of = self.called.owner
         if not isinstance(of, Called):
             return self.called.pyfunc.__code__.co_argcount
         inner = _Call(self.cx, of, of.name, self.node)
         count = inner.arity(terms)
+        # A gradient takes nothing else; the others take cotangents or tangents behind the arguments.
         if of.form is Form.GRAD or count > len(terms):
             return count
         fn, given, _ = inner.function(terms[:count])
@@ -103,16 +105,16 @@ class _Call:
         return count + sum(T.is_differentiable(y.type) for y in fn.body.yields)
 
     def result(self, inside: Sequence[Term]) -> Term:
-        """What is differentiated, for arguments."""
+        """Return the differentiated function's result, for arguments."""
         of = self.called.owner
         if isinstance(of, Called):
             return _Call(self.cx, of, of.name, self.node).lower(inside)
         return inline.inline(self.cx, of, self.node, inside)
 
     def function(self, terms: Sequence[Term]) -> tuple[Function, list[Value], Term]:
-        """The func as a function of the values among the arguments, these, and what it returns.
+        """Return the func as a function of its arguments by value, these arguments, and its result.
 
-        Arrays, and what else it takes from here, are parameters that stand for themselves.
+        Arrays, and other values that it takes from here, are parameters that stand for themselves.
         """
         cx, region = self.cx, Region()
         given: dict[Value, Value] = {}
@@ -121,6 +123,7 @@ class _Call:
             if not isinstance(term, (Const, Val)):
                 return term
             value = coerce.value(cx, term, self.node)
+            # A fresh value: inside of the function the argument is a parameter, even if it occurs twice in the call.
             fresh = Value(value.type, value.name)
             given[fresh] = value
             return Val(fresh)
@@ -130,8 +133,10 @@ class _Call:
         with cx.b.into(region):
             result = self.result(inside)
             region.yields = tuple(coerce.value(cx, leaf, self.node) for leaf in self.leaves(result))
+        # The adjoint would have to undo the write; a value that is returned has none of that.
         if len(cx.updates) > updates:
             cx.type_error(self.node, f"{self.name}: {self.owner} writes to an array", "return the value")
+        # The function is differentiated now, before the weak types of the kernel around it are resolved.
         resolve_weak(region)
         given.update((v, v) for v in free_values(region) if v not in given)
         fn = Function(self.owner, tuple(given), region, loc=cx.loc(self.node))
@@ -153,7 +158,7 @@ class _Call:
         return found
 
     def checked(self, given: Sequence[Term], types: Sequence[T.Type]) -> list[Value]:
-        """Cotangents or tangents as values of their types."""
+        """Return cotangents or tangents as values of their types."""
         if len(given) != len(types):
             kind = "tangent" if self.called.form is Form.JVP else "cotangent"
             self.cx.type_error(
@@ -167,13 +172,13 @@ class _Call:
         return [coerce.convert(self.cx, term, t, self.node, what) for term, t in pairs]  # type: ignore[arg-type]
 
     def inlined(self, derivative: Function, given: Sequence[Value]) -> tuple[Value, ...]:
-        """Copy a derivative to here."""
+        """Copy a derivative into the current region."""
         return Cloner(self.cx.b, dict(zip(derivative.params, given, strict=True))).inline(
             Region((), derivative.body.ops, derivative.body.yields), ()
         )
 
     def returned(self, result: Term, found: Sequence[Value]) -> Term:
-        """Values in the form of a result."""
+        """Return values in the structure of a result."""
         rest = iter(found)
 
         def like(item: Term) -> Term:

@@ -1,15 +1,15 @@
-"""Forms of Python that are others in a longer spelling: lambda expressions, loops over tuples, ``match``.
+"""Desugaring of Python forms: lambda expressions, loops over tuples, ``match``.
 
-In: the syntax tree of a function, as Python has parsed it. Out: a ``def``; a loop over a tuple that is written out is
-one over ``range`` that chooses the element::
+The syntax tree of a function, as parsed by Python, becomes a ``def``; a loop over a tuple display becomes one over
+``range`` that chooses the element::
 
     for d in (-1, 0, n):        d_2 = n
         ...                     for d_at in range(3):
                                     d = -1 if d_at == 0 else 0 if d_at == 1 else d_2
                                     ...
 
-A ``match`` on constants is a chain of ``if`` and ``elif``, with the subject in a variable of its own. What is new has
-the positions of what it stands for.
+A ``match`` on constants is a chain of ``if`` and ``elif``, with the subject in a variable of its own. New nodes have
+the positions of the nodes that they replace.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def spell_out(
 ) -> None:
     """Change ``match`` into ``if``, and loops over tuples of numbers into loops over ``range``, in place.
 
-    A tuple without a literal number may hold anything: the loop over it is unrolled where the function is lowered, as
-    is one whose variable is among `unrolled`. The function's body has nodes of some `kinds`.
+    A tuple without a literal number may hold anything: the loop over it is unrolled during lowering, as is one whose
+    variable is among `unrolled`. The function's body has nodes of some `kinds`.
     """
     if ast.Match in kinds:
         _Matches(definition).change()
@@ -74,6 +74,7 @@ class _Rewriter:
 
     def change(self) -> None:
         parents = list(ast.walk(self.definition))
+        # From the inside for `match`, whose replacement is a new statement that the walk would not visit.
         for parent in reversed(parents) if self.inner_first else parents:
             for field in ("body", "orelse"):
                 statements = getattr(parent, field, None)
@@ -111,6 +112,7 @@ class _Loops(_Rewriter):
                 before.append(_placed(ast.Assign([ast.Name(name, ast.Store())], element), element))
                 elements[k] = ast.copy_location(ast.Name(name, ast.Load()), element)
         at = self._free(f"{target}_at")
+        # The last one needs no test: the index is in range.
         chosen = elements[-1]
         for k in reversed(range(len(elements) - 1)):
             test = ast.Compare(ast.Name(at, ast.Load()), [ast.Eq()], [ast.Constant(k)])
@@ -132,17 +134,20 @@ class _Matches(_Rewriter):
             return [stmt]
         before: list[ast.stmt] = []
         subject = stmt.subject
+        # Evaluated once, whatever the number of cases.
         if not isinstance(subject, ast.Name):
             name = self._free("subject")
             before.append(_placed(ast.Assign([ast.Name(name, ast.Store())], subject), subject))
             subject = ast.copy_location(ast.Name(name, ast.Load()), subject)
         rest: list[ast.stmt] = []
         for case in reversed(stmt.cases):
+            # One pattern that is no constant leaves the whole statement to the fence, which refuses it.
             test = _test_of(case.pattern, subject)
             if test is None:
                 return [stmt]
             body = case.body
             if isinstance(case.pattern, ast.MatchAs) and case.pattern.name is not None:
+                # The guard may read the name, which is set in the body only.
                 if case.guard is not None:
                     return [stmt]
                 named = ast.Assign([ast.Name(case.pattern.name, ast.Store())], subject)
@@ -154,11 +159,12 @@ class _Matches(_Rewriter):
 
 
 def _test_of(pattern: ast.pattern, subject: ast.Name) -> ast.expr | None:
-    """Whether a subject has the form of a pattern; None for what is no constant."""
+    """Return the test whether a subject matches a pattern; None for a pattern that is no constant."""
     match pattern:
         case ast.MatchValue(value=value):
             return ast.Compare(subject, [ast.Eq()], [value])
         case ast.MatchSingleton(value=value):
+            # Bools of a kernel are values, which have no identity.
             return ast.Compare(subject, [ast.Is() if value is None else ast.Eq()], [ast.Constant(value)])
         case ast.MatchOr(patterns=patterns):
             tests = [_test_of(part, subject) for part in patterns]

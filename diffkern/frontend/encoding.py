@@ -1,6 +1,6 @@
 """Syntax trees and captured objects as bytes for the cache key.
 
-In: a definition, or what a captured name refers to. Out: bytes of an encoding of our own: equal for the same meaning in
+A definition, or the object of a captured name, becomes bytes of an encoding of our own: equal for the same meaning in
 every process, on every machine and Python version. Positions, comments and docstrings are no part of a tree.
 """
 
@@ -35,7 +35,8 @@ _SKIPPED: Final = frozenset({"ctx", "kind", "type_comment", "type_params", "deco
 
 
 def encode_tree(node: ast.FunctionDef) -> bytes:
-    """The syntax tree of a function as bytes, without the annotations of its parameters: they count by their meaning.
+    """Return the syntax tree of a function as bytes, without the annotations of its parameters: they count by their
+    meaning.
 
     Empty fields are left out, so that fields added by later Pythons change nothing.
     """
@@ -62,11 +63,11 @@ def _tree(node: ast.FunctionDef, out: list[bytes]) -> None:
 
 
 class _Text(bytes):
-    """What goes into the encoding as it is."""
+    """A part of the encoding that is complete."""
 
 
 def _node(node: ast.AST, annotated: bool) -> list[Any]:
-    """The parts of a node, in order, with its annotation or without it."""
+    """Return the parts of a node, in order, with its annotation or without it."""
     parts: list[Any] = [_Text(b"(" + type(node).__name__.encode())]
     if isinstance(node, Given):
         parts.append(_Text(b" %d" % node.index))
@@ -89,7 +90,7 @@ def _is_docstring(item: Any) -> bool:
 
 
 def encode_value(value: Any) -> bytes:
-    """A number, a tuple of such, text, or None as tagged bytes of full width, readable where that is exact.
+    """Return a number, a tuple of such, text, or None as tagged bytes of full width, readable where that is exact.
 
     Raises
     ------
@@ -104,6 +105,7 @@ def encode_value(value: Any) -> bytes:
         named = f"{type(value).__qualname__}.{value.name}"
         return _counted(b"enum", named.encode()) + encode_value(enum_value(value))
     value = exact(value)
+    # bool before int, of which it is a subclass.
     if isinstance(value, bool):
         return b"bool:1" if value else b"bool:0"
     if isinstance(value, int):
@@ -132,7 +134,9 @@ def _counted(tag: bytes, data: bytes) -> bytes:
 
 
 def encode_object(obj: Any, number_of: Callable[[Func], int]) -> bytes:
-    """Anything a captured name can refer to. What a kernel cannot use is named by its kind: lowering refuses it."""
+    """Return the bytes of any object of a captured name. Objects a kernel cannot use are named by kind: lowering
+    refuses them.
+    """
     if obj is MISSING:
         return b"missing"
     key = lowering_key(obj)
@@ -148,6 +152,7 @@ def encode_object(obj: Any, number_of: Callable[[Func], int]) -> bytes:
         return b"derivative:" + obj.form.value.encode()
     if isinstance(obj, Called):
         return b"derivative:" + obj.form.value.encode() + b" of " + encode_object(obj.owner, number_of)
+    # Types are tried by resolving, since there are many spellings of one dtype, which mean the same.
     try:
         return b"dtype:" + str(resolve_dtype(obj)).encode()
     except TypeError:
@@ -157,6 +162,7 @@ def encode_object(obj: Any, number_of: Callable[[Func], int]) -> bytes:
         methods = b"".join(b" %s:%d" % (name.encode(), number_of(f)) for name, f in functions_of(definition.type))
         return b"struct:" + str(definition.type).encode() + b":" + _defaults(definition.defaults) + methods
     if isinstance(obj, np.ndarray) and not is_masked(obj) and obj.dtype.kind in "biuf":
+        # In native byte order: the same numbers give the same key whatever the file was that they came from.
         contents = hashlib.sha256(native(obj).tobytes()).hexdigest()
         return f"array:{obj.dtype.name}:{obj.shape}:{contents}".encode()
     if is_named(obj):
@@ -173,7 +179,7 @@ def encode_object(obj: Any, number_of: Callable[[Func], int]) -> bytes:
 
 
 def _defaults(defaults: Mapping[str, Any]) -> bytes:
-    """The defaults of a struct's fields; those of a nested struct are given by its type and values in order."""
+    """Return the defaults of a struct's fields; those of a nested struct are given by its type and values in order."""
     parts = [_counted(name.encode(), _default(value)) for name, value in defaults.items()]
     return b"%d:" % len(parts) + b"".join(parts)
 

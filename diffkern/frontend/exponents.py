@@ -1,4 +1,4 @@
-"""Numbers taken apart and put together: ``divmod``, ``frexp``, ``ldexp``, ``sign`` of NumPy.
+"""Decomposition of numbers and the reverse: ``divmod``, ``frexp``, ``ldexp``, ``sign`` of NumPy.
 
 Each is made of operations that have derivatives: a float times powers of two whose exponents are integers.
 """
@@ -21,13 +21,13 @@ _BITS = {32: (T.UINT32, 23, 127), 64: (T.UINT64, 52, 1023)}
 
 
 def divided(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
-    """``divmod(a, b)``."""
+    """Lower ``divmod(a, b)``."""
     a, b = (coerce.scalar_term(cx, arg, node, "an argument of divmod") for arg in args)
     return Tup((arith.binary(cx, "floordiv", a, b, node), arith.binary(cx, "mod", a, b, node)))
 
 
 def sign_or_zero(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
-    """``np.sign(x)``: -1, 0 or 1, NaN of NaN."""
+    """Lower ``np.sign(x)``: -1, 0 or 1, NaN for NaN."""
     x = coerce.scalar_term(cx, args[0], node, "the argument of sign")
     v = coerce.own_value(cx, x, node)
     t = T.scalar_of(v.type)
@@ -39,7 +39,7 @@ def sign_or_zero(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
 
 
 def scaled_by_power(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
-    """``ldexp(x, n)``: x times 2**n, rounded once."""
+    """Lower ``ldexp(x, n)``: x times 2**n, rounded once."""
     x = _float(cx, args[0], node, "the first argument of ldexp")
     n = coerce.scalar_term(cx, args[1], node, "the second argument of ldexp")
     exponent = coerce.own_value(cx, n, node)
@@ -51,7 +51,9 @@ def scaled_by_power(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
 
 
 def fraction_and_exponent(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
-    """``frexp(x)``: a number in [0.5, 1) with the sign of x, and the exponent of the power of two that it lacks."""
+    """Lower ``frexp(x)``: a number in [0.5, 1) with the sign of x, and the exponent of the power of two
+    that it lacks.
+    """
     x = _float(cx, args[0], node, "the argument of frexp")
     b, t = cx.b, T.scalar_of(x.type)
     _, fraction, bias = _BITS[t.bits]
@@ -78,7 +80,7 @@ def _float(cx: Context, term: Term, node: ast.AST, what: str) -> Value:
 
 
 def _exponent_field(cx: Context, x: Value) -> Value:
-    """The exponent of a normal number as it stands in its bits."""
+    """Return the exponent field in the bits of a normal number."""
     b, t = cx.b, T.scalar_of(x.type)
     held, fraction, bias = _BITS[t.bits]
     field = b.one("shr", b.one(f"bits_of_{t}", x), b.const(fraction, held))
@@ -86,9 +88,12 @@ def _exponent_field(cx: Context, x: Value) -> Value:
 
 
 def _times_power(cx: Context, x: Value, exponent: Value) -> Value:
-    """A float times 2 to an integer: by three factors that are normal numbers, of which only the last one rounds."""
+    """Return a float times 2 to an integer: by three factors that are normal numbers, of which only the last one
+    rounds.
+    """
     b, t = cx.b, T.scalar_of(x.type)
     held, fraction, bias = _BITS[t.bits]
+    # Downwards in steps that leave the product normal, or it would round twice.
     up, down = bias, bias - fraction - 2
 
     def number(n: int) -> Value:
@@ -99,6 +104,7 @@ def _times_power(cx: Context, x: Value, exponent: Value) -> Value:
         step = b.select(large, number(up), b.select(small, number(-down), number(0)))
         factor = b.select(large, b.const(2.0**up, t), b.select(small, b.const(2.0**-down, t), b.const(1.0, t)))
         x, exponent = b.mul(x, factor), b.sub(exponent, step)
+    # Two steps have brought it into this range, unless the result is 0 or infinite in any case.
     exponent = b.one("max", b.one("min", exponent, number(bias)), number(1 - bias))
     bits = b.one("shl", b.cast(b.add(exponent, number(bias)), held), b.const(fraction, held))
     return b.mul(x, b.one(f"{t}_of_bits", bits))

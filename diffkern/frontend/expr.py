@@ -1,6 +1,6 @@
 """Expressions: names, literals, operators, attributes, subscripts, conditional expressions.
 
-In: an expression of the syntax tree. Out: a term. Calls are the business of :mod:`calls`.
+An expression of the syntax tree becomes a term. Calls are the business of :mod:`calls`.
 """
 
 from __future__ import annotations
@@ -88,6 +88,7 @@ def _name(cx: Context, node: ast.Name) -> Term:
         return _variable(cx, node, frame)
     obj = cx.frame.scope.lookup(node.id)
     if obj is MISSING:
+        # Suggested are names that would have been found.
         known = [*cx.env, *cx.frame.scope.names()]
         cx.type_error(
             node,
@@ -99,6 +100,7 @@ def _name(cx: Context, node: ast.Name) -> Term:
 
 def _variable(cx: Context, node: ast.Name, frame: Frame | None = None) -> Term:
     binding = (frame or cx.frame).env.get(node.id)
+    # On some path, or on all, nothing has set it.
     if binding is None or binding.term is None or binding.unset is not None:
         return unset.read(cx, node, binding, frame or cx.frame)
     return binding.term
@@ -116,7 +118,7 @@ def _constant(cx: Context, node: ast.Constant) -> Term:
 
 
 def _given(cx: Context, node: Given) -> Term:
-    """The result of a static expression."""
+    """Return the result of a static expression."""
     results = kept_results(cx.frame.pyfunc)
     assert results is not None
     found = results[node.index]
@@ -128,6 +130,7 @@ def _given(cx: Context, node: Given) -> Term:
             raise
         except Exception as error:
             raise failure(error, cx.loc(node)) from error
+        # The result of a plain expression follows from its text and values, which are in the key; any other is noted.
         if not found.is_plain:
             note(result)
         return static_result(cx, result, node)
@@ -135,8 +138,9 @@ def _given(cx: Context, node: Given) -> Term:
 
 
 def _known_now(cx: Context, name: str, node: ast.AST) -> Any:
-    """The value of a variable that a static expression uses."""
+    """Return the value of a variable that a static expression uses."""
     term = cx.expr(ast.copy_location(ast.Name(name, ast.Load()), node))
+    # Its length is all that an expression may ask for, as in ``static(len(v))``.
     if not is_known(term) and (length := fixed_length(term)) is not None:
         return Sized(length)
     if not is_known(term):
@@ -149,6 +153,7 @@ def _known_now(cx: Context, name: str, node: ast.AST) -> Any:
 
 
 def _attribute(cx: Context, node: ast.Attribute) -> Term:
+    # Before the member becomes a number, which has no attribute `value`.
     if node.attr == "value" and isinstance(member := cx.outside(node.value), enum.Enum):
         return _value_of_member(cx, member, node)
     owner = cx.expr(node.value)
@@ -167,6 +172,7 @@ def _attribute(cx: Context, node: ast.Attribute) -> Term:
             hint = advice.missing_kind(owner.obj, node.attr) if known_elsewhere else suggest(node.attr, known)
             remedy = known_elsewhere or (None if hint else advice.where_names_are(owner.obj))
             cx.type_error(node, f"{owner.name} has no attribute {node.attr!r}{hint}", remedy)
+        # An attribute of a computed object is in no captured name, so it is recorded for the key.
         if cx.outside(node) is MISSING:  # which is no captured name
             note(obj, owner.obj, node.attr)
         return static_term(cx, obj, f"{owner.name}.{node.attr}", node)
@@ -174,6 +180,7 @@ def _attribute(cx: Context, node: ast.Attribute) -> Term:
         return tile_records.attribute(cx, owner, owner.struct, node)
     if isinstance(owner, Rec) and (found := records.function_of(cx, owner, node)) is not None:
         func, is_property = found
+        # A property is called where it is read.
         if is_property:
             return inline.inline(cx, func, node, [owner])
         return Static(records.Bound(func, owner), ast.unparse(node))
@@ -191,7 +198,7 @@ def _attribute(cx: Context, node: ast.Attribute) -> Term:
 
 
 def _value_of_member(cx: Context, member: enum.Enum, node: ast.Attribute) -> Term:
-    """What an enumeration calls the value of a member."""
+    """Return the value of a member of an enumeration."""
     shown = ast.unparse(node)
     if inspect.getattr_static(type(member), "value") is not inspect.getattr_static(enum.Enum, "value"):
         cx.type_error(node, f"{shown} is computed by code of its class", f"write dk.static({shown})")
@@ -199,7 +206,7 @@ def _value_of_member(cx: Context, member: enum.Enum, node: ast.Attribute) -> Ter
 
 
 def _of_type(t: T.Type, node: ast.Attribute) -> Term | None:
-    """What an attribute says of a type: ``dtype``, of a vector or matrix ``shape``, of a vector ``length``."""
+    """Return an attribute of a type: ``dtype``, of a vector or matrix ``shape``, of a vector ``length``."""
     if isinstance(t, T.Array):
         return Static(t.dtype, ast.unparse(node)) if node.attr == "dtype" else None
     if isinstance(t, (T.Scalar, T.Vec, T.Mat)) and node.attr == "dtype":
@@ -219,8 +226,10 @@ def _array_attribute(cx: Context, owner: View | RecView, node: ast.Attribute) ->
         return views.size(cx, view, node)
     if node.attr == "ptr" and isinstance(owner, View):
         return pointers.address(cx, owner, node)
+    # A likely mistake, with a remedy of its own.
     if node.attr == "T" and len(view.spans) == 2:
         cx.type_error(node, "a view with its axes exchanged is not supported", "exchange the indices instead: a[j, i]")
+    # A field of that name comes first: the struct is the user's.
     if isinstance(owner, RecView) and node.attr == "dtype" and "dtype" not in owner.struct.names:
         return Static(class_of(owner.struct), ast.unparse(node))
     if isinstance(owner, RecView):
@@ -237,7 +246,7 @@ def _array_attribute(cx: Context, owner: View | RecView, node: ast.Attribute) ->
 
 
 def _binop(cx: Context, node: ast.BinOp) -> Term:
-    """A sum of many terms is a tree that is deep on the left: a loop goes up it."""
+    """Lower a binary operator; a sum of many terms is a tree that is deep on the left, and a loop goes up it."""
     spine = [node]
     while isinstance(left := spine[-1].left, ast.BinOp):
         spine.append(left)
@@ -250,7 +259,7 @@ def _binop(cx: Context, node: ast.BinOp) -> Term:
 
 
 def binary(cx: Context, op: str, left: Term, right: Term, node: ast.AST) -> Term:
-    """An operator on numbers, vectors, matrices or tiles, or that of the program for the types of the operands."""
+    """Apply an operator to numbers, vectors, matrices or tiles, or the program's own for the types of the operands."""
     if (own := user_operator(cx, op, left, right, node)) is not None:
         return inline.inline(cx, own, cast(ast.expr, node), (left, right))
     if pointers.is_address(left) or pointers.is_address(right):
@@ -275,6 +284,7 @@ def _unary(cx: Context, node: ast.UnaryOp) -> Term:
         cx.type_error(node, f"this operator on {describe(operand)}", "use dk.tile_map with a function of its elements")
     if isinstance(node.op, ast.USub):
         return arith.negate(cx, operand, node)
+    # ``+x`` is the value itself, but of numbers alone, as in Python.
     if isinstance(node.op, ast.UAdd):
         if not isinstance(operand, (Const, Val)):
             cx.type_error(node, f"+ of {describe(operand)}", "leave the sign out, or index the array, as in a[i]")
@@ -284,6 +294,7 @@ def _unary(cx: Context, node: ast.UnaryOp) -> Term:
 
 def _boolop(cx: Context, node: ast.BoolOp) -> Term:
     op = "and" if isinstance(node.op, ast.And) else "or"
+    # In numba's spelling `and` of numbers gives one of them, as in Python; elsewhere it is a condition.
     if cx.layout is not None and not all(map(_is_test, node.values)):
         return _operand(cx, op, node.values, node)
 
@@ -297,7 +308,7 @@ def _boolop(cx: Context, node: ast.BoolOp) -> Term:
 
 
 def _is_test(node: ast.expr) -> bool:
-    """Whether an expression is a bool by its form."""
+    """Return whether an expression is a bool by its form."""
     if isinstance(node, ast.BoolOp):
         return all(map(_is_test, node.values))
     negated = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
@@ -305,7 +316,9 @@ def _is_test(node: ast.expr) -> bool:
 
 
 def _operand(cx: Context, op: str, values: Sequence[ast.expr], node: ast.BoolOp) -> Term:
-    """One of the operands, as in Python: the first that decides, else the last; bools among numbers are integers."""
+    """Return one of the operands, as Python does: the first that decides, else the last; bools among numbers are
+    integers.
+    """
 
     def number(k: int) -> Term:
         term = cx.expr(values[k])
@@ -326,7 +339,7 @@ def _operand(cx: Context, op: str, values: Sequence[ast.expr], node: ast.BoolOp)
 
 
 def _named(cx: Context, node: ast.NamedExpr) -> Term:
-    """``(name := value)``."""
+    """Lower ``(name := value)``."""
     assert isinstance(node.target, ast.Name)
     cx.bind(node.target.id, cx.expr(node.value), node.target)
     return _variable(cx, node.target)
@@ -356,10 +369,12 @@ def _subscript(cx: Context, node: ast.Subscript) -> Term:
     if not isinstance(node.value, ast.Subscript):
         return subscript_term(cx, cx.expr(node.value), node)
     inner = cx.expr(node.value.value)
+    # `m[i][j]` is one selection: the row between is never made.
     if not (isinstance(inner, Val) and isinstance(inner.value.type, (T.Vec, T.Mat))):
         return subscript_term(cx, subscript_term(cx, inner, node.value), node)
     with cx.b.at(cx.loc(node.value)):
         part = components.select_subscript(cx, inner.value.type, node.value)
+    # Selected twice down to a number, as in ``v[0][1]``.
     if isinstance(part.type, T.Scalar):
         cx.type_error(node, f"a component of {inner.type} cannot be indexed", "leave the second index out")
     part = components.within(cx, part, components.select_subscript(cx, part.type, node))
@@ -367,7 +382,7 @@ def _subscript(cx: Context, node: ast.Subscript) -> Term:
 
 
 def subscript_term(cx: Context, owner: Term, node: ast.Subscript) -> Term:
-    """``owner[...]`` as a value: an element, a view, a component, a row, an item of a tuple."""
+    """Return ``owner[...]`` as a value: an element, a view, a component, a row, an item of a tuple."""
     if (rows := folded.folded(owner)) is not None:
         row = folded.subscript(cx, rows, views.index_terms(cx, node.slice), node)
         return row if isinstance(row, Static) or row.spans else views.load(cx, row)
@@ -398,9 +413,10 @@ def subscript_term(cx: Context, owner: Term, node: ast.Subscript) -> Term:
 
 
 def _tuple_item(cx: Context, owner: Tup, node: ast.Subscript) -> Term:
-    """The item of an index; one known only at run time chooses among numbers."""
+    """Return the item at an index; one known only at run time chooses among numbers."""
     index, n = components.settled_index(cx, cx.expr(node.slice)), len(owner.items)
     if isinstance(index, Const) and isinstance(index.value, int):
+        # In Warp, shapes have four extents, 0 behind the last axis.
         if isinstance(owner, Shape) and cx.dialect.long_shapes and n <= index.value < MAX_NDIM:
             return Const(0)
         if not -n <= index.value < n:
@@ -412,6 +428,7 @@ def _tuple_item(cx: Context, owner: Tup, node: ast.Subscript) -> Term:
         cx.type_error(node.slice, "a tuple is indexed by a constant", remedy)
     assert isinstance(index, Val)
     at = components.wrapped(cx, index, n, "a tuple")
+    # A chain of choices: the last item needs no test, since the index is in range.
     found = owner.items[-1]
     for k in reversed(range(n - 1)):
         test, other = Val(cx.b.one("eq", at, cx.b.i32(k))), found
@@ -421,6 +438,7 @@ def _tuple_item(cx: Context, owner: Tup, node: ast.Subscript) -> Term:
 
 
 def _once(cx: Context, node: Once) -> Term:
+    # The node is shared by several lowerings of one call, of which the first evaluates it.
     if node.term is None:
         node.term = cx.expr(node.inner)
     return node.term

@@ -1,7 +1,7 @@
-"""The fence: which Python a kernel cannot contain, why, and what to write instead.
+"""The fence: the Python that a kernel cannot contain, why, and what to write instead.
 
-In: the syntax tree of a kernel or func. Out: nothing, or one error for each construct that is not part of the kernel
-language, all of them at once, before anything is lowered.
+The syntax tree of a kernel or func is checked before anything is lowered: there is one error for each construct that is
+not part of the kernel language, all of them at once.
 """
 
 from __future__ import annotations
@@ -71,24 +71,28 @@ class _Fence:
         self.errors.append(KernelSyntaxError(message, loc=self.source.loc(node), remedy=remedy))
 
     def visit(self, stmts: Iterable[ast.stmt]) -> None:
-        """Look at statements and at all that stands in them, without recursion."""
+        """Check statements and everything inside of them, without recursion."""
         pending: list[_Pending] = [(stmt, 0, 0) for stmt in stmts]
         while pending:
             node, depth, branches = pending.pop()
+            # Lowering is recursive, and so are the passes: Python's limit would be met somewhere in the middle.
             if depth > MAX_DEPTH or branches > MAX_BRANCHES:
                 what = "expressions and statements" if depth > MAX_DEPTH else "branches, loops and choices"
                 limit = MAX_DEPTH if depth > MAX_DEPTH else MAX_BRANCHES
                 message = f"{what} are nested more than {limit} deep"
                 self.refuse(node, message, "keep parts in variables, or make them functions with @dk.func")
                 return
+            # What continues its parent, as the next term of a sum does, is no deeper: long sums and `elif` chains are
+            # common.
             for child in self.parts(node):
                 branch = _is_branch(node) and not _continues(node, child)
                 deeper = not _continues(node, child)
+                # `a < b < c` is lowered as nested choices.
                 chained = len(node.ops) - 1 if isinstance(node, ast.Compare) else 0
                 pending.append((child, depth + deeper + chained, branches + branch + chained))
 
     def parts(self, node: ast.AST) -> Iterable[ast.AST]:
-        """What is to be looked at inside a node, after a look at the node itself."""
+        """Return the parts of a node that are to be checked, after checking the node itself."""
         refused = _REFUSED.get(type(node).__name__)
         if refused is not None:
             what, remedy = refused
@@ -119,7 +123,7 @@ class _Fence:
         return ast.iter_child_nodes(node)
 
     def function(self, definition: ast.FunctionDef) -> Iterable[ast.AST]:
-        """A function that is defined in this one."""
+        """Check a function that is defined in this one."""
         args = definition.args
         for star in (args.vararg, args.kwarg):
             if star is not None:
@@ -131,6 +135,7 @@ class _Fence:
 
     def call(self, node: ast.Call) -> Iterable[ast.AST]:
         called = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+        # Strings are allowed there alone.
         if called in ("print", "printf"):
             return [part for arg in (*node.args, *(k.value for k in node.keywords)) for part in _printed(arg)]
         if called in ("float", "float32", "float64") and (text := _text(node.args[:1])) is not None:
@@ -151,7 +156,7 @@ class _Fence:
         return ()
 
     def compare(self, node: ast.Compare) -> Iterable[ast.AST]:
-        """Strings and displays are looked at by whoever lowers the comparison."""
+        """Return the operands; strings and displays are checked by the lowering of the comparison."""
         pending, parts = [node.left, *node.comparators], []
         while pending:
             part = pending.pop(0)
@@ -170,12 +175,13 @@ class _Fence:
 def _is_branch(node: ast.AST) -> bool:
     if isinstance(node, ast.Call):
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        # By name, since nothing has been looked up yet; too many are counted rather than too few.
         return name in ("where", "select")
     return isinstance(node, (ast.If, ast.For, ast.While, ast.IfExp))
 
 
 def _continues(node: ast.AST, child: ast.AST) -> bool:
-    """Whether a part goes on with what a node began: a sum, an ``elif``."""
+    """Return whether a part continues what a node began: a sum, an ``elif``."""
     if isinstance(node, ast.BinOp):
         return child is node.left and isinstance(child, ast.BinOp)
     if isinstance(node, ast.If):
@@ -184,7 +190,7 @@ def _continues(node: ast.AST, child: ast.AST) -> bool:
 
 
 def _printed(node: ast.expr) -> list[ast.expr]:
-    """The expressions in something printed, which may be text."""
+    """Return the expressions in a printed argument, which may be text."""
     if isinstance(node, ast.JoinedStr):
         return [found for part in node.values for found in _printed(part)]
     if isinstance(node, ast.FormattedValue):
@@ -193,13 +199,13 @@ def _printed(node: ast.expr) -> list[ast.expr]:
 
 
 def _text(nodes: list[ast.expr]) -> str | None:
-    """Return the string that one expression is, None if it is none."""
+    """Return the string of an expression, None if it is none."""
     value = nodes[0].value if nodes and isinstance(nodes[0], ast.Constant) else None
     return value if isinstance(value, str) else None
 
 
 def check(source: Source) -> list[KernelError]:
-    """All constructs of a function that the kernel language does not have."""
+    """Return an error for each construct of a function that the kernel language does not have."""
     fence = _Fence(source)
     definition = source.node
     args = definition.args

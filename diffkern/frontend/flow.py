@@ -1,7 +1,8 @@
 """Facts about control flow and names, read off the syntax tree before anything is lowered.
 
-In: the body of a function. Out: which names it assigns, which statements leave the straight path, and after which
-statement which names are still read (:class:`Liveness`), so that branches and loops carry no value that is not read.
+From the body of a function this module finds the names it assigns, the statements that leave the straight path, and
+which names are still read after which statement (:class:`Liveness`), so that branches and loops carry no value that is
+not read.
 """
 
 from __future__ import annotations
@@ -58,11 +59,12 @@ Changing: TypeAlias = Callable[[ast.expr], "str | Mapping[str, int] | None"]
 
 
 def assigned(stmts: Iterable[ast.AST], called: Changing = lambda _: None) -> list[str]:
-    """Names that the statements assign, each once, in the order of the source."""
+    """Return the names that the statements assign, each once, in the order of the source."""
     found: dict[str, None] = {}
     for stmt in stmts:
         for node in ast.walk(stmt):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                # A dictionary keeps the order of the source, which makes programs the same in each process.
                 found[node.id] = None
             elif isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(node.ctx, ast.Store):
                 name = _root(node)  # v[0] = ... replaces the vector v
@@ -73,10 +75,12 @@ def assigned(stmts: Iterable[ast.AST], called: Changing = lambda _: None) -> lis
 
 
 def _updated(call: ast.Call, key: str | Mapping[str, int] | None) -> list[str]:
-    """Variables that a call changes."""
+    """Return the variables that a call changes."""
     own = isinstance(key, Mapping)
+    # Of a built-in, the table or the library says which arguments change.
     places = key if isinstance(key, Mapping) else {} if key is None else UPDATES.get(key) or _set_by_library(key)
     given = [call.args[k] for k in places.values() if k < len(call.args)]
+    # An argument may be given by name as well.
     given += [keyword.value for keyword in call.keywords if keyword.arg in places]
     names = [_root(node) if own else node.id if isinstance(node, ast.Name) else None for node in given]
     return [name for name in names if name is not None]
@@ -87,11 +91,12 @@ _VIEWS: Mapping[str, str] = {"tile_reshape": "t", "tile_squeeze": "t", "tile_tra
 
 
 def changed_through_views(stmts: Iterable[ast.stmt], called: Called) -> list[str]:
-    """Names of tiles of which the statements make views and change these."""
+    """Return the names of tiles of which the statements make views and change these."""
     of: dict[str, set[str]] = {}
     pending: list[str] = []
     for node in (node for stmt in stmts for node in ast.walk(stmt)):
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            # ``b = a`` and ``b = a[1:3]`` alike: a change of `b` may be one of `a`.
             shown = _shown(node.value, called)
             of.setdefault(node.targets[0].id, set()).update(() if shown is None else (shown,))
         elif isinstance(node, ast.Call):
@@ -101,6 +106,7 @@ def changed_through_views(stmts: Iterable[ast.stmt], called: Called) -> list[str
         elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
             pending += [name for name in (_root(node),) if name is not None]
     found: dict[str, None] = {}
+    # Transitively: a view may be of another view.
     while pending:
         for name in sorted(of.pop(pending.pop(), ())):
             found[name] = None
@@ -109,7 +115,7 @@ def changed_through_views(stmts: Iterable[ast.stmt], called: Called) -> list[str
 
 
 def _shown(node: ast.expr, called: Called) -> str | None:
-    """The variable of whose tile an expression is a view, if it may be one."""
+    """Return the variable of whose tile an expression may be a view, if any."""
     if isinstance(node, ast.Call):
         parameter = _VIEWS.get(called(node.func) or "")
         given = node.args[:1] or [k.value for k in node.keywords if k.arg == parameter]
@@ -118,7 +124,7 @@ def _shown(node: ast.expr, called: Called) -> str | None:
 
 
 def _set_by_library(key: str) -> Mapping[str, int]:
-    """The parameters that some overload of a library function changes, and their positions."""
+    """Return the parameters that some overload of a library function changes, and their positions."""
     overloads = COMPOSED[key].overloads if key in COMPOSED else ()
     return {name: list(o.signature.parameters).index(name) for o in overloads for name in o.sets}
 
@@ -130,12 +136,12 @@ def _root(node: ast.expr) -> str | None:
 
 
 def names_read(node: ast.AST) -> Names:
-    """Names read anywhere in an expression or statement."""
+    """Return the names read anywhere in an expression or statement."""
     return frozenset(n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
 
 
 def contains(stmts: Sequence[ast.stmt], kinds: tuple[Escape, ...]) -> bool:
-    """Whether the statements contain one of the escapes that leads out of them.
+    """Return whether the statements contain one of the escapes that leads out of them.
 
     ``break`` and ``continue`` inside a nested loop stay in that loop; ``return`` never does.
     """
@@ -149,12 +155,13 @@ def contains(stmts: Sequence[ast.stmt], kinds: tuple[Escape, ...]) -> bool:
                 pending += [(stmt.body, wanted), (stmt.orelse, wanted)]
             elif isinstance(stmt, (ast.For, ast.While)):
                 outward = tuple(k for k in wanted if k is ast.Return)
+                # A `break` in the `else` of a loop belongs to the loop around it.
                 pending += [(stmt.body, outward), (stmt.orelse, wanted)]
     return False
 
 
 def leaves(stmts: Sequence[ast.stmt]) -> bool:
-    """Whether control never reaches the end of the statements."""
+    """Return whether control never reaches the end of the statements."""
     return any(_leaves(stmt) for stmt in stmts)
 
 
@@ -163,14 +170,16 @@ def _leaves(stmt: ast.stmt) -> bool:
         return True
     if isinstance(stmt, ast.If):
         chain = chain_of(stmt)
+        # Without an `else` the last block is empty, which does not leave.
         return all(leaves(link.body) for link in chain) and leaves(chain[-1].orelse)
     if isinstance(stmt, (ast.For, ast.While)) and not contains(stmt.body, (ast.Break,)):
+        # Without a break, a loop that ends goes through its `else`.
         return is_endless(stmt) or leaves(stmt.orelse)
     return False
 
 
 def chain_of(stmt: ast.If) -> list[ast.If]:
-    """An ``if`` and its ``elif``s, each with the next one as its ``else``."""
+    """Return an ``if`` and its ``elif``s, each with the next one as its ``else``."""
     chain = [stmt]
     while len(chain[-1].orelse) == 1 and isinstance(following := chain[-1].orelse[0], ast.If):
         chain.append(following)
@@ -178,47 +187,48 @@ def chain_of(stmt: ast.If) -> list[ast.If]:
 
 
 def falls_off(stmts: Sequence[ast.stmt]) -> bool:
-    """Whether a function body can end without ``return``."""
+    """Return whether a function body can end without ``return``."""
     return not leaves(stmts)
 
 
 def is_endless(loop: Loop) -> bool:
-    """Whether it is a ``while True``, which ends by ``break`` or ``return`` alone."""
+    """Return whether it is a ``while True``, which ends only by ``break`` or ``return``."""
     return isinstance(loop, ast.While) and isinstance(loop.test, ast.Constant) and bool(loop.test.value)
 
 
 class Liveness:
-    """Which names may still be read after a branch, a loop, or the last statement of a block.
+    """The names that may still be read after a branch, a loop, or the last statement of a block.
 
     The analysis is the usual backward one, over structured statements; loops are iterated until nothing changes.
     Names in ``always`` count as read everywhere.
     """
 
     def __init__(self, body: Sequence[ast.stmt], always: Names = frozenset()) -> None:
+        # Read in any case, as flags of the lowering are.
         self._always = always
         self._after: dict[ast.stmt, Names] = {}
         self._head: dict[ast.stmt, Names] = {}
         self._block(body, frozenset(), None, None)
 
     def after(self, stmt: ast.stmt) -> Names:
-        """Names read after a branch, a loop or the last statement of a block, on some path."""
+        """Return the names read after a branch, a loop or the last statement of a block, on some path."""
         return self._after.get(stmt, frozenset()) | self._always
 
     def stands_for(self, copy: ast.stmt, stmt: ast.stmt) -> None:
-        """Let a statement made by the lowering be followed by what follows one of the source."""
+        """Make a statement of the lowering inherit what follows a statement of the source."""
         self._after[copy] = self._after.get(stmt, frozenset())
         self._head[copy] = self._head.get(stmt, frozenset())
 
     def stands_in(self, made: ast.stmt, loop: ast.stmt) -> None:
-        """Let a statement made by the lowering be one in a loop of the source, followed by the loop's next trip."""
+        """Make a statement of the lowering part of a loop of the source, followed by the loop's next trip."""
         self._after[made] = self._head[made] = self.head(loop) | self.after(loop)
 
     def keep(self, names: Iterable[str]) -> None:
-        """Take variables that the lowering has made for read in any case."""
+        """Treat variables that the lowering has made as read in any case."""
         self._always |= frozenset(names)
 
     def head(self, loop: ast.stmt) -> Names:
-        """Names whose value at the start of an iteration is read, in it or later."""
+        """Return the names whose value at the start of an iteration is read, in it or later."""
         return self._head.get(loop, frozenset()) | self._always
 
     def _block(self, stmts: Sequence[ast.stmt], live: Names, brk: Names | None, cont: Names | None) -> Names:
@@ -227,6 +237,7 @@ class Liveness:
             stmt = stmts[k]
             compound = isinstance(stmt, (ast.If, ast.For, ast.While, ast.Break, ast.Continue, ast.Return))
             if compound or k == len(stmts) - 1:  # a set for each statement would take quadratic memory
+                # Joined with what was there: a statement in a loop is visited once for each iteration of the analysis.
                 self._after[stmt] = self._after.get(stmt, frozenset()) | now
             if compound:
                 now = set(self._stmt(stmt, frozenset(now), brk, cont))
@@ -262,6 +273,7 @@ class Liveness:
     ) -> Names:
         at_end = live if is_endless(stmt) else self._block(stmt.orelse, live, brk, cont)
         head = at_end | test | self._head.get(stmt, frozenset())
+        # Sets only grow, and the names are finitely many.
         while True:
             new = head | (self._block(stmt.body, head, live, head) - target) | test
             if new == head:
@@ -272,9 +284,10 @@ class Liveness:
 
 
 def _uses(stmt: ast.stmt) -> tuple[set[str], set[str]]:
-    """Names that a simple statement reads, and names it sets."""
+    """Return the names that a simple statement reads, and the names it sets."""
     read: set[str] = set()
     stored: set[str] = set()
+    # The target of `:=` is set only if its expression is evaluated, so it does not end the life of the old value.
     by_chance = {node.target for node in ast.walk(stmt) if isinstance(node, ast.NamedExpr)}
     for node in ast.walk(stmt):
         if isinstance(node, ast.Name) and node not in by_chance:

@@ -1,7 +1,7 @@
-"""A kernel's Python function as it was: the same code over what its names meant at one time.
+"""A kernel's Python function as it was: the same code over the values that its names had at one time.
 
-In: a function and a :class:`~diffkern.frontend.canonical.Meaning` of it. Out: another function, whose globals and
-closure variables are what the meaning holds, and likewise for the funcs it reaches. It compiles to the programs of that
+A function and a :class:`~diffkern.frontend.canonical.Meaning` of it give another function, whose globals and closure
+variables are the values in the meaning, and likewise for the funcs it reaches. It compiles to the programs of that
 time, whatever has happened to the names since.
 """
 
@@ -27,17 +27,17 @@ __all__ = ["frozen"]
 
 
 class _Holder(ModuleType):
-    """Stands for a module or a class of whose attributes a kernel reads some."""
+    """A stand-in for a module or a class of which a kernel reads some attributes."""
 
 
 def frozen(pyfunc: Callable[..., Any], meaning: Meaning, reads: Iterable[Read] = ()) -> Callable[..., Any]:
-    """Return a function that means for ever what a kernel's function meant.
+    """Return a function that permanently means what a kernel's function meant.
 
     Raises
     ------
     KernelError
         If a name stands for something that is used both by itself and for its attributes, or an attribute of an object
-        without a name is not what it was (``reads``).
+        without a name has changed (``reads``).
     """
     for read in reads:
         if not read.holds():
@@ -51,7 +51,9 @@ def frozen(pyfunc: Callable[..., Any], meaning: Meaning, reads: Iterable[Read] =
             _enter(pyfunc, spaces[guard.function], guard.path[: guard.depth], guard.obj)
     for k, (function, space, types) in enumerate(zip(functions, spaces, meaning.annotations, strict=True)):
         copies.append(_copy(function, space, types))
+        # An annotation that is text would be evaluated in the new globals, which lack the names that it uses.
         keep_meant(copies[-1], {guard.text: guard.obj for guard in meaning.texts if guard.function == k})
+    # Funcs last: a copy calls copies, so all of them have to exist.
     funcs = _exchange_funcs(functions, spaces, copies, meaning.rules)
     made: Callable[..., Any] = copies[0]
     keep_methods(made, funcs)
@@ -59,9 +61,10 @@ def frozen(pyfunc: Callable[..., Any], meaning: Meaning, reads: Iterable[Read] =
 
 
 def _enter(pyfunc: Callable[..., Any], space: dict[str, Any], path: Sequence[str], value: Any) -> None:
-    """Let a chain of names lead to a value."""
+    """Make a chain of names lead to a value."""
     first, *rest = path
     if not rest:
+        # A value and a stand-in cannot share a name: the code would see one of them in both roles.
         holder = space.setdefault(first, value)
         clash = isinstance(holder, _Holder)
     else:
@@ -88,6 +91,7 @@ def _forgotten(pyfunc: Callable[..., Any], what: str) -> KernelError:
 def _copy(function: Any, space: dict[str, Any], types: dict[str, Any]) -> Any:
     """Return a function of the same code and parameters over other names."""
     code = function.__code__
+    # A name that the meaning does not hold was unset or is not read; its cell stays empty.
     cells = [CellType(space[name]) if name in space else CellType() for name in code.co_freevars]
     made = copied(function, space, tuple(cells) or None)
     made.__annotations__ |= types
@@ -97,7 +101,7 @@ def _copy(function: Any, space: dict[str, Any], types: dict[str, Any]) -> Any:
 def _exchange_funcs(
     functions: Sequence[Any], spaces: Sequence[dict[str, Any]], copies: Sequence[Any], rules: Sequence[Sequence[Rule]]
 ) -> dict[Callable[..., Any], Func]:
-    """Let the copies call each other where their originals did; return the copy of each as a func."""
+    """Make the copies call each other where their originals did; return the copy of each as a func."""
     known = {id(function): Func(copy, dialect_of(copy)) for function, copy in zip(functions, copies, strict=True)}
 
     for function, found in zip(functions, rules, strict=True):
@@ -105,6 +109,7 @@ def _exchange_funcs(
             known[id(function)].rules = tuple(replace(rule, func=known[id(rule.func.pyfunc)]) for rule in found)
 
     def exchanged(value: Any) -> Any:
+        # Named tuples and other subclasses are captured values, which hold no funcs that a kernel could call.
         if isinstance(value, (tuple, list)):
             return type(value)(map(exchanged, value)) if type(value) in (tuple, list) else value
         if isinstance(value, dict):
@@ -127,6 +132,7 @@ def _exchange_funcs(
     for space, copy in zip(spaces, copies, strict=True):
         exchange(space)
         for cell in copy.__closure__ or ():
+            # An empty cell has no contents to be exchanged.
             if cell != CellType():
                 cell.cell_contents = exchanged(cell.cell_contents)
         results = kept_results(copy)

@@ -1,7 +1,7 @@
-"""Funcs that change variables of their caller, as funcs that return what these are.
+"""Funcs that change variables of their caller, as funcs that return the new values of these variables.
 
-In: the definition of a func and the names of such parameters. Out: a definition each of whose ``return`` statements
-gives the values of these parameters back as well, behind the result if there is one.
+The definition of a func and the names of such parameters give a definition each of whose ``return`` statements returns
+the values of these parameters as well, after the result if there is one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ def giving_back(definition: ast.FunctionDef, names: Sequence[str]) -> ast.Functi
     """Return the definition of a func that returns the values of parameters too."""
     made = copy.copy(definition)
     visitor = _Returns(names)
+    # On copies: the tree is shared by all activations, and the func may be called without references elsewhere.
     made.body = [visitor.visit(copy.deepcopy(stmt)) for stmt in definition.body]
+    # Falling off the end is a return as well, and has to give the values back.
     if falls_off(made.body) and not visitor.has_values:
         last = ast.Return(None)
         ast.copy_location(last, made.body[-1])
@@ -39,6 +41,7 @@ class _Returns(ast.NodeTransformer):
             ast.copy_location(part, node)
         return node
 
+    # A function inside of this one returns to it, not to the caller.
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
         return node
 

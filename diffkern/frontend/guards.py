@@ -1,4 +1,4 @@
-"""What a fingerprint rests on: names and annotations of a function, and what they meant.
+"""The dependencies of a fingerprint: names and annotations of a function, and their values.
 
 Guards tell whether chains of names, and annotations that are text, still mean the same in the scope of a function;
 look-ups tell it in a tenth of a microsecond, before every launch.
@@ -42,7 +42,7 @@ __all__ = [
 
 
 def resolve(scope: Scope, path: Path) -> tuple[Any, int]:
-    """The object at the end of a chain, as far as it leads through known attributes, and how far that is."""
+    """Return the object at the end of a chain, as far as it leads through known attributes, and how far that is."""
     obj = scope.lookup(path[0])
     for depth, name in enumerate(path[1:], 1):
         following = scope.attribute(obj, name)
@@ -55,6 +55,7 @@ def resolve(scope: Scope, path: Path) -> tuple[Any, int]:
 def check_steady(function: Callable[..., Any], guards: Iterable[Guard]) -> None:
     """Raise if an attribute of an object gives another value when it is read again, as lowering does."""
     for guard in guards:
+        # Attributes of modules, classes and funcs are plain look-ups; only those of other objects run code.
         if isinstance(guard.scope.lookup(guard.path[0]), (ModuleType, type, Func)) or isinstance(guard.obj, Func):
             continue
         if guard.holds():
@@ -69,20 +70,20 @@ def check_steady(function: Callable[..., Any], guards: Iterable[Guard]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A captured name and what it meant; the fingerprint holds as long as it does.
+    """A captured name and its value; the fingerprint is valid as long as it is unchanged.
 
     Attributes
     ----------
     function : int
         The number of the function that captures it.
     scope, path
-        Where it is looked up.
+        The scope and the names by which it is looked up.
     depth : int
         How many names of the path lead to the object.
     obj
-        The object; of one that can be changed in place, a copy.
+        The object; a copy if it can be changed in place.
     code : bytes
-        The same as bytes.
+        The object as bytes.
     """
 
     function: int
@@ -93,10 +94,12 @@ class Guard:
     code: bytes
 
     def holds(self) -> bool:
-        """Whether the name still means the same."""
+        """Return whether the name still means the same."""
         obj, _ = resolve(self.scope, self.path)
+        # The usual case, without encoding anything.
         if obj is self.obj:
             return True
+        # A redefined func may have the same number in the encoding, and another source.
         if isinstance(obj, Func) or isinstance(self.obj, Func):
             return False
         return encode_object(obj, lambda _: -1) == self.code
@@ -104,16 +107,16 @@ class Guard:
 
 @dataclass(frozen=True, slots=True)
 class TextGuard:
-    """An annotation that is text, and what it meant; the fingerprint holds as long as it does.
+    """An annotation that is text, and its value; the fingerprint is valid as long as it is unchanged.
 
     Attributes
     ----------
     function : int
         The number of the function that has it.
     scope, text
-        Where and what is evaluated.
+        The scope and the text that is evaluated.
     obj
-        What it gave; ``MISSING`` where that is no type of a kernel.
+        The value; ``MISSING`` if it is no type of a kernel.
     """
 
     function: int
@@ -122,16 +125,17 @@ class TextGuard:
     obj: Any
 
     def holds(self, text: str = "") -> bool:
-        """Whether the text still means the same."""
+        """Return whether the text still means the same."""
         obj, before = _evaluated(self.text, self.scope), self.obj
         if obj is before:
             return True
+        # Annotations are made anew by each evaluation, so they are compared by their contents.
         if isinstance(obj, ArrayAnnotation) and isinstance(before, ArrayAnnotation) and obj.element is before.element:
             return obj == before
         return annotation_fields("", obj, self.scope, id)[1] == annotation_fields("", before, self.scope, id)[1]
 
     def is_decided_by_names(self) -> bool:
-        """Whether the text means the same as long as the names in it do, for which it need not be evaluated."""
+        """Return whether the text means the same as long as the names in it do, so that it need not be evaluated."""
         try:
             read = read_annotation(self.text)
         except (SyntaxError, ValueError):
@@ -141,7 +145,7 @@ class TextGuard:
         return all(_is_of_library(resolve(self.scope, path)[0]) for path in read.called)
 
     def paths(self) -> tuple[Path, ...]:
-        """The names that the text reads."""
+        """Return the names that the text reads."""
         try:
             return read_annotation(self.text).paths
         except (SyntaxError, ValueError):
@@ -149,10 +153,13 @@ class TextGuard:
 
 
 def guard_texts(function: int, scope: Scope, annotation: Any, guards: dict[tuple[int, str], TextGuard]) -> Any:
-    """Return what an annotation means now; the guards of texts in it, by function and text, go into ``guards``."""
+    """Return the present meaning of an annotation; the guards of its texts, by function and text, go
+    into ``guards``.
+    """
     for text in texts_in(annotation):
         if (function, text) not in guards:
             made = guards[function, text] = TextGuard(function, scope, text, _evaluated(text, scope))
+            # The evaluated annotation may hold text again, as in a list of forward references.
             if not isinstance(made.obj, str):
                 guard_texts(function, scope, made.obj, guards)
     return guards[function, annotation].obj if isinstance(annotation, str) else annotation
@@ -166,7 +173,7 @@ def _evaluated(text: str, scope: Scope) -> Any:
 
 
 def _is_of_library(obj: Any) -> bool:
-    """Whether calls and items of an object depend on nothing that may change."""
+    """Return whether calls and items of an object depend on nothing that may change."""
     if isinstance(obj, (type, BuiltinFunctionType)) and obj.__module__ in ("builtins", "typing"):
         return True
     return (getattr(obj, "__module__", None) or type(obj).__module__).partition(".")[0] in (*_LIBRARIES, "typing")
@@ -175,7 +182,7 @@ def _is_of_library(obj: Any) -> bool:
 def annotation_fields(
     label: str, annotation: Any, scope: Scope, number_of: Callable[[Func], int]
 ) -> tuple[Any, list[tuple[str, bytes]]]:
-    """What a parameter's annotation means, ``MISSING`` if that is nothing, and its fields."""
+    """Return the meaning of a parameter's annotation, ``MISSING`` if it has none, and its fields."""
     try:
         meant = parameter_type(annotation, scope, "", "")
     except TypeError:  # refused when the kernel is lowered
@@ -183,13 +190,14 @@ def annotation_fields(
     if meant is None:
         return Any, []
     stored = meant.element if isinstance(meant, ArrayAnnotation) else meant
+    # A reference changes the calling convention of the func, which the type alone does not tell.
     said = str(meant) if not isinstance(annotation, Reference) else f"a variable of the caller: {meant}"
     methods = [(f"method {label} {name}", b"%d" % number_of(func)) for name, func in functions_of(stored)]
     return meant, [(f"annotation {label}", said.encode()), *methods]
 
 
 def _can_change(obj: Any) -> bool:
-    """Whether an object is a vector or a table of NumPy's that can be changed in place, or a tuple that holds one."""
+    """Return whether an object is a vector or a NumPy array that can be changed in place, or a tuple that holds one."""
     if isinstance(obj, CompositeValue):
         return True
     if isinstance(obj, np.ndarray):
@@ -220,16 +228,17 @@ _LIBRARIES: Final = frozenset({"diffkern", "numba", "numpy", "math"})
 
 
 def look_ups(guards: Iterable[Guard], texts: Iterable[TextGuard]) -> list[Capture]:
-    """The names whose change would change what guards guard: how each is looked up, and what it meant.
+    """Return the names whose change would change the guarded values: how each is looked up, and its value.
 
-    A built-in of Python stands as the module's global that would shadow it, which is None as long as there is none.
-    What diffkern's own modules, NumPy's and Python's mathematics call theirs is left out. ``look(name) is value`` for
-    each tells in a tenth of a microsecond that the fingerprint still holds.
+    A built-in of Python is represented by the module's global that would shadow it, which is None as long as there is
+    none. The names in diffkern's own modules, NumPy's and Python's mathematics are left out. ``look(name) is value``
+    for each tells in a tenth of a microsecond that the fingerprint is still valid.
     """
     found: dict[tuple[int, str], Capture] = {}
 
     def note(place: object, name: str, capture: Capture) -> None:
         look, looked_up, value = capture
+        # A bound comparison by contents: identity does not notice a change in place.
         if _can_change(value):
             capture = partial(_is_unchanged, look, value, _elements(value)), looked_up, True
         if value is not MISSING:
@@ -248,7 +257,7 @@ def look_ups(guards: Iterable[Guard], texts: Iterable[TextGuard]) -> list[Captur
 
 
 def _note_path(scope: Scope, path: Path, note: Callable[[object, str, Capture], None]) -> None:
-    """Note how each name of a chain is looked up."""
+    """Record how each name of a chain is looked up."""
     obj: Any = MISSING
     for depth, name in enumerate(path):
         if depth == 0:
@@ -262,6 +271,7 @@ def _note_path(scope: Scope, path: Path, note: Callable[[object, str, Capture], 
             library = obj.__name__.partition(".")[0] in _LIBRARIES
             variables, obj = vars(obj), scope.attribute(obj, name)
             fixed = inspect.ismodule(obj) or inspect.isclass(obj) or lowering_key(obj) is not None or _is_type(obj)
+            # Functions and types of these modules are never rebound; their data may be, such as `dk.config`.
             if library and fixed:
                 continue
             note(variables, name, (variables.get, name, obj))
@@ -279,12 +289,12 @@ def _note_path(scope: Scope, path: Path, note: Callable[[object, str, Capture], 
 
 
 def _is_unchanged(look: Callable[[str], Any], value: Any, elements: Any, name: str) -> bool:
-    """Whether a name stands for the same object with the same elements."""
+    """Return whether a name stands for the same object with the same elements."""
     return look(name) is value and bool(_elements(value) == elements)
 
 
 def _elements(obj: Any) -> Any:
-    """What can be changed in place of a captured object, to be compared: this is done at every launch."""
+    """Return the parts of a captured object that can change in place, to be compared at every launch."""
     if isinstance(obj, (np.ndarray, CompositeValue)):
         return obj.tobytes(), obj.shape, obj.dtype
     return tuple(map(_elements, obj)) if isinstance(obj, tuple) else None

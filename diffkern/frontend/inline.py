@@ -1,6 +1,6 @@
-"""Activations: the kernel's own, and one for each call of a ``@dk.func``, which is inlined where it is called.
+"""Activations: the kernel's own, and one for each call of a ``@dk.func``, which is inlined at the call.
 
-In: a function and the terms of its arguments. Out: the term it returns; its ops stand in the caller's region and carry
+A function and the terms of its arguments give the term it returns; its ops are in the caller's region and carry
 positions in the func's own file.
 """
 
@@ -42,14 +42,17 @@ __all__ = ["activate", "arguments_of", "inline", "make_frame", "returned", "run"
 
 
 def make_frame(cx: Context, pyfunc: Callable[..., Any], source: Source, local: object = None) -> Frame:
-    """An activation of a function, or of one that it defines (``local``, whose source is given), without arguments.
+    """Return an activation of a function, or of one that it defines (``local``, whose source is given), without
+    arguments.
 
     Raises
     ------
     Cascade
-        If the fence refuses parts of the function; what it refuses is added to ``cx.errors``.
+        If the fence refuses parts of the function; its errors are added to ``cx.errors``.
     """
+    # A local function has no Python function of its own that would identify it.
     key = pyfunc if local is None else source.node
+    # A func may be called at many places; checking and analyzing its tree is done once.
     known = cx.prepared.get(key)
     if known is None:
         known = cx.prepared[key] = _prepared(cx, pyfunc, source)
@@ -63,9 +66,10 @@ def make_frame(cx: Context, pyfunc: Callable[..., Any], source: Source, local: o
 
 
 def _prepared(cx: Context, pyfunc: Callable[..., Any], source: Source) -> Prepared:
-    """What all activations of a function have in common."""
+    """Return the common part of all activations of a function."""
     definition, scope = copy.copy(source.node), Scope(pyfunc)
     if refs := references(pyfunc):
+        # Before the names are collected: the new returns read the parameters.
         definition = giving_back(definition, list(refs))
     body, args = set_apart(definition.body), definition.args
     parameters = [a.arg for a in (*args.posonlyargs, *args.args, *args.kwonlyargs)]
@@ -73,6 +77,7 @@ def _prepared(cx: Context, pyfunc: Callable[..., Any], source: Source) -> Prepar
     nodes = (node for stmt in body for node in ast.walk(stmt))
     variables.update(n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
     names = frozenset(variables)
+    # Branches that are never taken go first, so that neither the fence nor the analyses look into them.
     definition.body = without_changing_tests(pruned(body, scope, names, kept_results(pyfunc) or ()), scope, names)
     source = replace(source, node=definition)
     refused = fence.check(source)
@@ -85,6 +90,7 @@ def _prepared(cx: Context, pyfunc: Callable[..., Any], source: Source) -> Prepar
     nodes = (node for stmt in body for node in ast.walk(stmt))
     returns_value = any(isinstance(n, ast.Return) and n.value is not None and not _is_none(n.value) for n in nodes)
     perhaps = unset.maybe_unset(body, names, parameters) if cx.checked else frozenset()
+    # A local function reads variables at its calls, which may be anywhere behind its definition: they stay live.
     return Prepared(source.node, names, Liveness(body, captured(body)), returns_value, perhaps)
 
 
@@ -102,7 +108,7 @@ def inline(
 ) -> Term:
     """Lower a call of a func by lowering its body here.
 
-    Its arguments are those of the call, behind the terms ``first``; or ``terms`` alone.
+    Its arguments are those of the call, after the terms ``first``; or ``terms`` alone.
     """
     found = func.on(cx.simt)
     if found is None:
@@ -118,9 +124,11 @@ def inline(
     positional = [*((term, node) for term in first), *positional]
     if len(func.overloads) > 1:
         func = matching.chosen(cx, func, positional, keywords, node)
+    # A func that is lowered to its end may occur again: a derivative rule of it may call it.
     if any(frame.pyfunc is func.pyfunc and not frame.lowered for frame in cx.stack):
         cx.type_error(node, f"{func.name} calls itself", "write a loop; recursion is not supported in kernels")
     source = get_source(func.pyfunc)
+    # Errors in a library function are at the user's call; its own lines mean nothing to him.
     if cx.frame.scalar is not None:  # a part of a library function
         source = source.at(cx.loc(node))
     given = _bound(cx, func, node, positional, keywords)
@@ -134,7 +142,9 @@ def inline(
 def _with_places(
     cx: Context, func: Func, node: ast.expr, refs: Mapping[str, int], places: dict[str, ast.expr], is_method: bool
 ) -> tuple[Sequence[matching.Given], Mapping[str, matching.Given]]:
-    """The arguments of a call of a func that changes variables of the caller; adds these variables by parameter."""
+    """Return the arguments of a call of a func that changes variables of the caller; record these variables by
+    parameter.
+    """
     if is_method or not isinstance(node, ast.Call) or cx.outside(node.func) is MISSING:
         cx.type_error(node, f"{func.name} changes variables of its caller", "call it by its own name in the kernel")
 
@@ -142,6 +152,7 @@ def _with_places(
         if name is None:
             return cx.expr(arg), arg
         is_constant = isinstance(arg, ast.Name) and arg.id not in cx.frame.locals
+        # The place is evaluated twice, for reading and for writing, so it must have no effects.
         if is_constant or not isinstance(arg, _PLACES) or any(isinstance(part, ast.Call) for part in ast.walk(arg)):
             cx.type_error(
                 arg,
@@ -149,6 +160,7 @@ def _with_places(
                 "without a call in its index",
                 f"assign it to a variable first, as in {name} = ...; {func.name}({name}, ...)",
             )
+        # Two parameters for one variable: which of the two values it gets would depend on their order.
         if ast.dump(arg) in map(ast.dump, places.values()):
             cx.type_error(
                 arg, f"{func.name} changes {ast.unparse(arg)} by two arguments", "pass variables of their own"
@@ -169,7 +181,7 @@ def _with_changes(
     places: Mapping[str, ast.expr],
     node: ast.expr,
 ) -> Term:
-    """Lower a func that changes variables of the caller, and assign to them what it has left in its parameters."""
+    """Lower a func that changes variables of the caller, and assign the final values of its parameters to them."""
     if func.rules:
         cx.type_error(
             node, f"{func.name} changes variables of its caller, and has a derivative of its own", "return the values"
@@ -180,6 +192,7 @@ def _with_changes(
         raise Cascade  # an error in the func has been recorded
     own, last = result.items[: -len(names)], result.items[-len(names) :]
     for name, term in zip(names, last, strict=True):
+        # A parameter that was not assigned has its argument still, and no store is emitted.
         if name in places and term is not given[name]:
             want = _annotation(cx, func, name, scope, node)
             changed = _as_annotated(cx, func, name, want, term, node, {})
@@ -188,7 +201,7 @@ def _with_changes(
 
 
 def _stored(node: ast.expr) -> ast.expr:
-    """A place of the caller as what is assigned to."""
+    """Return a place of the caller as the target of an assignment."""
     made = copy.copy(node)
     made.ctx = ast.Store()  # type: ignore[attr-defined]
     return made
@@ -204,7 +217,7 @@ def with_rules(
 ) -> Term:
     """Lower a func for its arguments by a function that lowers its body, with the rules that its author has written.
 
-    ``scalar`` is what types over the scalar type of the call are in them, if it is a built-in.
+    ``scalar`` is the scalar type of the call in the rules, if it is a built-in.
     """
     found = rules.of_call(cx, func, given) if func.rules else {}
     if not found:
@@ -220,7 +233,7 @@ def with_rules(
 
 
 def _frame(cx: Context, func: Func, source: Source, given: Mapping[str, Term]) -> Frame:
-    """The activation of a func for its arguments."""
+    """Return the activation of a func for its arguments."""
     frame = make_frame(cx, func.pyfunc, source)
     frame.scalar = cx.frame.scalar
     frame.tile_parameters = frozenset(name for name, term in given.items() if holds_tiles(term))
@@ -230,8 +243,9 @@ def _frame(cx: Context, func: Func, source: Source, given: Mapping[str, Term]) -
 
 
 def activate(cx: Context, frame: Frame, node: ast.AST) -> Term:
-    """Lower the body of a function that is called at a node, in its activation; returns what it gives back."""
+    """Lower the body of a called function, in its activation; return its result."""
     path, loc, caller = cx.call_path, cx.b.loc, cx.env
+    # Arrays of the thread are variables of the innermost frame: a callee changes them for its caller.
     frame.env.update({name: caller[name] for name in local.names(caller)})
     cx.stack.append(frame)
     cx.call_path = (*path, node)
@@ -244,13 +258,14 @@ def activate(cx: Context, frame: Frame, node: ast.AST) -> Term:
 
 
 def returned(cx: Context) -> Term:
-    """Lower the body of the innermost frame, a func's; returns what it gives back, which is None if nothing."""
+    """Lower the body of the innermost frame, a func's; return its result, which is None if there is none."""
     frame = cx.frame
     name, body = frame.source.node.name, frame.source.node.body
     frame.may_return_nothing = frame.returns_value and falls_off(body)
     if frame.may_return_nothing and not frame.dialect.unset_is_zero:
         _refuse_end(cx, name, body[-1])
     cx.block(body, True, not (frame.may_return_nothing and cx.checked))
+    # From here on a rule of this func may call it, which is no recursion.
     frame.lowered = True
     if not frame.returns_value:
         return Static(None, f"{name}(...)")
@@ -272,7 +287,7 @@ def _refuse_end(cx: Context, name: str, last: ast.stmt) -> NoReturn:
 def arguments_of(
     cx: Context, node: ast.expr, terms: Sequence[Term] | None
 ) -> tuple[Sequence[matching.Given], Mapping[str, matching.Given]]:
-    """The arguments of a call, by position and by name, with the places where they stand."""
+    """Return the arguments of a call, by position and by name, each with its node."""
     if terms is not None:
         return [(term, node) for term in terms], {}
     assert isinstance(node, ast.Call)
@@ -287,7 +302,7 @@ def _bound(
     positional: Sequence[matching.Given],
     keywords: Mapping[str, matching.Given],
 ) -> Mapping[str, Term]:
-    """The term of each parameter: one that is given, or its default; annotated ones in the annotated type."""
+    """Return the term of each parameter: a given one, or its default; annotated ones in the annotated type."""
     signature = inspect.signature(func.pyfunc)
     try:
         bound = signature.bind(*positional, **keywords)
@@ -311,7 +326,7 @@ def _names(signature: inspect.Signature) -> str:
 
 
 def _annotation(cx: Context, func: Func, name: str, scope: Scope, node: ast.AST) -> Annotation:
-    """What a parameter's annotation means."""
+    """Return the meaning of a parameter's annotation."""
     try:
         return parameter_type(inspect.signature(func.pyfunc).parameters[name].annotation, scope, name, func.name)
     except TypeError as error:
@@ -323,7 +338,7 @@ def _annotation(cx: Context, func: Func, name: str, scope: Scope, node: ast.AST)
 def _as_annotated(
     cx: Context, func: Func, name: str, want: Annotation, term: Term, node: ast.AST, variables: matching.Variables
 ) -> Term:
-    """An argument as its parameter takes it."""
+    """Return an argument as its parameter takes it."""
     what = f"the parameter {name} of {func.name}"
     wrong = matching.unify(want, term, variables)
     if wrong is not None:

@@ -10,7 +10,7 @@ __all__ = ["integer_power"]
 
 
 def integer_power(cx: Context, base: Value, exponent: Value) -> Value:
-    """A power of integers, by repeated squaring; of a negative exponent what the inverse is as an integer, else 0."""
+    """Return a power of integers, by repeated squaring; for a negative exponent the inverse as an integer, else 0."""
     b, t = cx.b, T.scalar_of(base.type)
     one, zero = b.const(1, t), b.const(0, t)
     signed = T.scalar_of(exponent.type).kind is T.Kind.INT
@@ -26,6 +26,7 @@ def integer_power(cx: Context, base: Value, exponent: Value) -> Value:
         body.yields = (result, b.mul(square, square), b.one("shr", rest, one))
     found, _, _ = b.while_((one, base, left), test, body)
     if not signed:
+        # Only 1 and -1 have an inverse among the integers, and their powers are right already.
         return found
     unit = b.one("eq", b.mul(base, base), one)
     return b.select(b.one("and", negative, b.one("not", unit)), zero, found)

@@ -1,6 +1,6 @@
-"""What a ``for`` statement runs over: ranges, tuples, vectors, matrices, arrays, and these counted, paired, reversed.
+"""The sequences of ``for`` statements: ranges, tuples, vectors, matrices, arrays, and these counted, paired, reversed.
 
-In: the expression after ``in``. Out: its :class:`Items`: how many there are, and how the k-th is made.
+The expression after ``in`` gives its :class:`Items`: how many there are, and how the k-th is made.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Items:
     count
         How many items there are, known now or at run time.
     item
-        The item of an index: ``Const`` in a loop that is unrolled, else ``Val``.
+        The item at an index: ``Const`` in a loop that is unrolled, else ``Val``.
     unrolled
         Whether the items differ in kind, so that the loop over them can only be unrolled.
     """
@@ -48,7 +48,7 @@ class Items:
 
 
 def items_of(cx: Context, node: ast.expr) -> Items:
-    """The items of an expression, which is evaluated once."""
+    """Return the items of an expression, which is evaluated once."""
     found = items_or_query(cx, node)
     if isinstance(found, Rec):
         cx.type_error(
@@ -60,7 +60,7 @@ def items_of(cx: Context, node: ast.expr) -> Items:
 
 
 def items_or_query(cx: Context, node: ast.expr) -> Items | Rec:
-    """The items of an expression, which is evaluated once; or the query that it is."""
+    """Return the items of an expression, which is evaluated once; or the query, if it is one."""
     if isinstance(node, ast.Call):
         callee = cx.expr(node.func)
         if isinstance(callee, Static):
@@ -73,6 +73,7 @@ def items_or_query(cx: Context, node: ast.expr) -> Items | Rec:
     return term if isinstance(term, Rec) and term.struct.name in {*WALKED, *STEPPED} else _of_term(cx, term, node)
 
 
+# An unhashable object of a user's would make the look-up fail.
 def _is_hashable(obj: object) -> bool:
     return getattr(obj, "__hash__", None) is not None
 
@@ -97,7 +98,7 @@ def _value(cx: Context, k: Index) -> Value:
 
 
 def number(cx: Context, count: int) -> Value:
-    """A number of items that is known now."""
+    """Return a number of items that is known now, as a value."""
     return cx.b.const(count, T.INT32 if count < 1 << 31 else T.INT64)
 
 
@@ -136,6 +137,7 @@ def _of_array(cx: Context, term: View | RecView, node: ast.expr) -> Items:
     return Items(views.length(cx, first, node).value, item)
 
 
+# Short vectors are unrolled: constant indices keep them in registers.
 def _of_composite(cx: Context, term: Val) -> Items:
     t = term.type
     assert isinstance(t, (T.Vec, T.Mat))
@@ -152,7 +154,7 @@ def _of_composite(cx: Context, term: Val) -> Items:
 
 
 def _arguments(cx: Context, node: ast.Call, names: Sequence[str], least: int) -> list[ast.expr]:
-    """The arguments of enumerate and reversed, in order."""
+    """Return the arguments of enumerate and reversed, in order."""
     given: dict[str, ast.expr] = dict(zip(names, node.args, strict=False))
     for keyword in node.keywords:
         if keyword.arg is None or keyword.arg not in names or keyword.arg in given:
@@ -195,6 +197,7 @@ def _zip(cx: Context, node: ast.Call) -> Items:
     if not node.args:
         cx.type_error(node, "zip of nothing", "give what is to be paired")
     all_items = [items_of(cx, arg) for arg in node.args]
+    # Python decides on `strict` when the loop ends; here it has to be known beforehand.
     known = [i.count for i in all_items if isinstance(i.count, int)]
     if strict and (len(known) < len(all_items) or len(set(known)) > 1):
         cx.type_error(node, f"zip(..., strict=True) of lengths {known}", "leave strict out: the shortest ends the loop")
@@ -234,7 +237,7 @@ _WRAPPERS: Final[dict[Any, Callable[[Context, ast.Call], Items]]] = {
 
 
 def reversed_range(cx: Context, node: ast.expr) -> ranges.Trips | None:
-    """The trips of ``reversed(range(lo, hi))`` over signed integers, as those of a range that counts down."""
+    """Return the trips of ``reversed(range(lo, hi))`` over signed integers, as those of a range that counts down."""
     if not (isinstance(node, ast.Call) and len(node.args) == 1 and isinstance(node.args[0], ast.Call)):
         return None
     outer, inner = cx.expr(node.func), cx.expr(node.args[0].func)
@@ -243,6 +246,7 @@ def reversed_range(cx: Context, node: ast.expr) -> ranges.Trips | None:
     if lowering_key(inner.obj) != "range":
         return None
     trips = ranges.trips_of(cx, node.args[0])
+    # `hi - 1` and `lo - 1` must not wrap around; an empty range stays empty, since hi is at least lo.
     if trips.step != 1 or not trips.above_least[0]:
         return None
     one = cx.b.const(1, trips.type)

@@ -1,7 +1,7 @@
-"""What runs after a statement that may have left: flags known at run time, what they guard, and what is set there.
+"""Statements after one that may have left: flags known at run time, the ``if`` that they guard, and the variables set.
 
-In: statements, in a place where a ``break``, ``continue`` or ``return`` before them may have been taken. Out: an ``if``
-op around them, where it is not known now whether they run.
+Statements at a place where a ``break``, ``continue`` or ``return`` before them may have been taken are wrapped in an
+``if`` op, unless it is known now whether they run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["end_of_trip", "flags", "guarded", "set_here", "side", "wanted"]
 
 
 def flags(cx: Context) -> list[tuple[str, Value]] | None:
-    """Flags that may be set here, known only at run time; None if control cannot come here."""
+    """Return the flags that may be set here, known only at run time; None if control cannot come here."""
     names = [RETURNED]
     if cx.frame.loops:
         state = cx.frame.loops[-1]
@@ -46,8 +46,10 @@ def guarded(
             leaving = cx.b.one("or", leaving, flag)
         go_on = cx.b.one("not", leaving)
         stays, left = dict(cx.env), dict(cx.env)
+        # On this side all flags are known to be False, so that nested statements are not guarded again.
         for name, _ in known:
             stays[name] = Binding(Const(False), None)
+        # With several flags it is not known which one is set on the other side.
         if len(known) == 1:
             left[known[0][0]] = Binding(Const(True), None)
         going_on = side(cx, stmts, stays, tail_body, tail_function)
@@ -68,7 +70,7 @@ def side(
 
 
 def wanted(cx: Context, last: ast.stmt, tail_body: bool, tail_function: bool, escaping: bool) -> Names:
-    """Names that may be read once control has passed a statement, flags included."""
+    """Return the names that may be read once control has passed a statement, flags included."""
     liveness = cx.frame.liveness
     found = {*liveness.after(last), RETURN, *cx.frame.going_on, *local.names(cx.env)}
     if cx.frame.loops:
@@ -76,6 +78,7 @@ def wanted(cx: Context, last: ast.stmt, tail_body: bool, tail_function: bool, es
         found |= {state.broken, RETURNED}
         if not tail_body:
             found.add(state.continued)
+        # A side that leaves goes on behind the loop, or at its next trip.
         if escaping:
             found |= liveness.after(state.node) | liveness.head(state.node)
     elif not tail_function:
@@ -84,7 +87,7 @@ def wanted(cx: Context, last: ast.stmt, tail_body: bool, tail_function: bool, es
 
 
 def set_here(cx: Context) -> Names:
-    """Names of the variables that every path to this place has set."""
+    """Return the names of the variables that every path to this place has set."""
     return frozenset(name for name, b in cx.env.items() if b.term is not None and b.unset is None)
 
 

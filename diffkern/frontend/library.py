@@ -1,7 +1,7 @@
-"""The built-in functions: which ops each one becomes.
+"""The built-in functions: the ops that each one becomes.
 
-In: a built-in's key (:func:`diffkern.lang.lowering_key`) and the call. Out: its result. Numbers are handled here and
-in :mod:`library_vector` by functions of lowered arguments; ``where`` and the atomics look at the syntax themselves.
+A built-in's key (:func:`diffkern.lang.lowering_key`) and the call give its result. Numbers are handled here and in
+:mod:`library_vector` by functions of lowered arguments; ``where`` and the atomics look at the syntax themselves.
 """
 
 from __future__ import annotations
@@ -46,8 +46,9 @@ Lazy: TypeAlias = Callable[[Context, str, ast.Call], Term]
 
 
 def lower_builtin(cx: Context, key: str, name: str, node: ast.Call) -> Term:
-    """Lower a call of a built-in; ``name`` is how the kernel wrote it."""
+    """Lower a call of a built-in; ``name`` is its spelling in the kernel."""
     lazy = _LAZY.get(key)
+    # Before the arguments are lowered: these built-ins decide which of them are evaluated, and how.
     if lazy is None or key in _NAMED:
         node = arguments.in_order(cx, key, name, node)
     if lazy is not None:
@@ -70,6 +71,7 @@ def lower_builtin(cx: Context, key: str, name: str, node: ast.Call) -> Term:
             cx.type_error(node, f"{name} of {describe(term)}", said)
     if (found := complex_functions.lowered(cx, key, name, terms, node)) is not None:
         return found
+    # Literals first: their function is a literal again, as weak as they are.
     return fold(cx, key, terms, node) or handler(cx, terms, node)
 
 
@@ -89,7 +91,7 @@ def apply(cx: Context, key: str, name: str, terms: Sequence[Term], node: ast.Cal
 
 
 def as_float(cx: Context, term: Term, node: ast.AST, what: str) -> Val:
-    """A number as a float; one made of an integer is as weak as a literal."""
+    """Return a number as a float; one made of an integer is as weak as a literal."""
     scalar = coerce.scalar_term(cx, term, node, what)
     if isinstance(scalar, Const):
         if isinstance(scalar.value, bool):
@@ -99,6 +101,7 @@ def as_float(cx: Context, term: Term, node: ast.AST, what: str) -> Val:
         cx.type_error(node, f"{what} must be a number, not a bool", "write float(b)")
     if T.scalar_of(scalar.type).is_float:
         return scalar
+    # The precision is decided by what the result is combined with.
     return Val(cx.b.cast(scalar.value, WEAK_FLOAT))
 
 
@@ -115,9 +118,12 @@ def _of_floats(op: str) -> Handler:
 
 
 def _cosine(cx: Context, x: Value) -> Value:
-    """A number in [-1, 1]; the nearest of the ends, which does not vary, for others and themselves, and -1 for NaN."""
+    """Return a number in [-1, 1]; the nearest end for other numbers and the ends themselves, without a derivative; -1
+    for NaN.
+    """
     b, t = cx.b, x.type
     assert isinstance(t, T.Scalar)
+    # The ends are constants, so that their derivative is 0 where that of acos is infinite.
     end = b.select(b.one("gt", x, b.const(0.0, t)), b.const(1.0, t), b.const(-1.0, t))
     return b.select(b.one("lt", b.one("abs", x), b.const(1.0, t)), x, end)
 
@@ -128,8 +134,10 @@ def _to_int(op: str, of_literal: Callable[[float], int]) -> Handler:
         if not (isinstance(arg, Val) and T.scalar_of(arg.type).is_float):
             if isinstance(arg, Val):
                 return arg
+            # Computed now, as a literal of Python's own.
             return Const(of_literal(arg.value))
         x = as_float(cx, arg, node, f"the argument of {op}")
+        # Python's functions return integers, numba's those of 64 bits.
         return Val(cx.b.cast(cx.b.one(op, x.value), T.INT32 if cx.layout is None else T.INT64))
 
     return handler
@@ -165,6 +173,7 @@ def _by_sign(cx: Context, term: Term, node: ast.AST, what: str, below: int, abov
     t = T.scalar_of(v.type)
     if t == T.BOOL:
         cx.type_error(node, f"the argument of {what} must be a number, not a bool", "write int(b)")
+    # Unsigned numbers are never negative.
     if t.kind is T.Kind.UINT:
         return Val(cx.b.const(above, t))
     negative = cx.b.one("lt", v, cx.b.const(0, t))
@@ -203,6 +212,7 @@ def _operator(op: str) -> Handler:
 
 def _lerp(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
     a, b, t = args
+    # By products, so that the ends are exact: a + t * (b - a) at t = 1 may differ from b.
     left = arith.binary(cx, "mul", a, arith.binary(cx, "sub", Const(1.0), t, node), node)
     return arith.binary(cx, "add", left, arith.binary(cx, "mul", b, t, node), node)
 
@@ -221,12 +231,13 @@ def _bool(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
 
 
 def _cast(to: T.Scalar, numbas: T.Scalar) -> Handler:
-    """A conversion by Python's name of a type; in numba's spelling numbers of that kind keep their type."""
+    """Return the lowering of a conversion by Python's name of a type; numba keeps the type of numbers of that kind."""
 
     def handler(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
         arg = coerce.scalar_term(cx, args[0], node, f"the argument of {to}")
         if cx.layout is None:
             return coerce.explicit_cast(cx, arg, to, node)
+        # A literal is converted in any case: T.BOOL is neither a float nor an integer.
         t = T.scalar_of(arg.type) if isinstance(arg, Val) else T.BOOL
         kept = t.is_float if to.is_float else t.is_integer
         return arg if kept else coerce.explicit_cast(cx, arg, numbas, node)
@@ -270,7 +281,7 @@ _Row: TypeAlias = tuple[int | None, Handler]
 
 
 def _of_rows() -> Iterator[tuple[str, _Row]]:
-    """The built-ins that are functions of floats, and those that are operators."""
+    """Yield the built-ins that are functions of floats, and those that are operators."""
     for op, row in all_ops().items():
         if row.built_in is not None and row.built_in.of_floats:
             yield op, (row.arity, _of_floats(op))
@@ -358,7 +369,7 @@ def _tid(cx: Context, name: str, node: ast.Call) -> Term:
 
 
 def thread_index(cx: Context, count: int, node: ast.Call) -> Term:
-    """``tid()`` as one value, or as a tuple of ``count``."""
+    """Lower ``tid()`` as one value, or as a tuple of ``count``."""
     if node.args or node.keywords:
         cx.type_error(node, "tid takes no arguments", "write i = dk.tid(), or i, j = dk.tid()")
     if count > 4:
@@ -369,6 +380,7 @@ def thread_index(cx: Context, count: int, node: ast.Call) -> Term:
             f"tid() gives {count} here and {cx.tid[0]} in line {cx.tid[1].line}",
             "a launch has one number of dimensions: unpack the same number everywhere",
         )
+    # With fewer components than elsewhere the index is along the first axes; the largest number is the kernel's.
     if cx.tid is None or cx.tid[0] < count:
         cx.tid = (count, cx.loc(node))
     results = [cx.b.one("tid", axis=axis) for axis in range(count)]
@@ -377,7 +389,7 @@ def thread_index(cx: Context, count: int, node: ast.Call) -> Term:
 
 
 def _breakpoint(cx: Context, name: str, node: ast.Call) -> Term:
-    """Where a debugger stops in the Python program that is made of the kernel; compiled code goes on."""
+    """Lower the place where a debugger stops in the Python program made from the kernel; compiled code ignores it."""
     if node.args or node.keywords:
         cx.type_error(node, f"{name} takes no arguments", "leave them out")
     cx.b.op("breakpoint")

@@ -1,6 +1,6 @@
 """The built-in functions of vectors and matrices, and those that work component by component (min, max, clamp, abs).
 
-In: lowered arguments. Out: the result as a term.
+Lowered arguments give the result as a term.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _composite(cx: Context, term: Term, node: ast.AST, what: str, *, floats: boo
 
 
 def _of_numbers(cx: Context, term: Term, node: ast.AST, what: str) -> Value:
-    """A vector or matrix of floats or integers."""
+    """Return a vector or matrix of floats or integers."""
     v = _composite(cx, term, node, what, floats=False)
     if T.scalar_of(v.type) == T.BOOL:
         cx.type_error(node, f"{what} of {v.type}", "convert it to a vector of numbers first, as in dk.vec3i(v)")
@@ -75,7 +75,7 @@ def _square(cx: Context, term: Term, node: ast.AST, what: str) -> Value:
 
 
 def _square_of_numbers(cx: Context, term: Term, node: ast.AST, what: str) -> Value:
-    """A square matrix of numbers."""
+    """Return a square matrix of numbers."""
     return _square(cx, Val(_of_numbers(cx, term, node, what)), node, what)
 
 
@@ -84,7 +84,7 @@ def _square_of_floats(cx: Context, term: Term, node: ast.AST, what: str) -> Valu
 
 
 def _pair(cx: Context, args: Sequence[Term], node: ast.AST, what: str) -> tuple[Value, Value]:
-    """Two composites over one scalar type."""
+    """Return two composites over one scalar type."""
     a, b = (_of_numbers(cx, x, node, what) for x in args)
     left, right = coerce.unify(cx, Val(a), Val(b), node, what)
     return left, right
@@ -105,10 +105,11 @@ def _unary(op: str, check: Callable[[Context, Term, ast.AST, str], Value]) -> Ha
 
 
 def _normalize(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
-    """``normalize(v)``; where it has no direction, a quaternion is the one that rotates nothing."""
+    """Lower ``normalize(v)``; a quaternion without direction becomes the one of no rotation."""
     v = _vector(cx, args[0], node, "normalize")
     out = cx.b.one("normalize", v)
     if not isinstance(v.type, T.Vec) or v.type.role is not T.Role.QUATERNION:
+        # The op gives zeros for a vector of length 0, and zeros are no rotation.
         return Val(out)
     *xyz, w = cx.b.components(out)
     some = cx.b.one("gt", cx.b.one("length", v), cx.b.const(0, v.type.dtype))
@@ -127,6 +128,7 @@ def _cw_div(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
     if T.scalar_of(a.type).is_float:
         return Val(cx.b.one("cw_div", a, b))
     pairs = zip(cx.b.components(a), cx.b.components(b), strict=True)
+    # Integers divide towards zero, as the operator does.
     return Val(cx.b.construct(a.type, [cx.b.one("truncdiv", x, y) for x, y in pairs]))
 
 
@@ -192,7 +194,7 @@ def _from_vectors(by_rows: bool) -> Handler:
 
 
 def _fold_pair(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Term:
-    """``min(a, b)`` or ``max(a, b)``; of composites, component by component."""
+    """Lower ``min(a, b)`` or ``max(a, b)``; for composites, component by component."""
     if isinstance(a, Const) and isinstance(b, Const):
         return a if (a.value <= b.value) == (op == "min") else b
     if not isinstance(a, (Const, Val)) or not isinstance(b, (Const, Val)):
@@ -203,6 +205,7 @@ def _fold_pair(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Term:
     if isinstance(left.type, T.Scalar) and isinstance(right.type, T.Scalar):
         out = _extremum(cx, op, left, right)
         both, either = left in cx.nonneg and right in cx.nonneg, left in cx.nonneg or right in cx.nonneg
+        # The maximum with a non-negative number is not negative, whatever the other one is.
         if both or (op == "max" and either):
             cx.nonneg.add(out)
         return Val(out)
@@ -215,9 +218,12 @@ def _fold_pair(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Term:
 
 
 def _extremum(cx: Context, op: str, x: Value, y: Value) -> Value:
-    """The smaller or larger of two numbers; of equal ones, and of a NaN and a number, what the dialect says."""
+    """Return the smaller or larger of two numbers; for equal ones, and for a NaN and a number, by the
+    dialect's rule.
+    """
     if cx.dialect.nan is Nan.PASSED_ON or not T.scalar_of(x.type).is_float:
         return cx.b.one(op, x, y)
+    # By comparisons: they are false for a NaN, and decide which of two equal numbers is the result.
     if cx.dialect.later_of_equals:
         first = cx.b.one("or", cx.b.one("lt" if op == "min" else "gt", x, y), cx.b.one("isnan", y))
         return cx.b.select(first, x, y)
@@ -248,8 +254,9 @@ def _extreme(op: str) -> Handler:
 
 
 def clamp(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
-    """``clamp(x, lo, hi)``."""
+    """Lower ``clamp(x, lo, hi)``."""
     x, lo, hi = args
+    # The order of the operands decides which one has the derivative at a bound.
     pair = (lo, x) if cx.dialect.later_of_equals else (x, lo)
     return _fold_pair(cx, "min", _fold_pair(cx, "max", *pair, node), hi, node)
 
@@ -271,7 +278,7 @@ def _abs(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
 
 
 def _places(better: str) -> Handler:
-    """``argmin`` and ``argmax``: the first of equals; a NaN is no component to be taken."""
+    """Return the lowering of ``argmin`` and ``argmax``: the first of equals; a NaN is never chosen over a number."""
 
     def handler(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
         b, v = cx.b, _any_vector(cx, Val(_of_numbers(cx, args[0], node, f"arg{better}")), node, f"arg{better}")
@@ -289,7 +296,7 @@ def _places(better: str) -> Handler:
 
 
 def tests(cx: Context, op: str, v: Value) -> Value:
-    """``isnan``, ``isinf`` and ``isfinite`` of a vector or matrix: of any component, or ``isfinite`` of all."""
+    """Test a vector or matrix by ``isnan``, ``isinf`` and ``isfinite``: any component, or for ``isfinite`` all."""
     join = "and" if op == "isfinite" else "or"
     return functools.reduce(lambda x, y: cx.b.one(join, x, y), [cx.b.one(op, c) for c in cx.b.components(v)])
 

@@ -1,6 +1,6 @@
-"""Functions of literals: what they give is a literal again, computed in double precision.
+"""Functions of literals: the result is a literal again, computed in double precision.
 
-In: the name of a built-in and literals. Out: a literal, or None for a function that has no row here.
+The name of a built-in and literals give a literal, or None for a function that has no row here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _OF_ANY_NUMBER: Final = frozenset({"sign", "step", "nonzero"})
 
 
 def fold(cx: Context, name: str, terms: Sequence[Term], node: ast.AST) -> Const | None:
-    """A function of literals as a literal."""
+    """Return a function of literals as a literal."""
     numbers = [t.value for t in terms if isinstance(t, Const) and not isinstance(t.value, bool)]
     if len(numbers) != len(terms):
         return None

@@ -1,6 +1,6 @@
 """Arrays of one thread: ``dk.zeros(shape=8, dtype=float)`` in a kernel or func.
 
-In: a call. Out: a view of memory that no other thread sees. Names, arguments and fields that hold it stand for the same
+A call gives a view of memory that no other thread sees. Names, arguments and fields that hold it stand for the same
 memory. In the IR an array is a value, a tile of the thread's own: an assignment to an element makes another one, which
 a variable of the frame holds from there on. So branches merge it, loops carry it, and its derivative is that of values;
 where the old value is not needed any more, the lowering writes in place.
@@ -43,6 +43,7 @@ def _make(number: float | None) -> Call:
         if not isinstance(term, (Const, Val)):
             cx.type_error(node, f"{name} with {describe(term)}", "fill it with a number, a vector or a matrix")
         if dtype is None:
+            # The array's type is that of its first value.
             t = coerce.own_value(cx, term, node).type
             assert isinstance(t, (T.Scalar, T.Vec, T.Mat))
             dtype = t
@@ -78,7 +79,7 @@ def _dtype(cx: Context, node: ast.expr) -> Stored:
 
 
 def zeros(cx: Context, dtype: T.Scalar, shape: tuple[int, ...], node: ast.AST) -> View:
-    """An array of zeros of the thread."""
+    """Return an array of zeros of the thread."""
     made = _array(cx, dtype, shape, node, cx.b.zero)
     assert isinstance(made, View)
     return made
@@ -87,6 +88,7 @@ def zeros(cx: Context, dtype: T.Scalar, shape: tuple[int, ...], node: ast.AST) -
 def _array(
     cx: Context, dtype: Stored, shape: tuple[int, ...], node: ast.AST, fill: Callable[[T.Element], Value]
 ) -> View | RecView:
+    # An array of structs is an array for each field, as one that is passed.
     if isinstance(dtype, Struct):
         items: list[View | RecView] = []
         for name, field in dtype.fields:
@@ -99,12 +101,14 @@ def _array(
             items.append(_array(cx, field, shape, node, fill))
         return RecView(dtype, tuple(items))
     t = T.Tile(dtype, shape, own=True)
+    # The thread's stack has to hold it.
     if t.itemsize > MAX_BYTES:
         cx.type_error(
             node,
             f"an array of a thread takes {t.itemsize} bytes, and {MAX_BYTES} are the most",
             "pass it as a parameter",
         )
+    # The view's base is only a name for the variable that holds the present tile; it never reaches the IR.
     base = Value(T.Array(dtype, len(shape), T.OWN))
     name = cx.cells[base] = cell(cx, node)
     cx.env[name] = Binding(Val(cx.b.one("tile_fill", fill(T.value_type(dtype)), type=t)), cx.loc(node))
@@ -115,29 +119,32 @@ _PREFIX: Final = "$own"
 
 
 def cell(cx: Context, node: ast.AST, part: int = 0) -> str:
-    """The name of a variable of the thread: the same one when the body of a loop is lowered again.
+    """Return the name of a variable of the thread: the same one when the body of a loop is lowered again.
 
     ``part`` counts the variables of one node.
     """
+    # Not a fresh number: the names that a loop carries must be the same in each lowering of its body.
     key = (*cx.call_path, node, part)
     number = cx.cell_numbers.setdefault(key, cx.new_uid())
     name = f"{_PREFIX}{number}"
+    # A call within a loop that is unrolled makes another array in each trip.
     return name if name not in cx.env else f"{_PREFIX}{cx.new_uid()}"
 
 
 def names(env: Mapping[str, object]) -> list[str]:
-    """The variables that hold arrays of the thread."""
+    """Return the variables that hold arrays of the thread."""
     return [name for name in env if name.startswith(_PREFIX)]
 
 
 def is_local(view: View) -> bool:
-    """Whether a view is of an array of a thread."""
+    """Return whether a view is of an array of a thread."""
     return view.array.layout == T.OWN
 
 
 @contextlib.contextmanager
 def unchanged(cx: Context) -> Iterator[None]:
     """Refuse changes of variables in a part of an expression that may not be evaluated."""
+    # Bindings are compared by identity: each assignment makes another one.
     before, arrays = dict(cx.env), frozenset(names(cx.env))
     yield
     for name, binding in before.items():
@@ -166,6 +173,7 @@ def _place(cx: Context, view: View) -> list[Value]:
     for axis, extent in zip(view.axes, t.shape, strict=True):
         assert isinstance(axis, Fixed)
         index = cx.b.cast(axis.index, T.INT32) if axis.index.type in _NARROW else axis.index
+        # The tile's ops take indices from the front only.
         if axis.wrap:
             assert isinstance(index.type, T.Scalar)
             zero, length = cx.b.const(0, index.type), cx.b.const(extent, index.type)
@@ -177,7 +185,7 @@ def _place(cx: Context, view: View) -> list[Value]:
 
 
 def _check(cx: Context, view: View, index: Sequence[Value], shape: Sequence[int]) -> None:
-    """Let a thread report an index for which there is no element."""
+    """Make a thread report an index for which there is no element."""
     name = view.base.name or "of the thread"
     for axis, (v, extent) in enumerate(zip(index, shape, strict=True)):
         assert isinstance(v.type, T.Scalar)
@@ -204,7 +212,8 @@ def store(cx: Context, view: View, value: Value) -> None:
 
 
 def update(cx: Context, kind: str, view: View, value: Value) -> Val:
-    """What an atomic update does, by the thread alone; returns the old element."""
+    """Apply an atomic update by the thread alone; return the old element."""
+    # No other thread sees the array, so a load and a store are atomic already.
     old = load(cx, view)
     if kind == "cas":
         expected, new = cx.b.components(value)
@@ -222,6 +231,7 @@ def update(cx: Context, kind: str, view: View, value: Value) -> Val:
 def _extremum(cx: Context, kind: str, old: Value, value: Value) -> Value:
     if kind in ("min", "max"):
         return cx.b.one(kind, old, value)
+    # A NaN in the array gives way to any number, and a new one never wins a comparison.
     better = cx.b.one("lt" if kind == "fmin" else "gt", value, old)
     return cx.b.select(cx.b.one("or", better, cx.b.one("isnan", old)), value, old)
 

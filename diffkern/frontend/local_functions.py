@@ -1,7 +1,7 @@
 """Functions that a kernel or func defines for itself: ``def`` and ``lambda`` in its body.
 
-In: the body of a function. Out: the same with an expression that stands for each such function, so that what it reads
-and assigns is its own. Where it is called it is lowered in place, and the variables around it are what they are then.
+The body of a function becomes one with an expression in place of each such function, so that its reads and assignments
+are its own. At a call it is lowered in place, and the variables around it have their values at the call.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ __all__ = ["Local", "LocalFunction", "captured", "set_apart"]
 
 
 class LocalFunction(ast.expr):
-    """Stands for a function defined in another one."""
+    """An expression that stands for a function defined in another one."""
 
+    # Without fields, so that walks of the outer function do not enter the inner one's names.
     _fields = ()
     definition: ast.FunctionDef
 
@@ -66,6 +67,6 @@ def _expression(definition: ast.FunctionDef) -> LocalFunction:
 
 
 def captured(body: Iterable[ast.AST]) -> frozenset[str]:
-    """Names that local functions in a body read: what they stand for may be needed wherever one is called."""
+    """Return the names that local functions in a body read: their values may be needed wherever one is called."""
     found = (node.definition for stmt in body for node in ast.walk(stmt) if isinstance(node, LocalFunction))
     return frozenset(n.id for definition in found for n in ast.walk(definition) if isinstance(n, ast.Name))

@@ -1,7 +1,7 @@
 """Loops whose condition sets variables: ``while (y := f(x)) > 0.0``, ``while randf(state) < p``.
 
-In: the body of a function. Out: the same, where such a loop has no condition of its own: its body begins by asking, and
-leaves, behind what stands in its ``else``.
+The body of a function is changed so that such a loop has no condition of its own: its body begins with the test, and
+leaves the loop, after the statements of its ``else``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def without_changing_tests(body: Sequence[ast.stmt], scope: Scope, variables: fr
 
 
 def moved(body: Sequence[ast.stmt], wanted: Callable[[ast.While], bool]) -> list[ast.stmt]:
-    """Return a body in which the conditions of some loops stand at the beginning of what they repeat."""
+    """Return a body in which the conditions of some loops are tests at the start of their bodies."""
     if not any(isinstance(node, ast.While) and wanted(node) for stmt in body for node in ast.walk(stmt)):
         return list(body)
     return [_Loops(wanted).visit(copy.deepcopy(stmt)) for stmt in body]
@@ -50,9 +50,12 @@ class _Loops(ast.NodeTransformer):
 
     def visit_While(self, node: ast.While) -> ast.While:
         wanted = self._wanted(node)
+        # Inner loops first, in the copy of the body that this loop keeps.
         self.generic_visit(node)
         if wanted:
             test = node.test
+            # The `else` runs when the condition fails, and not at a `break` of the body, which stays outside of this
+            # test.
             leave = ast.If(ast.UnaryOp(ast.Not(), test), [*node.orelse, ast.Break()], [])
             node.body, node.test, node.orelse = [leave, *node.body], ast.Constant(True), []
             for made in (leave, leave.test, leave.body[-1], node.test):

@@ -1,10 +1,9 @@
 """Loops at run time: ``for`` over a sequence and ``while``, with what they carry from one trip to the next.
 
-In: a loop statement. Out: one ``for`` or ``while`` op, or the trips of a loop that is unrolled one after the other
-(:mod:`unrolled`). A ``for`` that may be left early (``break``, ``return``) becomes
-a ``while`` with a counter and flags. Which types the carried variables have is found by lowering the body with a guess
-and again if the body turned out to need another type; that happens where a literal is combined with a number
-(``s = 0.0``).
+A loop statement becomes one ``for`` or ``while`` op, or the trips of a loop that is unrolled one after the other
+(:mod:`unrolled`). A ``for`` that may be left early (``break``, ``return``) becomes a ``while`` with a counter and
+flags. The types of the carried variables are found by lowering the body with a guess and again if the body turned out
+to need another type; that happens where a literal is combined with a number (``s = 0.0``).
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _MAX_GUESSES: Final = 8
 
 @dataclass(eq=False)
 class _Plan:
-    """What a loop carries: shapes of variables by name, and flags."""
+    """The carried variables of a loop: shapes of variables by name, and flags."""
 
     stmt: ast.For | ast.While
     state: LoopState
@@ -90,10 +89,11 @@ def _counted(cx: Context, stmt: ast.For, trips: ranges.Trips) -> None:
 
 
 def _over_items(cx: Context, stmt: ast.For, items: iterables.Items) -> None:
-    """A loop at run time over a sequence: one over ``range`` that takes an item at the beginning of each trip."""
+    """Lower a loop at run time over a sequence: one over ``range`` that takes an item at the beginning of each trip."""
     count = items.count if isinstance(items.count, Value) else iterables.number(cx, items.count)
     t = count.type
     assert isinstance(t, T.Scalar)
+    # The statement that was made for this loop before: what is recorded of a loop is found by its node.
     loop = cx.loops_made.get((*cx.call_path, stmt))
     if loop is None:
         loop = cx.loops_made[(*cx.call_path, stmt)] = _with_counter(cx, stmt)
@@ -113,7 +113,7 @@ def _over_items(cx: Context, stmt: ast.For, items: iterables.Items) -> None:
 
 
 def _with_counter(cx: Context, stmt: ast.For) -> ast.For:
-    """The loop with a counter of its own as its variable, and a place where the item of the trip is taken."""
+    """Return the loop with a counter of its own as its variable, and a place where the item of the trip is taken."""
     take = ast.copy_location(TakeItem(stmt.target), stmt.target)
     counter = ast.copy_location(ast.Name(f"$at{cx.new_uid()}", ast.Store()), stmt.target)
     return ast.copy_location(ast.For(counter, stmt.iter, [take, *stmt.body], stmt.orelse), stmt)
@@ -122,11 +122,14 @@ def _with_counter(cx: Context, stmt: ast.For) -> ast.For:
 def _plan(cx: Context, stmt: ast.For | ast.While) -> _Plan:
     uid = cx.new_uid()
     state = LoopState(stmt, f"$broken{uid}", f"$continued{uid}")
+    # Only what is read in a later trip or behind the loop is carried.
     live = cx.frame.liveness.head(stmt) | cx.frame.liveness.after(stmt)
     has_break, returns = contains(stmt.body, (ast.Break,)), contains(stmt.body, (ast.Return,))
     names = [n for n in assigned([*_targets(stmt), *stmt.body], cx.changing) if n in live]
+    # A tile that is changed through a view of it is assigned, although its name is not.
     views = (n for n in changed_through_views(stmt.body, cx.builtin) if n in live and n not in names)
     names += [n for n in views if n in cx.env and holds_tiles(cx.env[n].term)]
+    # Every array of the thread is carried at first; those that a body leaves alone are taken out afterwards.
     names += [n for n in local.names(cx.env) if ((*cx.call_path, stmt), n) not in cx.untouched]
     flags = [state.broken] if has_break else []
     if returns:
@@ -136,6 +139,8 @@ def _plan(cx: Context, stmt: ast.For | ast.While) -> _Plan:
     plan = _Plan(stmt, state, [*names], flags, {n: cx.env.get(n) for n in names})
     plan.names += [mark(name) for name in names if mark(name) in cx.env]
     plan.entry.update({name: cx.env[name] for name in plan.names[len(names) :]})
+    # Where the loop may be left before it is exhausted, or never is, a variable may be set behind it that was not
+    # before.
     plan.placeholders = has_break or is_endless(stmt) or cx.dialect.unset_is_zero
     plan.seen = dict(cx.frame.seen)
     for name, binding in plan.entry.items():
@@ -143,6 +148,7 @@ def _plan(cx: Context, stmt: ast.For | ast.While) -> _Plan:
             plan.shapes[name] = merge.shape_of(binding.term)
     if isinstance(stmt, ast.For) and _target_name(stmt) in names and _target_name(stmt) not in plan.shapes:
         plan.shapes[_target_name(stmt)] = merge.Leaf(WEAK_INT)
+    # Start with the shapes of the last lowering of this loop, so that an outer loop's fixpoint does not begin anew.
     for name in names:
         known = cx.shapes.get(((*cx.call_path, stmt), name))
         if known is not None:
@@ -161,7 +167,7 @@ def _target_name(stmt: ast.For) -> str:
 
 
 def _hint(stmt: ast.For) -> str:
-    """The name of the loop variable in the IR; none for one that the frontend has made."""
+    """Return the name of the loop variable in the IR; none for one that the frontend has made."""
     name = _target_name(stmt)
     return "" if name.startswith("$") else name
 
@@ -170,7 +176,7 @@ def _hint(stmt: ast.For) -> str:
 
 
 def _parameters(cx: Context, plan: _Plan) -> tuple[dict[str, Term], list[Value]]:
-    """Fresh region parameters for the carried variables, as terms by name and in order."""
+    """Return fresh region parameters for the carried variables, as terms by name and in order."""
     params: list[Value] = []
     terms: dict[str, Term] = {}
     for name in plan.names:
@@ -189,7 +195,7 @@ def _term_of(binding: Binding | None) -> Term | None:
 
 
 def _bound(cx: Context, plan: _Plan, terms: dict[str, Term]) -> dict[str, Binding]:
-    """The variables at the start of a trip."""
+    """Return the variables at the start of a trip."""
     env = dict(cx.env)
     for name, term in terms.items():
         entry = plan.entry[name]
@@ -201,7 +207,9 @@ def _bound(cx: Context, plan: _Plan, terms: dict[str, Term]) -> dict[str, Bindin
 
 
 def _body(cx: Context, plan: _Plan, start: Callable[[dict[str, Binding]], Sequence[Value]]) -> _Body:
-    """Lower the body until the types of what it carries stay; ``start`` adds parameters and binds the loop variable."""
+    """Lower the body until the types of the carried values are stable; ``start`` adds parameters and binds the loop
+    variable.
+    """
     for guess in range(_MAX_GUESSES):
         mark, skipped = len(cx.errors), len(cx.skipped)
         terms, params = _parameters(cx, plan)
@@ -210,6 +218,7 @@ def _body(cx: Context, plan: _Plan, start: Callable[[dict[str, Binding]], Sequen
             env[flag] = Binding(Const(False), None)
         plan.state.set_at_breaks.clear()
         plan.state.set_at_continues.clear()
+        # Each guess starts from the same state: a variable's last value is part of the errors and of unset variables.
         cx.frame.seen = dict(plan.seen)
         region = Region()
         with cx.b.into(region), cx.branch(env):
@@ -222,13 +231,17 @@ def _body(cx: Context, plan: _Plan, start: Callable[[dict[str, Binding]], Sequen
                 cx.frame.loops.pop()
         leaving.end_of_trip(plan.state, env, plan.names)
         found = _shapes_after(cx, plan, env, region)
+        # Only in the first guess: in later ones the fields of the shape are parameters, whose changes are seen.
         kept = _settled(plan, found, terms, env) if guess == 0 else found
+        # An array of the thread that a trip leaves as it is need not be carried, which makes it a constant for the
+        # body.
         for name in local.names(terms):
             end = env[name].term
             if end is not None and merge.same_term(terms[name], end):
                 cx.untouched.add(((*cx.call_path, plan.stmt), name))
                 plan.names.remove(name)
                 del kept[name], plan.entry[name]
+        # The shapes with which the body was lowered are the ones that it needs: the fixpoint.
         if kept == plan.shapes and not _become_views(cx, plan, terms, env):
             cx.errors.extend(plan.conflicts)
             return _Body(region, env)
@@ -236,12 +249,13 @@ def _body(cx: Context, plan: _Plan, start: Callable[[dict[str, Binding]], Sequen
         for name, shape in found.items():
             if shape != merge.Same(Poison()):
                 cx.shapes[((*cx.call_path, plan.stmt), name)] = shape
+        # Errors of a discarded guess are found again by the next one, if they are real.
         del cx.errors[mark:], cx.skipped[skipped:]
     raise AssertionError("the types of loop-carried variables do not converge")
 
 
 def _become_views(cx: Context, plan: _Plan, terms: dict[str, Term], env: dict[str, Binding]) -> bool:
-    """Whether tiles are views at the end of a trip that were taken for others at its start; notes which."""
+    """Return whether tiles are views at the end of a trip that were not at its start; record which."""
     ends = {name: end for name in terms if (end := _term_of(env.get(name))) is not None}
     new = {name: end for name, end in ends.items() if shows_more(cx, end, terms[name])}
     plan.ends.update(new)
@@ -251,7 +265,7 @@ def _become_views(cx: Context, plan: _Plan, terms: dict[str, Term], env: dict[st
 def _settled(
     plan: _Plan, found: dict[str, merge.Shape], terms: dict[str, Term], env: dict[str, Binding]
 ) -> dict[str, merge.Shape]:
-    """The shapes without the fields of structs that do not change in the loop."""
+    """Return the shapes without the fields of structs that do not change in the loop."""
     kept = dict(found)
     for name, shape in found.items():
         start, end, entry = terms.get(name), env.get(name), plan.entry[name]
@@ -274,6 +288,7 @@ def _shapes_after(cx: Context, plan: _Plan, env: dict[str, Binding], region: Reg
             continue
         if found[name] == merge.Same(Poison()):
             continue  # its error has been recorded
+        # What comes from the start and from the end of a trip must fit one shape, or the variable has two types.
         joined = merge.after_trip(found[name], end.term, merge.Joins.of(cx))
         if joined is None or not merge.stands_outside(joined, region):
             entry = plan.entry[name]
@@ -285,7 +300,9 @@ def _shapes_after(cx: Context, plan: _Plan, env: dict[str, Binding], region: Reg
 
 
 def _first_shape(cx: Context, plan: _Plan, name: str, end: Term, region: Region) -> merge.Shape | None:
-    """The shape of a variable that was not set before the loop; None if it is not carried, or an error has set it."""
+    """Return the shape of a variable that was not set before the loop; None if it isn't carried, or an error has set
+    it.
+    """
     if (not plan.placeholders and name != RETURN) or isinstance(end, Poison):
         return None
     shape = merge.shape_of(end)
@@ -295,7 +312,7 @@ def _first_shape(cx: Context, plan: _Plan, name: str, end: Term, region: Region)
 
 
 def _initial(cx: Context, plan: _Plan, default: Val | None) -> list[Value]:
-    """The values the carried variables have before the first trip; ``default`` is for an unset loop variable."""
+    """Return the values of the carried variables before the first trip; ``default`` is for an unset loop variable."""
     out: list[Value] = []
     for name in plan.names:
         if name not in plan.shapes:
@@ -311,7 +328,7 @@ def _initial(cx: Context, plan: _Plan, default: Val | None) -> list[Value]:
 
 
 def _yields(cx: Context, plan: _Plan, body: _Body) -> list[Value]:
-    """The values at the end of the body, emitted in its region."""
+    """Return the values at the end of the body, emitted in its region."""
     out: list[Value] = []
     with cx.b.into(body.region):
         for name in plan.names:
@@ -351,6 +368,7 @@ def _finish(cx: Context, plan: _Plan, body: _Body, flags: Sequence[Value], resul
     stmt = plan.stmt
     line = stmt.lineno
     terms = {name: merge.build(plan.shapes[name], results) for name in plan.names if name in plan.shapes}
+    # The variables behind the loop differ by the way it was left: exhausted, or by a break.
     exhausted, broken = dict(cx.env), dict(cx.env)
     breaks = plan.state.set_at_breaks
     for name in plan.names:
@@ -363,6 +381,7 @@ def _finish(cx: Context, plan: _Plan, body: _Body, flags: Sequence[Value], resul
         at_end: str | None = f"the loop in line {line} may make no trip that sets it"
         if entry is not None and entry.term is not None:
             at_end = entry.unset
+        # There is a first trip in any case, so what every trip sets is set.
         if at_end is not None and plan.trips_surely and end is not None and end.term is not None:
             at_end = end.unset
         if cx.frame.is_sure(name) or (isinstance(stmt, ast.For) and name == _target_name(stmt)):
@@ -371,14 +390,18 @@ def _finish(cx: Context, plan: _Plan, body: _Body, flags: Sequence[Value], resul
         at_break = None if set_at_all else f"a break of the loop in line {line} comes before it is set"
         exhausted[name] = Binding(terms.get(name), loc, at_end)
         broken[name] = Binding(terms.get(name), loc, at_break)
+    # Both ways see the flags' final values.
     for flag, value in zip(plan.flags, flags, strict=True):
         exhausted[flag] = broken[flag] = Binding(Val(value), None)
+    # Such a loop ends by a break only.
     if is_endless(stmt):
         cx.env.update(broken)
     elif not breaks:
+        # Without a break the `else` is the statements that follow.
         cx.env.update(exhausted)
         cx.block(stmt.orelse, False, False)
     elif not stmt.orelse:
+        # Both ways join: unset on either of them is unset.
         for name in plan.names:
             either = exhausted[name].unset or broken[name].unset
             exhausted[name] = Binding(exhausted[name].term, exhausted[name].loc, either)
@@ -431,13 +454,14 @@ def _for(cx: Context, plan: _Plan, stmt: ast.For, trips: ranges.Trips) -> None:
 
 
 def _counted_while(cx: Context, plan: _Plan, stmt: ast.For, trips: ranges.Trips) -> None:
-    """A ``for`` that may be left early: a ``while`` that carries the index.
+    """Lower a ``for`` that may be left early: a ``while`` that carries the index.
 
-    Where one more step may leave the index's type, so that a comparison with the stop would not end the loop, it also
+    If one more step may leave the index's type, so that a comparison with the stop would not end the loop, it also
     counts its trips.
     """
     t, name = trips.type, _hint(stmt)
     to = T.UINT64 if t.bits == 64 else T.UINT32
+    # In an unsigned type of the same width, which holds every number of trips.
     total = None if ranges.stays_inside(trips) else ranges.count_of(cx, trips, to)
 
     def counters() -> list[Value]:
@@ -463,6 +487,7 @@ def _counted_while(cx: Context, plan: _Plan, stmt: ast.For, trips: ranges.Trips)
     flags = [Value(T.BOOL) for _ in plan.flags]
     cond.params = (index, *counted, *flags, *params)
     with cx.b.into(cond):
+        # By the count, where the index may wrap around behind the stop.
         if total is not None:
             test = cx.b.one("lt", counted[0], total)
         else:
@@ -495,6 +520,7 @@ def _while(cx: Context, plan: _Plan, stmt: ast.While) -> None:
     flags = [Value(T.BOOL) for _ in plan.flags]
     cond.params = (*flags, *params)
     seen, cx.frame.seen = cx.frame.seen, plan.seen
+    # The condition runs once more than the body, so a change of a variable in it would be lost or doubled.
     with cx.b.into(cond), cx.branch(_bound(cx, plan, terms)), local.unchanged(cx):
         cond.yields = (_test(cx, stmt, flags),)
     cx.frame.seen = seen
@@ -505,7 +531,7 @@ def _while(cx: Context, plan: _Plan, stmt: ast.While) -> None:
 
 
 def _test(cx: Context, stmt: ast.While, flags: Sequence[Value]) -> Value:
-    """The condition, not evaluated once the loop has been left."""
+    """Return the condition, which is not evaluated once the loop has been left."""
 
     def test() -> Const | Val:
         return coerce.as_bool(cx, cx.expr(stmt.test), stmt.test)

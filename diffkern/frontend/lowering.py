@@ -1,8 +1,8 @@
 """The entry of the frontend: a Python function and the types of its parameters become a function of the IR.
 
-In: the user's function, fully typed. Out: a verified-shape :class:`~diffkern.ir.nodes.Function`, or all errors found
-in it together, each with its place and what to do instead. A func that is lowered by itself, not where a kernel calls
-it, yields what it returns.
+The user's function, fully typed, gives a verified-shape :class:`~diffkern.ir.nodes.Function`, or all errors found in it
+together, each with its place and a remedy. A func that is lowered by itself, not at a call in a kernel, yields its
+results.
 """
 
 from __future__ import annotations
@@ -89,6 +89,7 @@ def lower(
             numba_cuda.begin(cx, layout)
         run(cx)
     except Cascade:
+        # A cascade follows an error that is recorded already; all of them are raised together below.
         pass
     except RecursionError as error:
         raise too_deep(pyfunc.__name__, source.loc(source.node)) from error
@@ -97,7 +98,7 @@ def lower(
 
 
 def _raise_errors(cx: Context) -> None:
-    """Raise what was found; nothing may have been left out without an error."""
+    """Raise the errors found; nothing may have been left out without an error."""
     raise_all(cx.errors)
     for loc in cx.skipped:
         raise KernelTypeError(
@@ -106,7 +107,7 @@ def _raise_errors(cx: Context) -> None:
 
 
 def lower_func(pyfunc: Callable[..., Any], arg_types: Sequence[Argument]) -> tuple[Function, bool]:
-    """Lower a func by itself; returns a function whose body yields the results, and whether they are a tuple.
+    """Lower a func by itself; return a function whose body yields the results, and whether they are a tuple.
 
     Parameters
     ----------
@@ -131,6 +132,7 @@ def lower_func(pyfunc: Callable[..., Any], arg_types: Sequence[Argument]) -> tup
         for name, p in list(inspect.signature(pyfunc).parameters.items())[len(arg_types) :]:
             default = static_term(cx, p.default, name, source.node)
             cx.frame.env[name] = Binding(default, source.loc(source.node))
+        # The flag of the activation is in the environment too, and is no argument.
         given = {
             name: binding.term for name, binding in cx.env.items() if binding.term is not None and name != RETURNED
         }
@@ -151,7 +153,7 @@ def lower_func(pyfunc: Callable[..., Any], arg_types: Sequence[Argument]) -> tup
 def lower_library(
     function: Composed, arg_types: Sequence[T.Type | DType | type], keywords: Mapping[str, T.Type | DType | type]
 ) -> tuple[Function, bool]:
-    """Lower a call of a library function by itself; returns the same as :func:`lower_func`.
+    """Lower a call of a library function by itself; return the same as :func:`lower_func`.
 
     Parameters
     ----------
@@ -169,6 +171,7 @@ def lower_library(
     source = get_source(pyfunc)
     cx = Context(lower_expr, lower_block, assign)
     cx.of_func = True
+    # With another function than the library's: calling that one would look like a recursion.
     cx.stack.append(replace(make_frame(cx, pyfunc, source), pyfunc=lower_library))  # of the caller, who is none
     longest = max((list(o.signature.parameters) for o in function.overloads), key=len)
     names = [*longest[: len(arg_types)], *(f"p{k}" for k in range(len(longest), len(arg_types))), *keywords]
@@ -189,6 +192,7 @@ def lower_library(
         pass
     except KernelError as error:
         cx.errors.append(error)
+    # Without positions, which would be in the library's source.
     raise_all([type(error)(error.message, remedy=error.remedy) for error in cx.errors])
     updates, results = _settled(cx, results)
     fn = _function(cx, function.name, params, source, updates)
@@ -203,7 +207,7 @@ def _given(cx: Context, value: Value | Static) -> Term:
 
 
 def _begin(cx: Context, pyfunc: Callable[..., Any], source: Source, arg_types: Sequence[Argument]) -> tuple[Value, ...]:
-    """Begin the activation of the whole function; returns its parameters in the IR."""
+    """Begin the activation of the whole function; return its parameters in the IR."""
     frame = make_frame(cx, pyfunc, source)
     parameters = list(inspect.signature(pyfunc).parameters)[: len(arg_types)]
     params = tuple(Value(leaf.type, leaf.name) for leaf in flatten(parameters, arg_types))
@@ -217,7 +221,7 @@ def _begin(cx: Context, pyfunc: Callable[..., Any], source: Source, arg_types: S
 
 
 def _narrow(cx: Context, parameter: Parameter) -> None:
-    """A parameter by value of float16 or bfloat16 is passed as float32."""
+    """Cast a parameter by value of float16 or bfloat16, which is passed as float32, to its narrow type."""
     binding, stated = cx.env[parameter.name], parameter.annotation
     if isinstance(stated, (T.Scalar, T.Vec, T.Mat)) and isinstance(binding.term, Val):
         given = binding.term.value
@@ -225,7 +229,7 @@ def _narrow(cx: Context, parameter: Parameter) -> None:
 
 
 def _results(cx: Context, term: Term, source: Source, name: str) -> tuple[Value, ...]:
-    """The values that a func returns."""
+    """Return the values that a func returns."""
     if isinstance(term, Static) and term.obj is None:
         return ()
     values = []
@@ -257,10 +261,13 @@ def _function(
 
 
 def _settled(cx: Context, results: tuple[Value, ...]) -> tuple[tuple[Update, ...], tuple[Value, ...]]:
-    """Give what was lowered its types; returns the augmented assignments that are in it, and what results become."""
+    """Give the lowered ops their types; return the augmented assignments that are in them, and the final results."""
+    # First, as it makes stores whose updates have to be found.
     array_choices.expand(cx)
+    # Bodies that were lowered again have left updates whose stores are in no region.
     kept = set(walk(cx.b.region)) if cx.updates else set()
     updates = tuple(u for u in cx.updates if u.store in kept)
+    # The preludes are put into the region for a moment, so that their values get their types like all others.
     beside = Op("updates", (), (), {}, tuple(u.prelude for u in updates), None)  # what an atomic update would need
     cx.b.region.ops.append(beside)
     cx.b.region.yields = results

@@ -1,6 +1,6 @@
-"""Whether arguments fit parameters: which overload of a func is called, and what generic parameters stand for.
+"""Matching of arguments and parameters: overload resolution, and the binding of type variables.
 
-In: what annotations say (:func:`~diffkern.frontend.signature.parameter_type`) and terms. Out: how well they fit.
+Annotations (:func:`~diffkern.frontend.signature.parameter_type`) and terms give how well they fit.
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ _EXACT, _USUAL, _LITERAL, _GENERIC = 4, 3, 2, 1
 
 
 def chosen(cx: Context, func: Func, positional: Sequence[Given], keywords: Mapping[str, Given], node: ast.AST) -> Func:
-    """The overload of a func whose parameters fit best: exact types first, then those that literals take."""
+    """Return the overload of a func whose parameters fit best: exact types first, then those that literals take."""
     best: tuple[int, Func] | None = None
     for candidate in func.overloads:
         score = _score(candidate, positional, keywords)
+        # Of equally good ones the first counts, as the user has ordered them.
         if score is not None and (best is None or score > best[0]):
             best = score, candidate
     if best is None:
@@ -47,7 +48,7 @@ def chosen(cx: Context, func: Func, positional: Sequence[Given], keywords: Mappi
 
 
 def fitting(func: Func, positional: Sequence[Given]) -> Func | None:
-    """The overload of a func whose parameters are of the arguments' types, None if there is none."""
+    """Return the overload of a func whose parameters have the arguments' types, None if there is none."""
     scores = [(_score(candidate, positional, {}), candidate) for candidate in func.overloads]
     found = [(score, candidate) for score, candidate in scores if score is not None]
     return max(found, key=lambda pair: pair[0])[1] if found else None
@@ -66,7 +67,7 @@ def _form(func: Func) -> str:
 
 
 def _score(func: Func, positional: Sequence[Given], keywords: Mapping[str, Given]) -> int | None:
-    """How well arguments fit a func's parameters, None if they do not."""
+    """Return how well arguments fit a func's parameters, None if they do not."""
     signature, scope = inspect.signature(func.pyfunc), Scope(func.pyfunc)
     try:
         bound = signature.bind(*positional, **keywords).arguments
@@ -75,6 +76,7 @@ def _score(func: Func, positional: Sequence[Given], keywords: Mapping[str, Given
     total, variables = 0, Variables()
     for name, (term, _) in bound.items():
         want = parameter_type(signature.parameters[name].annotation, scope, name, func.name)
+        # Parameters fit each for itself, and their type variables together.
         score = _fit(want, term)
         if score is None or unify(want, term, variables) is not None:
             return None
@@ -83,7 +85,7 @@ def _score(func: Func, positional: Sequence[Given], keywords: Mapping[str, Given
 
 
 def fits(want: Annotation, term: Term) -> bool:
-    """Whether a term is what an annotation says, without a conversion."""
+    """Return whether a term has the annotated type, without a conversion."""
     return _fit(want, term) is not None
 
 
@@ -92,6 +94,7 @@ def _fit(want: Annotation, term: Term) -> int | None:
         case None:
             return _GENERIC
         case ArrayAnnotation():
+            # An annotation of exactly these elements is better than one of any.
             return (_GENERIC if want.element is None else _EXACT) if _fits_array(want, term) else None
         case TileAnnotation():
             tile = term.value.type if isinstance(term, Val) else None
@@ -112,11 +115,12 @@ def _fit_tuple(want: TupleOf, term: Term) -> int | None:
     wanted = want.items * len(term.items) if want.variadic else want.items
     scores = [_fit(item, part) for item, part in zip(wanted, term.items, strict=False)]
     known = [score for score in scores if score is not None]
+    # A tuple fits as well as its worst item.
     return min(known, default=_EXACT) if len(known) == len(scores) else None
 
 
 def _fit_element(want: T.Element, term: Term) -> int | None:
-    """A number, vector or matrix: of exactly that type, or a literal that can take it."""
+    """Score a number, vector or matrix: of exactly that type, or a literal that can take it."""
     if isinstance(term, Val) and term.type not in WEAK:
         exact = term.type == narrow.held(want)
         return _EXACT if exact else _USUAL if term.type == T.value_type(want) else None
@@ -126,12 +130,14 @@ def _fit_element(want: T.Element, term: Term) -> int | None:
     if usual == want:
         return _USUAL
     assert isinstance(usual, T.Scalar)
+    # A bool is no number, and a float literal no integer.
+    # Of two literals' types, one of the same kind of number is better than one that makes an integer a float.
     literal = T.BOOL not in (usual, want) and (want.is_float or usual.is_integer)
     return _LITERAL + (usual.is_float == want.is_float) - 1 if literal else None
 
 
 def _element_of(term: Term) -> Stored | None:
-    """The type of a value; that of a literal is its usual one."""
+    """Return the type of a value; that of a literal is its default."""
     match term:
         case Const():
             return coerce.default_type(term)
@@ -145,7 +151,7 @@ def _element_of(term: Term) -> Stored | None:
 
 
 def _fits_array(want: ArrayAnnotation, term: Term) -> bool:
-    """Whether a term is an array as an annotation has it; None stands for any."""
+    """Return whether a term is an array as annotated; None stands for any."""
     if isinstance(term, Static) and term.obj is None:
         return True
     if (rows := folded(term)) is not None:
@@ -158,7 +164,7 @@ def _fits_array(want: ArrayAnnotation, term: Term) -> bool:
 
 
 def unify(want: Annotation, term: Term, variables: Variables) -> str | None:
-    """Note what type variables stand for; returns what is wrong where one stands for two types."""
+    """Bind type variables; return the error text if one stands for two types."""
     if isinstance(want, TupleOf) and isinstance(term, Tup):
         wanted = want.items * len(term.items) if want.variadic else want.items
         found = (unify(item, part, variables) for item, part in zip(wanted, term.items, strict=False))
@@ -171,6 +177,7 @@ def unify(want: Annotation, term: Term, variables: Variables) -> str | None:
         t = term.array.dtype
     else:
         t = term.struct if isinstance(term, RecView) else _element_of(term)
+    # A variable in a vector of any length stands for its component's type.
     if isinstance(t, (T.Vec, T.Mat)) and pattern.shape:
         t = t.dtype
     if t is None or isinstance(term, Const):  # a literal gives way

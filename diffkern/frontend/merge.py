@@ -1,7 +1,7 @@
-"""What a variable is after control flow joins: the shape shared by both values, and their parts as IR values of it.
+"""The merging of variables where control flow joins: the shape shared by both values, and their parts as IR values.
 
-In: the terms a variable has on two paths (after a branch, or at the start and the end of a loop's body). Out: the
-:data:`Shape` both fit, the IR values that a region has to yield for it, and the term made from an op's results.
+The terms of a variable on two paths (after a branch, or at the start and the end of a loop's body) give the
+:data:`Shape` that both fit, the IR values that a region has to yield for it, and the term made from an op's results.
 """
 
 from __future__ import annotations
@@ -82,19 +82,19 @@ class Fields:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """An axis of which every `step`-th element of a part is left: IR values say where it begins and how long it is."""
+    """An axis of which every `step`-th element of a part is left: IR values give its first element and its length."""
 
     step: int
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """An array or a part of one, with an IR value for each index, and one that says whether it is there.
+    """An array or a part of one, with an IR value for each index, and one that says whether it is present.
 
     Attributes
     ----------
     bases
-        The array; of structs, those of the fields. None where a branch chooses it.
+        The array; for structs, those of the fields. None if a branch chooses it.
     axes
         The types of indices, axes that are cut, and axes that are whole.
     wrap
@@ -102,11 +102,11 @@ class Part:
     perhaps
         Whether it is null on some path.
     like
-        Such an array.
+        An example of such an array.
     kinds
-        Of an array that a branch chooses the type; of structs, those of the fields. They are IR values as well.
+        The type of an array that a branch chooses; for structs, those of the fields. They are IR values as well.
     extent
-        What makes the length of an axis of it.
+        The function that gives the length of an axis of it.
     """
 
     bases: tuple[Value, ...]
@@ -119,7 +119,7 @@ class Part:
 
     @property
     def types(self) -> list[Scalar | Array]:
-        """Of the IR values."""
+        """The types of the IR values."""
         found: list[Scalar | Array] = [*self.kinds]
         for axis in self.axes:
             found += [axis] if isinstance(axis, Scalar) else [INT32, INT32] if isinstance(axis, Cut) else []
@@ -128,7 +128,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Joins:
-    """What may be joined.
+    """The joins that are allowed.
 
     Attributes
     ----------
@@ -137,9 +137,9 @@ class Joins:
     nulls
         Whether an array may be null on the other path, and another part of the same array.
     extent
-        What makes the length of an axis of another array, where there may be one on the other path.
+        The function that gives the length of an axis of another array, if there may be one on the other path.
     regions
-        The two paths, where none of these arrays is made.
+        The two paths, in which none of these arrays is made.
     """
 
     numba: bool = False
@@ -149,7 +149,9 @@ class Joins:
 
     @classmethod
     def of(cls, cx: Context, regions: tuple[Region, ...] | None = None) -> Joins:
-        """What may be in the function that is being lowered; on two sides of a branch, with these regions."""
+        """Return the joins allowed in the function that is being lowered; on two sides of a branch, with
+        these regions.
+        """
         extent = partial(extent_of, cx) if regions is not None and cx.dialect.arrays_are_chosen else None
         return cls(cx.layout is not None, cx.dialect.unset_is_zero, extent, regions or ())
 
@@ -159,9 +161,10 @@ Shape: TypeAlias = "Leaf | Same | Part | Fields | tuple[Shape, ...]"
 
 
 def shape_of(term: Term) -> Shape:
-    """The shape of a term whose numbers vary."""
+    """Return the shape of a term whose numbers vary."""
     match term:
         case Const():
+            # A literal that varies is a number, which may still take another type.
             return Leaf(coerce.weak_type(term))
         case Val():
             return Leaf(term.type)
@@ -170,19 +173,22 @@ def shape_of(term: Term) -> Shape:
         case Rec(struct, items):
             return Fields(struct, tuple(shape_of(item) for item in items))
         case View() | RecView() | Static() | Poison():
+            # Arrays and objects of Python are no values: paths cannot choose among them unless they are equal.
             return Same(term)
 
 
 def same_term(a: Term, b: Term) -> bool:
-    """Whether two terms denote the same without any computation."""
+    """Return whether two terms denote the same without any computation."""
     if isinstance(a, Const) and isinstance(b, Const):
         return type(a.value) is type(b.value) and repr(a.value) == repr(b.value)  # repr: -0.0, nan
     if isinstance(a, Static) and isinstance(b, Static):
+        # Objects are compared by identity, since equality is code of the program.
         return a.obj is b.obj
     if isinstance(a, Tup) and isinstance(b, Tup):
         return len(a.items) == len(b.items) and all(map(same_term, a.items, b.items))
     if isinstance(a, Rec) and isinstance(b, Rec):
         return a.struct == b.struct and all(map(same_term, a.items, b.items))
+    # Null arrays of one type are the same, wherever they come from.
     if isinstance(a, View) and isinstance(b, View) and nullness(a) and nullness(b):
         return (a.array.dtype, len(a.spans)) == (b.array.dtype, len(b.spans))
     if isinstance(a, RecView) and isinstance(b, RecView) and a.struct == b.struct:
@@ -191,12 +197,13 @@ def same_term(a: Term, b: Term) -> bool:
 
 
 def join(a: Shape, b: Shape, how: Joins = Joins()) -> Shape | None:
-    """The shape both fit, or None."""
+    """Return the shape that both fit, or None."""
     if isinstance(a, Leaf) and isinstance(b, Leaf):
         assert not isinstance(a.type, Array)
         assert not isinstance(b.type, Array)
         found = coerce.join(a.type, b.type, numba=how.numba)
         return None if found is None else Leaf(found)
+    # Before identical terms: the parts may be equal views of one array found by different indices.
     if how.nulls and (part := _joined_parts(a, b) or _chosen(a, b, how)) is not None:
         return part
     if isinstance(a, Same) and isinstance(b, Same):
@@ -205,6 +212,7 @@ def join(a: Shape, b: Shape, how: Joins = Joins()) -> Shape | None:
         if isinstance(a.term, Poison) or isinstance(b.term, Poison):
             return b if isinstance(a.term, Poison) else a
         return a if same_term(a.term, b.term) else None
+    # A poisoned term fits anything: its error is recorded, and the other side goes on.
     if isinstance(a, Same) or isinstance(b, Same):
         poisoned, other = (a, b) if isinstance(a, Same) else (b, a)
         return other if isinstance(poisoned, Same) and isinstance(poisoned.term, Poison) else None
@@ -219,7 +227,7 @@ def join(a: Shape, b: Shape, how: Joins = Joins()) -> Shape | None:
 
 
 def _joined_parts(a: Shape, b: Shape) -> Part | None:
-    """What an array is that is one part of an array or another, or null."""
+    """Return the shape of one part of an array or another, or of a part or null."""
     if isinstance(a, Same) and isinstance(b, Same) and same_term(a.term, b.term):
         return None
     first, second = _part(a), _part(b)
@@ -227,7 +235,9 @@ def _joined_parts(a: Shape, b: Shape) -> Part | None:
         axes = _common_axes(first, second)
         if axes is not None:
             wrap, perhaps = first.wrap or second.wrap, first.perhaps or second.perhaps
+            # What is so on one path may be so behind.
             return replace(first, axes=axes, wrap=wrap, perhaps=perhaps)
+    # An array of the thread cannot be null: it is a value on every path.
     for part, other in ((first, b), (second, a)):
         if part is not None and isinstance(other, Same) and nullness(other.term) and not _is_own(part):
             return replace(part, perhaps=True)
@@ -235,14 +245,16 @@ def _joined_parts(a: Shape, b: Shape) -> Part | None:
 
 
 def _chosen(a: Shape, b: Shape, how: Joins) -> Part | None:
-    """What an array is that is a part of one array or of another one of the same type, as a branch decides."""
+    """Return the shape of a part of one array or of another one of the same type, as a branch decides."""
     if how.extent is None or not (isinstance(a, Same) and isinstance(b, Same)) or same_term(a.term, b.term):
         return None
     first, second = _part(a), _part(b)
     if first is None or second is None or _is_own(first) or _is_own(second) or not _alike(first, second):
         return None
+    # Descriptors in elements would be those of different arrays.
     if any(base.type.outer for base in first.bases if isinstance(base.type, Array)):
         return None
+    # An array that is made on one path does not exist on the other.
     if not _are_outside((a.term, b.term), *how.regions):
         return None
     kinds = tuple(base.type for base in first.bases if isinstance(base.type, Array))
@@ -251,7 +263,7 @@ def _chosen(a: Shape, b: Shape, how: Joins) -> Part | None:
 
 
 def _alike(first: Part, second: Part) -> bool:
-    """Whether two parts of arrays have the same types and axes, none of them looked up in integers."""
+    """Return whether two parts of arrays have the same types and axes, none of them looked up in integers."""
     if [base.type for base in first.bases] != [base.type for base in second.bases]:
         return False
     if isinstance(first.like, RecView) and first.like.struct != cast("RecView", second.like).struct:
@@ -262,7 +274,7 @@ def _alike(first: Part, second: Part) -> bool:
 
 
 def _part(shape: Shape) -> Part | None:
-    """A part of an array that is found by nothing but indices."""
+    """Return the part of an array that is found by indices only, or None."""
     if isinstance(shape, Part):
         return shape
     term = shape.term if isinstance(shape, Same) else None
@@ -277,12 +289,13 @@ def _part(shape: Shape) -> Part | None:
 
 
 def _common_axes(first: Part, second: Part) -> tuple[Scalar | Cut | Span, ...] | None:
-    """The axes of two parts of one array, of which an axis that is cut in one part may be whole in the other."""
+    """Return the axes of two parts of one array; an axis that is cut in one part may be whole in the other."""
     found = []
     for a, b in zip(first.axes, second.axes, strict=True):
         is_whole = [isinstance(axis, Span) and axis.through is None for axis in (a, b)]
         if a != b and not (Cut(1) in (a, b) and any(is_whole)):
             return None
+        # A whole axis is one that is cut at its ends.
         found.append(a if a == b else Cut(1))
     return tuple(found)
 
@@ -294,12 +307,13 @@ def _is_cut(axis: Span) -> bool:
 def _axis(axis: Fixed | Span) -> Scalar | Cut | Span:
     if isinstance(axis, Fixed):
         t = scalar_of(axis.index.type)
+        # An index has a type of its own where paths join.
         return INT32 if t in WEAK else t
     return Cut(axis.step) if _is_cut(axis) else axis
 
 
 def _is_own(part: Part) -> bool:
-    """Whether it is a part of an array of the thread, which is there on all paths."""
+    """Return whether it is a part of an array of the thread, which exists on all paths."""
     view = part.like if isinstance(part.like, View) else part.like.first
     return view.array.layout == OWN
 
@@ -315,9 +329,10 @@ def _bases(term: View | RecView) -> Iterator[Value]:
 def _of_other_bases(
     like: View | RecView, bases: Iterator[Value], axes: tuple[Fixed | Span, ...], present: Value | None, extent: Extent
 ) -> View | RecView:
-    """A part of arrays that a branch has chosen."""
+    """Return a part of arrays that a branch has chosen."""
     if isinstance(like, View):
         base = next(bases)
+        # The extents of a whole axis are those of the chosen array, and are asked of it.
         own = tuple(
             axis if isinstance(axis, Fixed) or _is_cut(axis) else replace(axis, length=extent(base, k))
             for k, axis in enumerate(axes)
@@ -328,15 +343,16 @@ def _of_other_bases(
 
 
 def _shown(like: View | RecView, axes: tuple[Fixed | Span, ...], present: Value | None) -> View | RecView:
-    """An array with other axes."""
+    """Return an array with other axes."""
     if isinstance(like, View):
+        # The indices are other values now, and extents may depend on them.
         return _with_own_extents(View(like.base, axes, present))
     items = zip(like.items, (_axes_of(item, axes) for item in like.items), strict=True)
     return RecView(like.struct, tuple(_shown(item, own, present) for item, own in items))
 
 
 def _with_own_extents(view: View) -> View:
-    """The array in the element that indices name now, with its extents."""
+    """Return the array in the element that the present indices name, with its extents."""
 
     def own(axis: Fixed | Span) -> Fixed | Span:
         n = axis.length if isinstance(axis, Span) else None
@@ -346,14 +362,16 @@ def _with_own_extents(view: View) -> View:
 
 
 def _axes_of(item: View | RecView, axes: tuple[Fixed | Span, ...]) -> tuple[Fixed | Span, ...]:
-    """The axes of one field of an array of structs, whose whole axes are its own."""
+    """Return the axes of one field of an array of structs, whose whole axes are its own."""
     own = item if isinstance(item, View) else item.first
     pairs = zip(own.axes, axes, strict=True)
     return tuple(mine if isinstance(axis, Span) and not _is_cut(axis) else axis for mine, axis in pairs)
 
 
 def common(a: Term, b: Term, how: Joins = Joins()) -> Shape | None:
-    """The shape that two terms fit, or None. What is the same in both, such as a field left alone, is no leaf."""
+    """Return the shape that two terms fit, or None. Parts that are the same in both, such as an unchanged field, are no
+    leaf.
+    """
     if same_term(a, b):
         return Same(a)
     if isinstance(a, Rec) and isinstance(b, Rec) and a.struct == b.struct:
@@ -364,7 +382,9 @@ def common(a: Term, b: Term, how: Joins = Joins()) -> Shape | None:
 
 
 def without_invariants(shape: Shape, start: Term, end: Term, entry: Term) -> Shape:
-    """The shape of a loop-carried struct without the fields that a trip leaves as they are: those keep their value."""
+    """Return the shape of a loop-carried struct without the fields that a trip leaves unchanged: those keep their
+    value.
+    """
     if isinstance(shape, Leaf) and same_term(start, end):
         return Same(entry)
     if isinstance(shape, Fields) and isinstance(start, Rec) and isinstance(end, Rec) and isinstance(entry, Rec):
@@ -374,7 +394,8 @@ def without_invariants(shape: Shape, start: Term, end: Term, entry: Term) -> Sha
 
 
 def after_trip(shape: Shape, end: Term, how: Joins = Joins()) -> Shape | None:
-    """The shape that what is carried and what a trip leaves both fit, or None."""
+    """Return the shape that a carried value and its value after a trip both fit, or None."""
+    # A field that was taken for invariant has changed after all: it is carried from now on.
     if isinstance(shape, Same) and isinstance(shape.term, Val):
         return shape if same_term(shape.term, end) else shape_of(end)
     if isinstance(shape, Fields) and isinstance(end, Rec) and shape.struct == end.struct:
@@ -385,7 +406,8 @@ def after_trip(shape: Shape, end: Term, how: Joins = Joins()) -> Shape | None:
 
 
 def with_null(shape: Shape, *regions: Region, perhaps: bool = True) -> Shape | None:
-    """The shape of what is zero on the other path, where its arrays are null; None if that cannot be told.
+    """Return the shape of a variable that is zero on the other path, with null arrays; None if that cannot be
+    expressed.
 
     Parts of arrays may be found by indices that are made in the regions, but arrays are not made there.
     ``perhaps``: whether there is such a path.
@@ -407,7 +429,7 @@ def with_null(shape: Shape, *regions: Region, perhaps: bool = True) -> Shape | N
 
 
 def stands_outside(shape: Shape, *regions: Region) -> bool:
-    """Whether no array of which a shape is a part is made in one of the regions."""
+    """Return whether no array of which a shape is a part is made in one of the regions."""
     match shape:
         case Part(kinds=kinds) if kinds:
             return True  # the terms are asked, of which it is one or the other
@@ -421,7 +443,7 @@ def stands_outside(shape: Shape, *regions: Region) -> bool:
 
 
 def _are_outside(terms: Iterable[Term], *regions: Region) -> bool:
-    """Whether no array that is in some terms is made in one of the regions."""
+    """Return whether no array in some terms is made in one of the regions."""
     bases = {base for term in terms for base in _arrays(term)}
     return not bases or all(bases.isdisjoint(_made(region)) for region in regions)
 
@@ -443,7 +465,7 @@ def _made(region: Region) -> Iterator[Value]:
 
 
 def leaves(shape: Shape) -> list[Leaf]:
-    """The IR values of a shape, in order."""
+    """Return the IR values of a shape, in order."""
     if isinstance(shape, Leaf):
         return [shape]
     if isinstance(shape, Same):
@@ -455,7 +477,7 @@ def leaves(shape: Shape) -> list[Leaf]:
 
 
 def hints(name: str, shape: Shape) -> list[str]:
-    """Names for the IR values of a variable of a shape; none for the frontend's own variables."""
+    """Return names for the IR values of a variable of a shape; none for the frontend's own variables."""
     if isinstance(shape, Fields) and not name.startswith("$"):
         parts = zip(shape.struct.names, shape.parts, strict=True)
         return [hint for field, part in parts for hint in hints(f"{name}.{field}", part)]
@@ -463,9 +485,10 @@ def hints(name: str, shape: Shape) -> list[str]:
 
 
 def emit(cx: Context, term: Term, shape: Shape, node: ast.AST, what: str) -> list[Value]:
-    """The IR values of a term in a shape it fits, emitted in the current region."""
+    """Return the IR values of a term in a shape it fits, emitted in the current region."""
     if isinstance(shape, Leaf):
         assert not isinstance(shape.type, Array)  # those are of a Part
+        # The error is recorded; any value of the type keeps the region well-formed.
         if isinstance(term, Poison):
             return [cx.b.zero(shape.type)]
         return [coerce.convert(cx, term, shape.type, node, what)]
@@ -473,6 +496,7 @@ def emit(cx: Context, term: Term, shape: Shape, node: ast.AST, what: str) -> lis
         return []
     if isinstance(shape, Part):
         return _parts(cx, term, shape)
+    # A poisoned or unset term in the place of a struct or tuple.
     if not isinstance(term, (Tup, Rec)):
         return [cx.b.zero(leaf.type) for leaf in leaves(shape)]
     parts = shape.parts if isinstance(shape, Fields) else shape
@@ -480,7 +504,7 @@ def emit(cx: Context, term: Term, shape: Shape, node: ast.AST, what: str) -> lis
 
 
 def _parts(cx: Context, term: Term, shape: Part) -> list[Value]:
-    """The indices of a part of an array, and whether it is there; of null, zeros."""
+    """Return the indices of a part of an array, and whether it is present; zeros for null."""
     if not isinstance(term, (View, RecView)) or not (shape.kinds or tuple(_bases(term)) == shape.bases):
         return zeros(cx, shape)
     view = term if isinstance(term, View) else term.first
@@ -497,12 +521,12 @@ def _parts(cx: Context, term: Term, shape: Part) -> list[Value]:
 
 
 def zeros(cx: Context, shape: Shape) -> list[Value]:
-    """IR values for a variable that is not set on this path and not read after it."""
+    """Return IR values for a variable that is not set on this path and not read after it."""
     return [cx.b.zero(leaf.type) for leaf in leaves(shape)]
 
 
 def build(shape: Shape, values: Iterator[Value]) -> Term:
-    """The term of a shape whose IR values are given."""
+    """Return the term of a shape whose IR values are given."""
     if isinstance(shape, Leaf):
         return Val(next(values))
     if isinstance(shape, Same):
@@ -529,5 +553,5 @@ def _axis_of(axis: Scalar | Cut | Span, values: Iterator[Value], *, wrap: bool) 
 
 
 def sample(shape: Shape) -> Term:
-    """Some term of a shape, to describe it in a message."""
+    """Return some term of a shape, to describe it in a message."""
     return build(shape, (Value(leaf.type) for leaf in leaves(shape)))

@@ -1,8 +1,8 @@
 """Numbers of float16 and bfloat16 as values: computed with in float32, rounded where they are named or converted.
 
 While a kernel is lowered, such a value has the type ``HALF`` or ``BRAIN`` (:mod:`terms`), so that conversions, merged
-variables and parameters distinguish it from float32. In: a lowered body. Out: the same body, in place, where these
-values are of float32 and a conversion to the narrow type is the operation that rounds.
+variables and parameters distinguish it from float32. :func:`widen` then changes a lowered body in place: these values
+become float32, and a conversion to the narrow type becomes the operation that rounds.
 """
 
 from __future__ import annotations
@@ -22,24 +22,25 @@ _HAVE_TYPES = {"construct": "type", "cast": "to"}
 
 
 def held(t: T.Element) -> T.Element:
-    """The type of a value of an element type: numbers of float16 and bfloat16 are distinct from float32."""
+    """Return the type of a value of an element type: numbers of float16 and bfloat16 are distinct from float32."""
     narrow = NARROW.get(T.scalar_of(t))
     return t if narrow is None else T.with_scalar(t, narrow)
 
 
 def stored(t: T.Element) -> T.Element:
-    """The element type that a value's type is written as."""
+    """Return the element type as which a value's type is written."""
     scalar = _STORED.get(T.scalar_of(t))
     return t if scalar is None else T.with_scalar(t, scalar)
 
 
 def widen(body: Region) -> None:
-    """Let the values of float16 and bfloat16 of a lowered body be of float32, rounded where that is asked for."""
+    """Change the values of float16 and bfloat16 of a lowered body to float32, rounded where that is asked for."""
     regions = list(_regions(body))
     if not any(_is_narrow(v.type) for region in regions for v in _values(region)):
         return
     exact: set[Value] = set()
     same: dict[Value, Value] = {}
+    # Three walks: the rewriting looks at the narrow types, which must all be there until it is done.
     for region in regions:
         region.ops[:] = [made for op in region.ops for made in _widened(op, exact, same)]
     for region in regions:
@@ -52,7 +53,7 @@ def widen(body: Region) -> None:
 
 
 def _regions(region: Region) -> Iterator[Region]:
-    """A region and all in it, also the functions of maps; what stands before comes first."""
+    """Yield a region and all in it, also the functions of maps; outer regions first."""
     yield region
     for op in region.ops:
         body = op.attrs.get("body")
@@ -75,8 +76,9 @@ def _wide(t: T.Type) -> T.Type:
 
 
 def _widened(op: Op, exact: set[Value], same: dict[Value, Value]) -> list[Op]:
-    """The operations that an operation becomes; a conversion between float32 and a narrow type is none."""
+    """Return the operations that an operation becomes; a conversion between float32 and a narrow type becomes none."""
     if op.name == "load" and isinstance(array := op.operands[0].type, T.Array):
+        # A loaded element is exact: it was rounded when it was stored.
         if T.scalar_of(array) in T.STORAGE_ONLY:
             exact.add(op.result)
         return [op]
@@ -91,16 +93,19 @@ def _widened(op: Op, exact: set[Value], same: dict[Value, Value]) -> list[Op]:
         return [op]
     (source,), to = op.operands, T.scalar_of(op.result.type)
     floats = T.scalar_of(source.type) in (T.FLOAT32, *_STORED)
+    # From a narrow type to float32: the value is a float32 already.
     if to not in _STORED:
         if to == T.FLOAT32 and floats:
             same[op.result] = source
             return []
         return [op]
     exact.add(op.result)
+    # Rounding a number that is exact in the type changes nothing.
     if floats and source in exact:
         same[op.result] = source
         return []
     operand, before = source, []
+    # Rounding to float32 first would round twice, and could go to the wrong neighbour.
     if T.scalar_of(source.type) == T.FLOAT64:
         b = Builder(loc=op.loc)
         parts = [_rounded_to_odd(b, x) for x in b.components(source)]
@@ -112,7 +117,7 @@ def _widened(op: Op, exact: set[Value], same: dict[Value, Value]) -> list[Op]:
 
 
 def _rounded_to_odd(b: Builder, x: Value) -> Value:
-    """A float64 as a float32 that is rounded to a narrower type as the float64 would be.
+    """Return a float64 as a float32 that is rounded to a narrower type as the float64 would be.
 
     A number between two of float32 becomes the one whose last bit is 1: then it is between the same numbers of the
     narrower type, and on the same side of the middle (Boldo and Melquiond, "Emulation of FMA and correctly rounded
@@ -132,7 +137,7 @@ def _rounded_to_odd(b: Builder, x: Value) -> Value:
 
 
 def _retype(op: Op) -> None:
-    """Let attributes name the types of the results."""
+    """Make attributes name the types of the results."""
     if op.name == "if":
         op.attrs = {**op.attrs, "types": tuple(r.type for r in op.results)}
     name = _HAVE_TYPES.get(op.name)

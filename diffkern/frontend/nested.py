@@ -1,7 +1,7 @@
 """Calls of functions that a kernel or func defines for itself.
 
-In: the expression that stands for such a function, or a call of it. Out: the function as a term; what the call returns,
-lowered where it stands. Variables of the function around it have the values that they have there at the call.
+The expression that stands for such a function gives the function as a term; a call of it gives its result, lowered at
+the call. Variables of the function around it have the values that they have there at the call.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ __all__ = ["call", "function"]
 
 
 def function(cx: Context, node: LocalFunction) -> Static:
-    """A local function where it is defined; its defaults are what they are there."""
+    """Return a local function at its definition; its defaults have their values there."""
     args = node.definition.args
     positional = [*args.posonlyargs, *args.args]
     pairs = [*zip(positional[len(positional) - len(args.defaults) :], args.defaults, strict=True)]
     pairs += [(a, d) for a, d in zip(args.kwonlyargs, args.kw_defaults, strict=True) if d is not None]
     defaults = tuple((a.arg, cx.expr(default)) for a, default in pairs)
+    # The same object for the same definition, so that a loop that is lowered again carries the same function.
     key = (*cx.call_path, cx.frame, node, defaults)
     known = cx.local_functions.setdefault(key, Local(node.definition, cx.frame, defaults))
     return Static(known, node.definition.name)
@@ -40,10 +41,12 @@ def function(cx: Context, node: LocalFunction) -> Static:
 def call(cx: Context, local: Local, name: str, node: ast.Call, terms: Sequence[Term] | None = None) -> Term:
     """Lower a call by lowering the function's body here; its arguments are those of the call, or ``terms``."""
     around = local.frame
+    # On the stack and not lowered to its end, the function is calling itself.
     if any(frame.local is local and not frame.lowered for frame in cx.stack):
         cx.type_error(node, f"{name} calls itself", "write a loop; recursion is not supported in kernels")
     given = _given(cx, local, name, node, terms)
     frame = inline.make_frame(cx, around.pyfunc, replace(around.source, node=local.definition), local)
+    # Names that are not its own are looked up in the activation where it was defined.
     frame.around, frame.local, frame.scalar = around, local, around.scalar
     for parameter, term in given.items():
         frame.env[parameter] = Binding(term, around.source.loc(local.definition))
@@ -51,7 +54,7 @@ def call(cx: Context, local: Local, name: str, node: ast.Call, terms: Sequence[T
 
 
 def _given(cx: Context, local: Local, name: str, node: ast.Call, terms: Sequence[Term] | None) -> dict[str, Term]:
-    """The term of each parameter, in the annotated type."""
+    """Return the term of each parameter, in the annotated type."""
     signature = _signature(local)
     positional, keywords = inline.arguments_of(cx, node, terms)
     try:
@@ -87,7 +90,7 @@ def _signature(local: Local) -> inspect.Signature:
 
 
 def _as_annotated(cx: Context, local: Local, p: inspect.Parameter, term: Term, where: ast.AST) -> Term:
-    """An argument as its parameter takes it."""
+    """Return an argument as its parameter takes it."""
     owner = local.definition.name
     try:
         want = parameter_type(p.annotation, Scope(local.frame.pyfunc), p.name, owner)

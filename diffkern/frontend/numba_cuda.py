@@ -1,7 +1,7 @@
-"""Kernels in numba's spelling: what the names of :data:`diffkern.lang.numba_cuda.LANGUAGE` are lowered to.
+"""Kernels in numba's spelling: the lowering of the names in :data:`diffkern.lang.numba_cuda.LANGUAGE`.
 
-In: a name that is read or called. Out: ops, by the modules for positions (:mod:`numba_grid`), memory and atomics
-(:mod:`numba_memory`), what threads do together (:mod:`numba_votes`) and numbers (:mod:`numba_numbers`).
+A name that is read or called becomes ops, by the modules for positions (:mod:`numba_grid`), memory and atomics
+(:mod:`numba_memory`), cooperation of threads (:mod:`numba_votes`) and numbers (:mod:`numba_numbers`).
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ __all__ = ["CALLS", "begin", "constant_array", "special"]
 
 
 def _seen_ahead(call: Call) -> Call:
-    """A function by which threads work together: a launch along several axes is laid out for that beforehand."""
+    """Wrap a function by which threads work together: a launch along several axes is laid out for that beforehand."""
 
     def checked(cx: Context, name: str, node: ast.Call) -> Term:
         layout = layout_of(cx, name, node)
         if layout.axes > 1 and not layout.together:
+            # The layout was chosen from the names in the source, before lowering: a call they don't show would find a
+            # wrong one.
             cx.type_error(
                 node, f"{name} is reached by way of a variable", "write the module's or the function's own name there"
             )

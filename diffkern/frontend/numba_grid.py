@@ -1,8 +1,8 @@
-"""Where a thread stands in the grid, in numba's spelling.
+"""The position of a thread in the grid, in numba's spelling.
 
-In: a name such as ``cuda.grid`` or ``cuda.threadIdx.x``, and the layout of the launch. Out: ops of the families
-``memory`` and ``block``. A position in the grid is the index of the launch where that is possible, so that it is known
-which threads touch which elements: ``cuda.grid(1)`` and ``blockIdx.x * blockDim.x + threadIdx.x`` alike.
+A name such as ``cuda.grid`` or ``cuda.threadIdx.x``, and the layout of the launch, give ops of the families ``memory``
+and ``block``. A position in the grid is the index of the launch where that is possible, so that it is known which
+threads access which elements: for ``cuda.grid(1)`` and ``blockIdx.x * blockDim.x + threadIdx.x`` alike.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _AXES: Final = "xyz"
 
 
 def begin(cx: Context, layout: Layout) -> None:
-    """Begin a kernel: a launch of its layout has as many axes as this."""
+    """Begin a kernel: a launch of its layout has this many axes."""
     count = 3 if layout.together and layout.axes > 1 else layout.axes
     cx.tid = (count, cx.loc(cx.frame.source.node))
 
@@ -40,7 +40,7 @@ def layout_of(cx: Context, name: str, node: ast.AST) -> Layout:
 
 
 def special(cx: Context, name: str, node: ast.AST) -> Term:
-    """A value that is read by name, such as ``cuda.threadIdx.x``."""
+    """Lower a value that is read by name, such as ``cuda.threadIdx.x``."""
     layout = layout_of(cx, name, node)
     if name == "cuda.warpsize":
         return Const(32)
@@ -52,14 +52,15 @@ def special(cx: Context, name: str, node: ast.AST) -> Term:
         return Const(layout.threads[k])
     found = _known(cx, {"threadIdx": _thread, "blockIdx": _block, "gridDim": _blocks}[what], layout, k)
     if isinstance(found, Val):
+        # Remembered for `combined`, which recognizes the usual sum of these.
         cx.stands[found.value] = what, k
     return found
 
 
 def combined(cx: Context, op: str, a: Const | Val, b: Const | Val) -> Const | Val | None:
-    """Return a position in the grid where two of its parts are combined to it; None for anything else.
+    """Return a position in the grid if two of its parts are combined to it; None for anything else.
 
-    ``blockIdx.x * blockDim.x`` is where a block starts, and that with ``threadIdx.x`` is ``cuda.grid(1)``.
+    ``blockIdx.x * blockDim.x`` is the start of a block, and that plus ``threadIdx.x`` is ``cuda.grid(1)``.
     """
     layout = cx.layout
     if layout is None or _by_block(layout) or op not in ("mul", "add"):
@@ -72,6 +73,7 @@ def combined(cx: Context, op: str, a: Const | Val, b: Const | Val) -> Const | Va
             start = nonneg(cx, cx.b.mul(x.value, cx.b.i32(layout.threads[axis])))
             cx.stands[start] = "start", axis
             return Val(start)
+        # With one thread along an axis its index is the literal 0.
         other = cx.stands.get(y.value) if isinstance(y, Val) else ("threadIdx", axis) if y == Const(0) else None
         if op == "add" and what == "start" and other == ("threadIdx", axis):
             return _known(cx, _position, layout, axis)
@@ -91,15 +93,16 @@ def nonneg(cx: Context, v: Value) -> Value:
 
 
 def _by_block(layout: Layout) -> bool:
-    """Whether the last axis of the launch is the thread in its block."""
+    """Return whether the last axis of the launch is the thread in its block."""
     return layout.together and layout.axes > 1
 
 
 def _position(cx: Context, layout: Layout, axis: int) -> Value | int:
-    """The thread's position in the grid along an axis."""
+    """Return the thread's position in the grid along an axis."""
     if axis >= layout.axes:
         return 0
     if not _by_block(layout):
+        # numba's x is the fastest axis, which is the last one of a launch here.
         return cx.b.one("tid", axis=layout.axes - 1 - axis)
     block, thread = _block(cx, layout, axis), _thread(cx, layout, axis)
     if isinstance(block, int):
@@ -109,7 +112,7 @@ def _position(cx: Context, layout: Layout, axis: int) -> Value | int:
 
 
 def _thread(cx: Context, layout: Layout, axis: int) -> Value | int:
-    """The thread's index in its block along an axis."""
+    """Return the thread's index in its block along an axis."""
     if layout.threads[axis] == 1:
         return 0
     if not layout.together:
@@ -119,17 +122,18 @@ def _thread(cx: Context, layout: Layout, axis: int) -> Value | int:
 
 
 def _part(cx: Context, flat: Value, lengths: tuple[int, int, int], axis: int) -> Value:
-    """One coordinate of an index that runs along x first."""
+    """Return one coordinate of an index that runs along x first."""
     before = lengths[0] * lengths[1] if axis == 2 else lengths[0] if axis == 1 else 1
     if before > 1:
         flat = cx.b.one("floordiv", flat, cx.b.i32(before))
+    # The last axis with several threads needs no remainder.
     if any(n > 1 for n in lengths[axis + 1 :]):
         flat = cx.b.one("mod", flat, cx.b.i32(lengths[axis]))
     return flat
 
 
 def _block(cx: Context, layout: Layout, axis: int) -> Value | int:
-    """The index of the thread's block along an axis."""
+    """Return the index of the thread's block along an axis."""
     if axis >= layout.axes:
         return 0
     if not layout.together:
@@ -143,13 +147,14 @@ def _block(cx: Context, layout: Layout, axis: int) -> Value | int:
     if axis == 0:
         return cx.b.one("mod", block, along_x)
     rest = cx.b.one("floordiv", block, along_x)
+    # y and z of the grid share an axis of the launch, whose rows are those of y.
     if not layout.rows:
         return rest if axis == 1 else 0
     return cx.b.one("mod" if axis == 1 else "floordiv", rest, cx.b.i32(layout.rows))
 
 
 def _blocks(cx: Context, layout: Layout, axis: int) -> Value | int:
-    """The number of blocks along an axis."""
+    """Return the number of blocks along an axis."""
     if axis >= layout.axes:
         return 1
     if not _by_block(layout):
@@ -157,6 +162,7 @@ def _blocks(cx: Context, layout: Layout, axis: int) -> Value | int:
         extent = nonneg(cx, cx.b.one("extent", axis=layout.axes - 1 - axis))
         if threads == 1:
             return extent
+        # A launch may end within a block, which counts.
         return cx.b.one("floordiv", cx.b.add(extent, cx.b.i32(threads - 1)), cx.b.i32(threads))
     if axis == 0:
         return cx.b.one("extent", axis=1)
@@ -168,7 +174,7 @@ def _blocks(cx: Context, layout: Layout, axis: int) -> Value | int:
 
 
 def _size(cx: Context, layout: Layout, axis: int) -> Value | int:
-    """The number of threads of the grid along an axis."""
+    """Return the number of threads of the grid along an axis."""
     if axis >= layout.axes:
         return 1
     if not _by_block(layout):
@@ -179,7 +185,7 @@ def _size(cx: Context, layout: Layout, axis: int) -> Value | int:
 
 
 def _flat_thread(cx: Context, layout: Layout) -> Value:
-    """The thread's index in its block, x running fastest."""
+    """Return the thread's index in its block, x running fastest."""
     if layout.together:
         return nonneg(cx, cx.b.one("block_thread"))
     flat = cx.b.i32(0)

@@ -1,7 +1,7 @@
-"""Loops whose condition is found out by all threads of a block together, as ``while cuda.syncthreads_or(p):``.
+"""Loops whose condition all threads of a block determine together, as ``while cuda.syncthreads_or(p):``.
 
-In: the source of a function. Out: the same, where such a loop has no condition of its own: its body begins by asking,
-and leaves. So a barrier always stands between statements.
+The source of a function is changed so that such a loop has no condition of its own: its body begins with the test, and
+leaves the loop. So a barrier is always between statements.
 """
 
 from __future__ import annotations

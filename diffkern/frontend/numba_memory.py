@@ -1,7 +1,7 @@
 """Memory of a block and of a thread, constants and atomics, in numba's spelling.
 
-In: a call such as ``cuda.shared.array`` or ``cuda.atomic.add``. Out: a view of memory of the block, or an atomic
-update. Memory of a thread is an array of its own, or where that is large its part of an array of the block.
+A call such as ``cuda.shared.array`` or ``cuda.atomic.add`` gives a view of memory of the block, or an atomic update.
+Memory of a thread is an array of its own, or if that is large its part of an array of the block.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _OWN: Final = 64
 
 
 def _array_arguments(cx: Context, name: str, node: ast.Call) -> tuple[tuple[int, ...], T.Scalar]:
-    """The shape and the dtype of a call that makes an array."""
+    """Return the shape and the dtype of a call that makes an array."""
     given = array_arguments(cx, name, node, "alignment")
     if len(node.args) > 2 or "shape" not in given or "dtype" not in given:
         cx.type_error(node, f"{name} takes a shape and a dtype", f"write {name}(64, np.float32) or {name}((8, 8), …)")
@@ -41,6 +41,7 @@ def _array_arguments(cx: Context, name: str, node: ast.Call) -> tuple[tuple[int,
 def _dtype(cx: Context, node: ast.expr) -> T.Scalar:
     term = cx.expr(node)
     obj = term.obj if isinstance(term, Static) else None
+    # In numba Python's types are those of 64 bits.
     wide = {float: T.FLOAT64, int: T.INT64}.get(obj) if isinstance(obj, type) else None
     try:
         found = wide or resolve_dtype(obj)
@@ -52,9 +53,10 @@ def _dtype(cx: Context, node: ast.expr) -> T.Scalar:
 
 
 def new(cx: Context, t: T.Scalar, shape: tuple[int, ...], node: ast.AST) -> Value:
-    """Memory of the block, which is made at the kernel's beginning wherever it is asked for."""
+    """Make memory of the block, at the kernel's beginning wherever it is asked for."""
     array = Value(T.Array(t, len(shape), T.SHARED))
     attrs = {"type": array.type, "shape": shape, "number": cx.new_uid()}
+    # At the beginning: memory of a block exists for the whole kernel, also if it is asked for in a loop.
     cx.root.ops.insert(0, Op("shared_new", (), (array,), attrs, (), cx.loc(node)))
     return array
 
@@ -68,7 +70,9 @@ def _shared_array(cx: Context, name: str, node: ast.Call) -> Term:
 
 
 def _dynamic(cx: Context, layout: Layout, shape: tuple[int, ...], t: T.Scalar, node: ast.Call) -> Term:
-    """Dynamic shared memory: as many elements as the launch has bytes for. All such arrays are the same memory."""
+    """Return dynamic shared memory: as many elements as the launch has bytes for. All such arrays are
+    the same memory.
+    """
     if len(shape) != 1:
         cx.type_error(
             node, "dynamic shared memory has one axis", "write cuda.shared.array(0, dtype), and index by hand"
@@ -93,7 +97,7 @@ def _dynamic(cx: Context, layout: Layout, shape: tuple[int, ...], t: T.Scalar, n
 
 
 def _local_array(cx: Context, name: str, node: ast.Call) -> Term:
-    """Memory of the thread: an array of its own, or where that is too large its part of an array of the block."""
+    """Return memory of the thread: an array of its own, or if that is too large its part of an array of the block."""
     layout = layout_of(cx, name, node)
     shape, t = _array_arguments(cx, name, node)
     if 0 in shape:
@@ -154,7 +158,7 @@ _MOST_CONSTANTS: Final = 1024 * 1024
 
 
 def constant_array(cx: Context, array: np.ndarray[Any, Any], name: str, node: ast.AST) -> Term:
-    """A NumPy array from outside of the kernel: its elements as they are now are part of the program."""
+    """Return a NumPy array from outside of the kernel: its present elements are part of the program."""
     if is_masked(array):
         remedy = f"write {name}.filled(0.0) or {name}.data outside of the kernel, and give that a name"
         cx.type_error(node, f"{name} is a masked array, whose mask kernels do not know", remedy)
@@ -167,6 +171,7 @@ def constant_array(cx: Context, array: np.ndarray[Any, Any], name: str, node: as
         cx.type_error(
             node, f"{name} has {array.nbytes} bytes; constants have at most {_MOST_CONSTANTS}", "pass it as a parameter"
         )
+    # By contents: two names of equal arrays are one constant of the program.
     key = f"{array.dtype}{array.shape}", array.tobytes()
     made = cx.constants.get(key)
     if made is None:

@@ -1,6 +1,6 @@
 """Functions of numbers that ``numba.cuda`` has beside those of Python: fused products, bits.
 
-In: a call such as ``cuda.popc``. Out: arithmetic, in which LLVM finds the processor's instructions again.
+A call such as ``cuda.popc`` becomes arithmetic, in which LLVM recognizes the CPU's instructions again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _selp(cx: Context, name: str, node: ast.Call) -> Term:
 
 
 def _bits(cx: Context, name: str, node: ast.Call) -> tuple[Value, T.Scalar]:
-    """An integer as an unsigned one of 32 or 64 bits."""
+    """Return an integer as an unsigned one of 32 or 64 bits."""
     (x,) = _numbers(cx, name, node, 1)
     v = coerce.value(cx, x, node.args[0])
     if not isinstance(v.type, T.Scalar) or not v.type.is_integer:
@@ -48,7 +48,7 @@ def _bits(cx: Context, name: str, node: ast.Call) -> tuple[Value, T.Scalar]:
 
 
 def _ones(cx: Context, x: Value, t: T.Scalar) -> Value:
-    """How many bits are set, by sums of ever wider groups."""
+    """Return how many bits are set, by sums of ever wider groups."""
     b = cx.b
 
     def masked(v: Value, shift: int, mask: int) -> Value:
@@ -57,11 +57,12 @@ def _ones(cx: Context, x: Value, t: T.Scalar) -> Value:
     x = b.sub(x, masked(x, 1, 0x55))
     x = b.add(masked(x, 0, 0x33), masked(x, 2, 0x33))
     x = b.one("and", b.add(x, b.one("shr", x, b.const(4, t))), b.const(0x0F * _repeated(t, 0x0F), t))
+    # The product adds all bytes up into the highest one.
     return b.one("shr", b.mul(x, b.const(_repeated(t, 1), t)), b.const(t.bits - 8, t))
 
 
 def _repeated(t: T.Scalar, mask: int) -> int:
-    """What a byte is multiplied by to stand in every byte of a type."""
+    """Return the factor that repeats a byte in every byte of a type."""
     return sum(1 << (8 * k) for k in range(t.bits // 8))
 
 
@@ -76,11 +77,13 @@ def _clz(cx: Context, name: str, node: ast.Call) -> Term:
     while shift < t.bits:  # all bits below the highest one
         x = cx.b.one("or", x, cx.b.one("shr", x, cx.b.const(shift, t)))
         shift *= 2
+    # The zeros above the highest bit are the bits that are not set now.
     return Val(nonneg(cx, cx.b.cast(_ones(cx, cx.b.one("invert", x), t), T.INT32)))
 
 
 def _ffs(cx: Context, name: str, node: ast.Call) -> Term:
     x, t = _bits(cx, name, node)
+    # ~x & (x - 1) has exactly the zeros below the lowest bit that is set.
     below = cx.b.one("and", cx.b.one("invert", x), cx.b.sub(x, cx.b.const(1, t)))
     position = cx.b.add(cx.b.cast(_ones(cx, below, t), T.INT32), cx.b.i32(1))
     return Val(nonneg(cx, cx.b.select(cx.b.one("eq", x, cx.b.const(0, t)), cx.b.i32(0), position)))

@@ -1,7 +1,7 @@
-"""What the threads of a block or a warp do together, in numba's spelling: barriers, votes, shuffles.
+"""Cooperation of the threads of a block or a warp, in numba's spelling: barriers, votes, shuffles.
 
-In: a call such as ``cuda.syncthreads_count`` or ``cuda.shfl_down_sync``. Out: barriers of the block and accesses to
-memory of the block, so that all of it has an adjoint, and runs where there are no warps.
+A call such as ``cuda.syncthreads_count`` or ``cuda.shfl_down_sync`` becomes barriers of the block and accesses to
+memory of the block, so that all of it has an adjoint, and runs on targets without warps.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _WHOLE: Final = 0xFFFFFFFF
 
 
 def _predicate(cx: Context, node: ast.expr) -> Value:
-    """A condition as an int32."""
+    """Return a condition as an int32."""
     test = coerce.as_bool(cx, cx.expr(node), node)
     return cx.b.i32(int(test.value)) if isinstance(test, Const) else cx.b.cast(test.value, T.INT32)
 
@@ -48,19 +48,21 @@ def _thread_is(cx: Context, thread: Value, number: int, run: Callable[[], None])
 
 
 def _common(cx: Context, array: Value, *index: Value) -> Value:
-    """An element that is the same for all threads of the block."""
+    """Return an element that is the same for all threads of the block."""
+    # The mark tells that branches on it are uniform, so that barriers in them are allowed.
     found = cx.b.one("load", array, *index, wrap=(False,) * len(index), common=True)
     return nonneg(cx, found)
 
 
 def _count(cx: Context, name: str, node: ast.Call) -> Value:
-    """For how many threads of the block a predicate holds."""
+    """Return for how many threads of the block a predicate holds."""
     layout_of(cx, name, node)
     if len(node.args) != 1 or node.keywords:
         cx.type_error(node, f"{name} takes one condition", "pass a comparison")
     holds = _predicate(cx, node.args[0])
     counter, thread, zero = new(cx, T.INT32, (1,), node), cx.b.one("block_thread"), cx.b.i32(0)
     _wait(cx)  # the counter may still be read from the last time
+    # Set to zero by one thread, between barriers: nobody may add before, or still read from the last time.
     _thread_is(cx, thread, 0, lambda: _store(cx, counter, (zero,), zero))
     _wait(cx)
     cx.b.op("atomic", counter, zero, holds, wrap=(False,), kind="add")
@@ -87,7 +89,7 @@ def _any_of_block(cx: Context, name: str, node: ast.Call) -> Term:
 
 
 def _warp_arguments(cx: Context, name: str, node: ast.Call, count: int) -> list[Term]:
-    """The arguments after the mask, which has to be that of a whole warp."""
+    """Return the arguments after the mask, which has to be that of a whole warp."""
     layout_of(cx, name, node)
     if len(node.args) != count or node.keywords:
         cx.type_error(node, f"{name} takes {count} arguments, the mask first", f"pass {count}")
@@ -100,8 +102,9 @@ def _warp_arguments(cx: Context, name: str, node: ast.Call, count: int) -> list[
 
 
 def _place(cx: Context, thread: Value, lane: Value, other: Value, layout: Layout) -> Value:
-    """The thread of the block that is a lane of the own warp; the own thread where there is none."""
+    """Return the thread of the block that is a lane of the own warp; the own thread if there is none."""
     there = cx.b.add(cx.b.sub(thread, lane), other)
+    # The last warp of a block may be shorter.
     if layout.block_dim % 32:
         there = cx.b.select(cx.b.one("lt", there, cx.b.i32(layout.block_dim)), there, thread)
     return there
@@ -133,7 +136,7 @@ def _shuffle(cx: Context, name: str, node: ast.Call) -> Term:
 
 
 def _ballot(cx: Context, name: str, node: ast.Call) -> Value:
-    """For which lanes of the warp a predicate holds, as the bits of an int32."""
+    """Return for which lanes of the warp a predicate holds, as the bits of an int32."""
     _warp_arguments(cx, name, node, 2)
     layout = layout_of(cx, name, node)
     holds = _predicate(cx, node.args[1])
@@ -159,6 +162,7 @@ def _any_of_warp(cx: Context, name: str, node: ast.Call) -> Term:
 def _all_of_warp(cx: Context, name: str, node: ast.Call) -> Term:
     bits = _ballot(cx, name, node)
     layout = layout_of(cx, name, node)
+    # All lanes that exist: those of the last warp may be fewer than 32.
     whole = cx.b.i32(-1)
     if rest := layout.block_dim % 32:
         warp = cx.b.one("shr", cx.b.one("block_thread"), cx.b.i32(5))
@@ -168,7 +172,7 @@ def _all_of_warp(cx: Context, name: str, node: ast.Call) -> Term:
 
 
 def _of_warp_in_step(cx: Context, name: str, node: ast.Call) -> Term:
-    """A warp waits: the block does, which all threads reach as well."""
+    """Wait for a warp: the block waits, at a place that all its threads reach as well."""
     layout_of(cx, name, node)
     if node.args:
         _warp_arguments(cx, name, node, 1)

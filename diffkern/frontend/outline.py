@@ -1,9 +1,9 @@
-"""What the key of a function takes of its text, remembered for later processes: a kernel is found without parsing it.
+"""The part of a function's text that its key depends on, remembered for later processes, which need not parse it.
 
-In: a Python function. Out: an :class:`Outline`: its syntax tree as bytes and the names that it reads from outside. They
-follow from the text of its file, the code that Python made of it (with which the text was compared), and what stands
-for ``dk.static`` there: an outline counts only where all three are the same. Static expressions are evaluated again in
-each process, from their own texts.
+A Python function has an :class:`Outline`: its syntax tree as bytes and the names that it reads from outside. They
+follow from the text of its file, the code that Python made of it (with which the text was compared), and the names that
+stand for ``dk.static`` there: an outline is valid only if all three are the same. Static expressions are evaluated
+again in each process, from their own texts.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["Outline", "outline_of"]
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """What a function's key takes of its text.
+    """The part of a function's text that its key depends on.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Outline:
     of_static : tuple of Path
         Which of these stand for ``static``.
     statics : tuple of (int, int, int, int)
-        Where such calls are: first line and column, last line and column, as Python counts them.
+        The positions of such calls: first line and column, last line and column, as Python counts them.
     variables : tuple of str
         Its variables, if there are any.
     unrolled : tuple of str
@@ -66,12 +66,12 @@ class Outline:
     annotations: tuple[tuple[str, str], ...]
 
     def encoded(self) -> bytes:
-        """It as bytes."""
+        """Return it as bytes."""
         return json.dumps({**asdict(self), "tree": self.tree.decode("latin-1")}, separators=(",", ":")).encode()
 
     @classmethod
     def decoded(cls, data: bytes) -> Outline:
-        """Return the outline that was encoded so."""
+        """Return the outline from its bytes."""
         found = json.loads(data)
         tuples: dict[str, Any] = {name: tuple(map(tuple, found[name])) for name in _PATHS}
         tuples |= {name: tuple(found[name]) for name in ("variables", "unrolled")}
@@ -84,7 +84,7 @@ _known: Final[weakref.WeakKeyDictionary[Any, tuple[Any, Outline]]] = weakref.Wea
 
 
 def outline_of(pyfunc: Callable[..., Any]) -> Outline:
-    """Return what the key of a function takes of its text; its static expressions have been evaluated then.
+    """Return the outline of a function; its static expressions are evaluated by then.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def outline_of(pyfunc: Callable[..., Any]) -> Outline:
 
 
 def _of_tree(pyfunc: Callable[..., Any]) -> Outline:
-    """Parse a function, and remember what was found."""
+    """Parse a function, and remember its outline."""
     definition = get_source(pyfunc).node
     parsed = as_parsed(pyfunc)
     outline = Outline(
@@ -121,23 +121,25 @@ def _of_tree(pyfunc: Callable[..., Any]) -> Outline:
 
 
 def _is_remembered(parsed: Parsed) -> bool:
-    """Whether what is found out about a function is right wherever its text and its code are these."""
+    """Return whether the outline of a function is right wherever its text and its code are the same."""
     if "\f" in "".join(parsed.lines) or not parsed.like.is_exact:  # a form feed moves columns
         return False
     return not (parsed.like.owner and parsed.statics.places)  # the text of which has other names
 
 
 def _remembered(pyfunc: Callable[..., Any]) -> Outline | None:
-    """Return what an earlier process has found, if it is right here."""
+    """Return the outline found by an earlier process, if it is right here."""
     lines = _lines(pyfunc)
     found = None if lines is None else memory().find(_digest(lines), _name(pyfunc))
     if lines is None or found is None:
         return None
     outline, scope = Outline.decoded(found), Scope(pyfunc)
+    # Another module may have bound the name `static` to something else, with the same text.
     if names_of_static(outline.called, scope) != frozenset(outline.of_static):
         return None
     if outline.statics and kept_results(pyfunc) is None:
         keep_results(pyfunc, _evaluated(pyfunc, outline, scope, lines))
+    # The results decide which loops are unrolled, and with that the tree.
     return outline if variables_of_statics(pyfunc) == frozenset(outline.unrolled) else None
 
 
@@ -155,9 +157,11 @@ def _location(file: str, lines: Sequence[str], node: ast.AST) -> Loc:
 def _call_at(lines: Sequence[str], place: tuple[int, int, int, int]) -> ast.Call:
     """Parse the call at a place of a text; positions are those of the text."""
     line, column, end_line, end_column = place
+    # In bytes: Python counts columns in UTF-8.
     part = "".join(lines[line - 1 : end_line]).encode()
     last = len("".join(lines[line - 1 : end_line - 1]).encode())
     text = part[column : last + end_column].decode()
+    # In brackets, so that a call over several lines is one expression; they shift the first line by one column.
     call = ast.parse(f"({text})", mode="eval").body
     assert isinstance(call, ast.Call)
     for node in ast.walk(call):
@@ -178,7 +182,7 @@ _digests: Final[dict[int, tuple[list[str], bytes]]] = {}
 
 
 def _lines(pyfunc: Callable[..., Any]) -> list[str] | None:
-    """Return the text of a function's file that it is from; None if that is not certain, or is no file."""
+    """Return the text of the file that a function is from; None if that is not certain, or it is no file."""
     entry = linecache.cache.get(pyfunc.__code__.co_filename)
     if entry is None or len(entry) < 4 or entry[1] is None:  # a cell of a notebook, a registered text
         return None
@@ -188,6 +192,7 @@ def _lines(pyfunc: Callable[..., Any]) -> list[str] | None:
 def _digest(lines: list[str]) -> bytes:
     """Return the digest of a file's text."""
     known = _digests.get(id(lines))
+    # With the list itself: an address may belong to another text by now.
     if known is None or known[0] is not lines:
         while len(_digests) >= _MOST:
             _digests.pop(next(iter(_digests)), None)
@@ -196,6 +201,6 @@ def _digest(lines: list[str]) -> bytes:
 
 
 def _name(pyfunc: Callable[..., Any]) -> bytes:
-    """Return what tells a function from others of its file."""
+    """Return the key of a function among those of its file."""
     code = pyfunc.__code__
     return hashlib.sha256(b"%d " % code.co_firstlineno + code_digest(code)).digest()

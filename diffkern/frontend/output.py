@@ -1,6 +1,6 @@
-"""What a kernel reports: ``print``, ``printf``, ``assert`` and the functions that expect something.
+"""Reports of a kernel: ``print``, ``printf``, ``assert`` and the functions that expect something.
 
-In: a call or statement. Out: ops that print a text with the values in its fields, or that assert a condition. Text is
+A call or statement becomes ops that print a text with the values in its fields, or that assert a condition. Text is
 constant: it is a part of the program.
 """
 
@@ -49,7 +49,7 @@ class _Line:
         self.values.append(value)
 
     def argument(self, node: ast.expr) -> None:
-        """Write what an argument says: a constant string, an f-string, or what a value looks like."""
+        """Write an argument: a constant string, an f-string, or the form of a value."""
         text = _constant_text(self.cx, node)
         if text is not None:
             self.write(text)
@@ -76,7 +76,7 @@ class _Line:
         self.number(self.cx.expr(part.value), found, part)
 
     def term(self, term: Term, node: ast.AST) -> None:
-        """Write what a value looks like."""
+        """Write the form of a value."""
         match term:
             case Const(float(value)) if self.as_c:
                 self.write(f"{value:g}")
@@ -99,6 +99,7 @@ class _Line:
                 self.cx.type_error(node, f"{describe(term)} is printed", remedy)
 
     def value(self, value: Value) -> None:
+        # Fields are numbers: a vector is printed by its components.
         t, parts = value.type, self.cx.b.components(value)
         if isinstance(t, T.Mat):
             rows = [parts[k : k + t.cols] for k in range(0, t.size, t.cols)]
@@ -148,7 +149,8 @@ class _Line:
 
 
 def _constant_text(cx: Context, node: ast.expr) -> str | None:
-    """The string that an expression is, written out or captured; None if it is none."""
+    """Return the string of an expression, written out or captured; None if it is none."""
+    # Without lowering it: a string is no term.
     found = node.value if isinstance(node, ast.Constant) else cx.outside(node)
     return found if isinstance(found, str) else None
 
@@ -161,6 +163,7 @@ def _needed_text(cx: Context, node: ast.expr, what: str) -> str:
 
 
 def _print(cx: Context, name: str, node: ast.Call) -> Term:
+    # The whole line is one op, so that lines of several threads are not mixed.
     line, given = _Line(cx, node, name), {k.arg: k.value for k in node.keywords}
     for keyword in set(given) - {"sep", "end"}:
         cx.syntax_error(node, f"{name} takes no argument {keyword!r} in a kernel", "it takes values, sep and end")
@@ -183,6 +186,7 @@ def _printf(cx: Context, name: str, node: ast.Call) -> Term:
     line, end, used = _Line(cx, node, name), 0, 0
     for form in re.finditer(r"%.?", text):
         if form.start() < end:
+            # The second sign of `%%` was consumed with the first.
             continue
         found = _FORM.match(text, form.start())
         if found is None:
@@ -219,6 +223,7 @@ def assertion(cx: Context, stmt: ast.Assert) -> None:
     if cx.in_map:
         cx.type_error(stmt, "assert in a function of the elements of tiles", "assert in the kernel itself")
     holds = coerce.as_bool(cx, cx.expr(stmt.test), stmt.test)
+    # A condition that is known to hold needs no op.
     if holds != Const(True):
         cx.b.op("assertion", coerce.value(cx, holds, stmt.test), text=text)
 
@@ -227,7 +232,7 @@ def assertion(cx: Context, stmt: ast.Assert) -> None:
 
 
 def _expect(fails: Callable[[Context, Sequence[Value], Sequence[Value], Value | None], Value], words: str) -> _Lazy:
-    """The lowering of a function that prints its arguments where they are not as expected."""
+    """Return the lowering of a function that prints its arguments if they are not as expected."""
     near = words == "is not near"
 
     def lower(cx: Context, name: str, node: ast.Call) -> Term:
@@ -243,6 +248,7 @@ def _expect(fails: Callable[[Context, Sequence[Value], Sequence[Value], Value | 
         failed, region = fails(cx, x, y, tolerance), Region()
         call = ast.unparse(node)
         line.write(f"{call if len(call) <= _LONGEST else call[:_LONGEST] + '...'} failed: ")
+        # Only printed in the failing branch, so that nothing is formatted otherwise.
         with cx.b.into(region):
             line.value(sides[0])
             line.write(f" {words} ")
@@ -275,9 +281,10 @@ def _comparable(cx: Context, term: Term, node: ast.AST) -> Const | Val:
 def _alike(
     cx: Context, a: Const | Val, b: Const | Val, node: ast.AST, name: str, *, as_float: bool
 ) -> tuple[Value, Value]:
-    """Two values as values of one type."""
+    """Return two values as values of one type."""
     if coerce.is_number(a) and coerce.is_number(b):
         left, right = coerce.unify(cx, a, b, node, name)
+        # Two literals have no type yet, and a printed value needs one.
         if left.type in WEAK:
             left, right = (coerce.value(cx, Val(side), node) for side in (left, right))
         if as_float and not T.scalar_of(left.type).is_float:

@@ -1,7 +1,7 @@
-"""Plain data: what a kernel takes of Python objects, detached from the objects and from the code of their classes.
+"""Plain data: the parts of Python objects that a kernel uses, detached from the objects and the code of their classes.
 
-In: an object from outside of the kernel. Out: numbers and text of Python's own classes, tuples of these, arrays of
-NumPy's own class. Lowering and the cache key take the same, so that a method of a class that is edited changes either
+An object from outside of the kernel becomes numbers and text of Python's own classes, tuples of these, arrays of
+NumPy's own class. Lowering and the cache key use the same, so that a method of a class that is edited changes either
 both or neither.
 """
 
@@ -32,48 +32,51 @@ _EXACT: Final[Mapping[type, Callable[[Any], Any]]] = {
 
 
 def exact(obj: Any) -> Any:
-    """A number or text of a derived class as one of Python's or NumPy's own class; another object as it is."""
+    """Return a number or text of a derived class as one of Python's or NumPy's own class; another object unchanged."""
     if type(obj) in _OWN or isinstance(obj, enum.Enum):
         return obj
     if isinstance(obj, np.generic):
         own = type(obj).__module__ == "numpy" or obj.dtype.kind not in "biufc"
+        # From the bytes: conversions of a derived class may be its own code.
         return obj if own else np.frombuffer(np.generic.tobytes(obj), obj.dtype)[0]
     return next((own(obj) for kind, own in _EXACT.items() if isinstance(obj, kind)), obj)
 
 
 def enum_value(member: enum.Enum) -> Any:
-    """The value of a member, whatever else its class calls so."""
+    """Return the value of a member, whatever its class defines under this name."""
     return exact(member._value_)
 
 
 def overrides_items(obj: tuple[Any, ...]) -> bool:
-    """Whether the class of a tuple says by code of its own what its items are."""
+    """Return whether the class of a tuple defines its items by code of its own."""
     cls = type(obj)
     return any(getattr(cls, name) is not getattr(tuple, name) for name in ("__iter__", "__getitem__", "__len__"))
 
 
 def is_masked(array: np.ndarray[Any, Any]) -> bool:
-    """Whether some of the elements that an array's memory holds may not count."""
+    """Return whether some of the elements in an array's memory may be masked."""
     return isinstance(array, np.ma.MaskedArray)
 
 
 def native(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """What an array's memory holds, in the order of C and in the machine's order of bytes."""
+    """Return the contents of an array's memory, in C order and in native byte order."""
     own = np.asarray(array)
     return np.asarray(own, own.dtype.newbyteorder("="), order="C")
 
 
 def settled(obj: Any, depth: int = 0) -> Any:
-    """The result of a static expression, detached from the objects that made it as far as it is data.
+    """Return the result of a static expression, detached from the objects that made it as far as it is data.
 
-    A list is a tuple, an instance of a struct the values of its fields. What is no data (functions, types, modules, and
-    what kernels refuse) is the object itself.
+    A list is a tuple, an instance of a struct the values of its fields. Objects that are no data (functions, types,
+    modules, and those that kernels refuse) are returned unchanged.
     """
+    # A list may contain itself.
     if depth > _MAX_DEPTH:
         return obj
     if isinstance(obj, (tuple, list)):
         return tuple(settled(item, depth + 1) for item in obj)
     if isinstance(obj, CompositeValue):
+        # Copies, as the user may change the original afterwards.
         return obj.copy()
     if isinstance(obj, np.ndarray):
         return obj if is_masked(obj) else native(obj).copy()
@@ -82,7 +85,7 @@ def settled(obj: Any, depth: int = 0) -> Any:
 
 
 def _of_struct(struct: Struct, obj: Any) -> Any:
-    """An instance by its values; one that holds arrays as it is."""
+    """Return an instance by its values; one that holds arrays is returned unchanged."""
     if any(isinstance(t, (T.Array, StructArray)) for _, t in struct.fields):
         return obj
     values = []
@@ -94,7 +97,7 @@ def _of_struct(struct: Struct, obj: Any) -> Any:
 
 
 def snapshot(obj: Any, depth: int = 0) -> Any:
-    """A copy of data that consists of nothing but Python's, NumPy's and diffkern's own classes.
+    """Return a copy of data that consists of nothing but Python's, NumPy's and diffkern's own classes.
 
     Raises
     ------
@@ -125,7 +128,7 @@ _SILENT: Final = frozenset(
 
 
 def _is_plain_enum(cls: type) -> bool:
-    """Whether operators do with members of a class what they do with Python's own enums and their values."""
+    """Return whether operators treat members of a class as they treat Python's own enums and their values."""
     own = [vars(base) for base in cls.__mro__ if base.__module__ not in ("enum", "builtins")]
     special = [(name, value) for space in own for name, value in space.items() if name[:2] == "__" == name[-2:]]
     of_python = all(name in _SILENT or getattr(value, "__module__", None) == "enum" for name, value in special)
@@ -134,7 +137,7 @@ def _is_plain_enum(cls: type) -> bool:
 
 
 def _is_leaf(obj: Any) -> bool:
-    """Whether an object is one that kernels know by what it is: a func, a built-in function, a type of elements."""
+    """Return whether kernels know an object by its identity: a func, a built-in function, a type of elements."""
     if isinstance(obj, Func) or definition_of(obj) is not None or lowering_key(obj) is not None:
         return True
     try:

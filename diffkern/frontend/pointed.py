@@ -1,9 +1,9 @@
 """Arrays that elements of arrays of structs hold: ``a[i].x[j]``.
 
-In: the view of an array field of all elements, with the index of one. Out: the view of the array in it. In the IR both
-are one array whose leading axes are the elements and whose others are those of the arrays in them, so that reading,
-writing, slices and derivatives are those of any array. That no two of these arrays overlap where one is written, a
-launch checks (:mod:`diffkern.runtime.pointed`).
+The view of an array field of all elements, with the index of one, gives the view of the array in it. In the IR both are
+one array whose leading axes are the elements and whose others are those of the arrays in them, so that reading,
+writing, slices and derivatives are those of any array. A launch checks that no two of these arrays overlap if one is
+written (:mod:`diffkern.runtime.pointed`).
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ __all__ = ["is_pointer", "opened", "refuse"]
 
 
 def is_pointer(struct: Struct, name: str) -> bool:
-    """Whether a field is an array."""
+    """Return whether a field is an array."""
     return isinstance(dict(struct.fields).get(name), T.Array)
 
 
 def opened(cx: Context, view: View) -> View:
-    """The array in the element that a view denotes."""
+    """Return the array in the element that a view denotes."""
 
     def extent(axis: int, held: View) -> Value:
+        # A null array of structs has no elements whose descriptors could be read.
         if held.array.is_null:
             return cx.b.i32(0)
         outer, wrap = held.outer
@@ -43,7 +44,7 @@ def opened(cx: Context, view: View) -> View:
 
 
 def refuse(cx: Context, struct: Struct, name: str, node: ast.AST) -> NoReturn:
-    """Refuse what would change, or take together, the arrays in elements."""
+    """Refuse an operation that would change, or take as a whole, the arrays in elements."""
     cx.type_error(
         node,
         f"the array field {name!r} of {struct.name} in an array of {struct.name}, as a whole or to be changed",

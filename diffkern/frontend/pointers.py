@@ -1,8 +1,8 @@
 """Arrays over a part of another one: ``wp.array(ptr=a.ptr + offset, shape=(n,), dtype=...)`` in a kernel.
 
-In: the address of an array of one axis, sums of it and bytes, and the call that makes an array of one. Out: the view of
-those elements, with several axes as of :mod:`diffkern.frontend.folded`. So accesses and derivatives are those of the
-array itself.
+The address of an array of one axis, sums of it and bytes, and the call that makes an array of such an address, give the
+view of those elements, with several axes as in :mod:`diffkern.frontend.folded`. So accesses and derivatives are those
+of the array itself.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ class Address:
 
 
 def address(cx: Context, view: View, node: ast.AST) -> Static:
-    """``a.ptr``."""
+    """Lower ``a.ptr``."""
     spans = view.spans
+    # Bytes count elements only if the elements are contiguous and there is one known memory.
     contiguous = view.array.layout in ("C", T.OWN) and not view.array.outer and view.present is None
     if not contiguous or len(view.axes) != 1 or len(spans) != 1 or spans[0].step != 1 or spans[0].through is not None:
         cx.type_error(node, "the address of an array that has not one axis, or not all elements of it", _REMEDY)
@@ -46,12 +47,12 @@ def address(cx: Context, view: View, node: ast.AST) -> Static:
 
 
 def is_address(term: Term) -> bool:
-    """Whether a term is an address."""
+    """Return whether a term is an address."""
     return isinstance(term, Static) and isinstance(term.obj, Address)
 
 
 def plus(cx: Context, op: str, left: Term, right: Term, node: ast.AST) -> Static:
-    """The sum of an address and bytes."""
+    """Return the sum of an address and bytes."""
     place, more = (left, right) if is_address(left) else (right, left)
     if op != "add" or not isinstance(more, (Const, Val)) or not coerce.is_number(more):
         cx.type_error(node, "an address in a kernel is added to bytes alone", _REMEDY)
@@ -65,7 +66,10 @@ def plus(cx: Context, op: str, left: Term, right: Term, node: ast.AST) -> Static
 
 
 def _divisor(cx: Context, node: ast.expr) -> int:
-    """A number that divides an integer whatever it is, by how it is written; of another number 1."""
+    """Return a number that divides an integer whatever its value is, found from its expression; 1 if
+    nothing is known.
+    """
+    # Into a region that is thrown away: the expression is looked at once more, not computed again.
     with cx.b.into(Region()):
         term = cx.expr(node)
     if isinstance(term, Const):
@@ -82,13 +86,13 @@ def _divisor(cx: Context, node: ast.expr) -> int:
 
 
 def _converts(cx: Context, node: ast.expr) -> bool:
-    """Whether what is called is a type of numbers."""
+    """Return whether the called object is a type of numbers."""
     called = cx.outside(node)
     return isinstance(called, type) and issubclass(called, int) or isinstance(called, DType)
 
 
 def makes_array(obj: Any, node: ast.Call) -> bool:
-    """Whether a call makes an array of an address."""
+    """Return whether a call makes an array from an address."""
     is_class = isinstance(obj, type) and obj.__name__ == "array" and obj.__module__.startswith("diffkern")
     return is_class and any(keyword.arg == "ptr" for keyword in node.keywords)
 
@@ -107,6 +111,7 @@ def of_address(cx: Context, node: ast.Call) -> View | Static:
         _refuse(cx, node, f"elements of another type than {element}")
     extents = _extents(cx, node, cx.expr(given["shape"]))
     (axis,) = view.spans
+    # A byte offset within an element could not be expressed as an index.
     if place.obj.divisor % element.itemsize:
         _refuse(cx, node, f"bytes of which nothing says that they are a multiple of {element.itemsize}")
     start = _start(cx, offset, element.itemsize)
@@ -131,7 +136,7 @@ def _extents(cx: Context, node: ast.Call, shape: Term) -> tuple[Value, ...]:
 
 
 def _start(cx: Context, offset: Const | Val, size: int) -> Value:
-    """At which element the array begins."""
+    """Return the first element of the array."""
     if isinstance(offset, Const):
         return cx.b.i32(int(offset.value) // size)
     return cx.b.cast(cx.b.one("floordiv", offset.value, cx.b.const(size, T.scalar_of(offset.value.type))), T.INT32)

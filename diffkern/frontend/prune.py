@@ -1,6 +1,6 @@
-"""Branches that are never taken, left out before anything else looks at them.
+"""Removal of branches that are never taken, before anything else looks at them.
 
-In: the body of a function, and what its names mean outside. Out: the body without the sides of ``if`` statements whose
+The body of a function, and the meaning of its names outside, give the body without the sides of ``if`` statements whose
 condition is a constant: a static expression, or made of constants of the module or closure.
 """
 
@@ -28,7 +28,7 @@ _COMPARE: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], Any]]] = {
 
 
 def pruned(body: Sequence[ast.stmt], scope: Scope, variables: frozenset[str], results: Sequence[Any]) -> list[ast.stmt]:
-    """The statements without branches that are never taken; those that hold none of these are the same objects.
+    """Return the statements without branches that are never taken; unchanged ones are the same objects.
 
     Parameters
     ----------
@@ -48,14 +48,17 @@ class _Pruner:
         out: list[ast.stmt] = []
         for stmt in stmts:
             out += self._chain(stmt) if isinstance(stmt, ast.If) else [self._inside(stmt)]
+        # A block must have a statement.
         return out or [ast.copy_location(ast.Pass(), stmt) for stmt in stmts[:1]]
 
     def _chain(self, stmt: ast.If) -> list[ast.stmt]:
-        """What is left of an ``if`` and its ``elif``s."""
+        """Return the rest of an ``if`` and its ``elif``s."""
         chain = chain_of(stmt)
+        # From the last link to the first, without recursion: a chain may have hundreds of them.
         rest = self.block(chain[-1].orelse)
         for link in reversed(chain):
             value = _plain(self._value(link.test))
+            # Of other objects, the truth is decided by code of the program, which may depend on anything.
             if value is not MISSING and isinstance(value, (bool, int, float, str, tuple, type(None))):
                 rest = self.block(link.body) if value else rest
             else:
@@ -67,10 +70,11 @@ class _Pruner:
         return _changed(stmt, {name: self.block(getattr(stmt, name)) for name in names})
 
     def _value(self, node: ast.expr) -> Any:
-        """What an expression is, ``MISSING`` if that is not known."""
+        """Return the value of an expression, ``MISSING`` if it is not known."""
         match node:
             case Given():
                 found = self.results[node.index]
+                # A later result may differ from trip to trip.
                 return MISSING if isinstance(found, Later) else found
             case ast.Constant():
                 return node.value
@@ -88,6 +92,7 @@ class _Pruner:
         return MISSING
 
     def _together(self, node: ast.BoolOp) -> Any:
+        # As Python does: the first operand that decides is the value, and the rest does not count.
         decides = isinstance(node.op, ast.Or)
         value: Any = MISSING
         for part in node.values:
@@ -107,7 +112,7 @@ class _Pruner:
         return compare(a, b) if alike or (isinstance(a, plain) and isinstance(b, plain)) else MISSING
 
     def _attribute(self, node: ast.Attribute) -> Any:
-        """An attribute of a module or class; of what is no captured name it is noted."""
+        """Return an attribute of a module or class; one of an object that is no captured name is recorded."""
         owner = self._value(node.value)
         found = MISSING if owner is MISSING else self.scope.attribute(owner, node.attr)
         inner: ast.expr = node
@@ -119,7 +124,9 @@ class _Pruner:
 
 
 def _plain(value: Any) -> Any:
-    """A number, text or tuple of a derived class, or a member of an enumeration of such, as one of Python's own."""
+    """Return a number, text or tuple of a derived class, or a member of an enumeration of such, as one
+    of Python's own.
+    """
     if isinstance(value, enum.Enum):
         return enum_value(value) if isinstance(value, (int, float, str)) else value
     if isinstance(value, tuple):
@@ -128,7 +135,7 @@ def _plain(value: Any) -> Any:
 
 
 def _changed(stmt: ast.stmt, blocks: Mapping[str, list[ast.stmt]]) -> ast.stmt:
-    """A statement with other blocks; itself if they are the same."""
+    """Return a statement with other blocks; the statement itself if they are the same."""
     pairs = [(getattr(stmt, name), after) for name, after in blocks.items()]
     if all(len(a) == len(b) and all(map(operator.is_, a, b)) for a, b in pairs):
         return stmt

@@ -1,22 +1,22 @@
 """Loops over queries: ``for j in hash_grid_query(...)``.
 
-In: a ``for`` statement and the query behind ``in``. Out: two loops, one over the stretches of memory in which results
-lie and one over the places of a stretch, which together behave as one::
+A ``for`` statement and the query behind ``in`` become two loops, one over the ranges of memory in which results lie and
+one over the places of a range, which together behave as one::
 
     for segment in range(segments(query)):
         for at in range(*segment(query, segment)):
             j = item(query, at)
-            ...                       # the body: continue goes on with the next place
+            ...                             # the body: continue goes on with the next place
         else:
             continue
-        break                         # only where the body has a break
+        break                               # only where the body has a break
     else:
         ...
 
-A query does not change while it is looped over, and both loops are counted, so that the adjoint goes through it again
+A query does not change while it is looped over, and both loops are counted, so that the adjoint runs through it again
 instead of keeping the results.
 
-Of other queries the results come one after the other. A loop over one is a ``while``::
+Other queries give their results one after the other. A loop over one is a ``while``::
 
     more = True
     while more:
@@ -49,15 +49,16 @@ __all__ = ["Stretch", "loop_over", "loop_through"]
 
 
 class Stretch(ast.For):
-    """The inner loop, over the places of a stretch."""
+    """The inner loop, over the places of a range."""
 
     trips: Callable[[], ranges.Trips]
 
 
 def loop_over(cx: Context, stmt: ast.For, query: Rec) -> tuple[ast.For, ranges.Trips]:
-    """The outer loop in place of a statement, and its trips."""
+    """Return the outer loop that replaces a statement, and its trips."""
     module = importlib.import_module(f"diffkern.library.{WALKED[query.struct.name]}")
     key = (*cx.call_path, stmt)
+    # The same statements when the loop is lowered again: what is recorded of a loop is found by its node.
     loop = cx.loops_made.get(key)
     if loop is None:
         loop = cx.loops_made[key] = _nested(cx, stmt)
@@ -66,6 +67,7 @@ def loop_over(cx: Context, stmt: ast.For, query: Rec) -> tuple[ast.For, ranges.T
     assert isinstance(inner, Stretch)
     liveness = cx.frame.liveness
     liveness.stands_for(loop, stmt)
+    # The new statements are followed by the loop's next trip, or by what follows the loop.
     for part in (inner, *inner.orelse, *loop.body[1:]):
         liveness.stands_in(part, stmt)
     take = inner.body[0]
@@ -88,7 +90,7 @@ def loop_over(cx: Context, stmt: ast.For, query: Rec) -> tuple[ast.For, ranges.T
 
 
 def loop_through(cx: Context, stmt: ast.For, query: Rec) -> ast.While:
-    """The loop in place of a statement over a query whose results come one after the other."""
+    """Return the loop that replaces a statement over a query whose results come one after the other."""
     module = importlib.import_module(f"diffkern.library.{STEPPED[query.struct.name]}")
     key = (*cx.call_path, stmt)
     loop = cx.loops_made.get(key)
@@ -105,6 +107,7 @@ def loop_through(cx: Context, stmt: ast.For, query: Rec) -> ast.While:
     liveness = cx.frame.liveness
     liveness.stands_for(loop, stmt)
     liveness.keep(names)
+    # The query, the index and the flag are variables of the function, which the loop carries like the user's.
     cx.frame.locals |= frozenset(names)
     for part in (step, inside, take):
         liveness.stands_in(part, stmt)
@@ -127,7 +130,7 @@ def loop_through(cx: Context, stmt: ast.For, query: Rec) -> ast.While:
 
 
 def _stepped(cx: Context, stmt: ast.For) -> ast.While:
-    """The loop, around the body."""
+    """Return the loop, around the body."""
     uid = cx.new_uid()
 
     def name(stem: str, context: ast.expr_context) -> ast.Name:
@@ -142,7 +145,7 @@ def _stepped(cx: Context, stmt: ast.For) -> ast.While:
 
 
 def _nested(cx: Context, stmt: ast.For) -> ast.For:
-    """Both loops, around the body."""
+    """Return both loops, around the body."""
 
     def counter() -> ast.Name:
         return ast.copy_location(ast.Name(f"$at{cx.new_uid()}", ast.Store()), stmt.target)
@@ -150,6 +153,7 @@ def _nested(cx: Context, stmt: ast.For) -> ast.For:
     take = ast.copy_location(TakeItem(stmt.target), stmt.target)
     goes_on: list[ast.stmt] = []
     leaves: list[ast.stmt] = []
+    # A break of the body leaves the inner loop, and then has to leave the outer one.
     if contains(stmt.body, (ast.Break,)):
         goes_on, leaves = [ast.copy_location(ast.Continue(), stmt)], [ast.copy_location(ast.Break(), stmt)]
     inner = ast.copy_location(Stretch(counter(), stmt.iter, [take, *stmt.body], goes_on), stmt)
@@ -157,7 +161,7 @@ def _nested(cx: Context, stmt: ast.For) -> ast.For:
 
 
 def _called(cx: Context, module: ModuleType, name: str, node: ast.AST, query: Rec, at: Term | None = None) -> Term:
-    """What a function of the library gives back."""
+    """Return the result of a function of the library."""
     overload = Overload(getattr(module, name).pyfunc)
     given = dict(zip(overload.signature.parameters, (query, at), strict=False))
     return composed.inlined(cx, overload, {k: term for k, term in given.items() if term is not None}, None, node)

@@ -1,6 +1,6 @@
 """``range``: the bounds and the step of a ``for`` loop, as integers of one type.
 
-In: a call of ``range``. Out: its :class:`Trips`.
+A call of ``range`` gives its :class:`Trips`.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class Trips:
 
 
 def is_range(cx: Context, node: ast.expr) -> bool:
-    """Whether an expression is a call of ``range``."""
+    """Return whether an expression is a call of ``range``."""
     return isinstance(node, ast.Call) and cx.builtin(node.func) == "range"
 
 
 def trips_of(cx: Context, call: ast.Call) -> Trips:
-    """The trips of a loop over a call of ``range``."""
+    """Return the trips of a loop over a call of ``range``."""
     if call.keywords or not 1 <= len(call.args) <= 3:
         cx.type_error(
             call, "range takes 1 to 3 integers", "write range(stop), range(start, stop) or range(start, stop, step)"
@@ -54,6 +54,7 @@ def trips_of(cx: Context, call: ast.Call) -> Trips:
     if isinstance(step, Const):
         if step.value == 0:
             cx.type_error(call.args[2], "the step of range is 0", "write a step such as 1 or -1")
+        # Downwards the last index is above the stop: with a stop of -1 or more none is negative.
         ends_above = cx.is_nonneg(hi) or (isinstance(hi, Const) and hi.value >= -1)
         nonneg = cx.is_nonneg(lo) if step.value > 0 else ends_above
         known = None
@@ -82,6 +83,7 @@ def _common_type(cx: Context, terms: Sequence[Const | Val], node: ast.AST) -> T.
         if promoted is None:
             cx.type_error(node, f"no integer type holds both {found} and {t}", "convert one of them, as in dk.int64(x)")
         found = promoted
+    # An unsigned bound and a negative literal, as in range(n, -1, -1): a signed type that holds both.
     if found.kind is T.Kind.UINT and any(isinstance(t, Const) and t.value < 0 for t in terms):
         signed = coerce.promote(found, T.INT8)
         if signed is None:
@@ -102,24 +104,24 @@ def _bound_term(cx: Context, node: ast.expr) -> Const | Val:
 
 
 def count_of(cx: Context, trips: Trips, to: T.Scalar | None = None) -> Value:
-    """How many trips there are, as a number of another type if one is given."""
+    """Return how many trips there are, in another type if one is given."""
     known = trips.step if isinstance(trips.step, int) else None
     return count_trips(cx.b, (trips.lo, trips.hi, step_of(cx, trips)), known, to=to, reported=True)
 
 
 def step_of(cx: Context, trips: Trips) -> Value:
-    """The step as a value."""
+    """Return the step as a value."""
     return trips.step if isinstance(trips.step, Value) else cx.b.const(trips.step, trips.type)
 
 
 def item_of(cx: Context, trips: Trips, number: Value) -> Value:
-    """The index of a trip by its number."""
+    """Return the index of a trip by its number."""
     known = trips.step if isinstance(trips.step, int) else None
     return index_of_trip(cx.b, number, trips.lo, step_of(cx, trips), known)
 
 
 def stays_inside(trips: Trips) -> bool:
-    """Whether the step that leads beyond the stop is known not to leave the type."""
+    """Return whether the step beyond the stop is known not to leave the type."""
     if trips.step in (1, -1):
         return True
     if trips.known is None:

@@ -1,8 +1,8 @@
 """Structs in a kernel: values of them, their fields, arrays of them. None of it is left in the IR.
 
-In: a struct parameter's leaves, a constructor call, or an element of an array of structs. Out: a :class:`Rec`, whose
-fields are terms of their own, or a :class:`RecView`, which is a view for each field over the same memory. Assigning a
-field makes a new value; what else holds the old one keeps it.
+A struct parameter's leaves, a constructor call, or an element of an array of structs give a :class:`Rec`, whose fields
+are terms of their own, or a :class:`RecView`, which is a view for each field over the same memory. Assigning a field
+makes a new value; other holders of the old one keep it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = [
 
 
 def parameter(cx: Context, t: Argument, values: Iterator[Value]) -> Term:
-    """The term of a kernel's parameter, whose leaves are the next values."""
+    """Return the term of a kernel's parameter, whose leaves are the next values."""
     if isinstance(t, Struct):
         plain = declared(t)
         assert isinstance(plain, Struct)
@@ -64,7 +64,7 @@ def _array(cx: Context, struct: Struct, values: Iterator[Value]) -> RecView:
 
 
 def construct(cx: Context, definition: Definition, name: str, node: ast.Call) -> Rec:
-    """``S(...)``: fields in order or by name; the others have their default, else zero."""
+    """Lower ``S(...)``: fields in order or by name; the others have their default, else zero."""
     struct = definition.type
     given: dict[str, tuple[Term, ast.expr]] = {}
     if len(node.args) > len(struct.fields):
@@ -99,7 +99,7 @@ def construct(cx: Context, definition: Definition, name: str, node: ast.Call) ->
 
 
 def _captured(cx: Context, value: object, name: str, node: ast.AST) -> Term:
-    """A default: a number, a vector, or a struct given by its fields in order."""
+    """Return a default: a number, a vector, or a struct given by its fields in order."""
     if isinstance(value, Constant):
         pairs = zip(value.values, value.type.fields, strict=True)
         items = [convert(cx, _captured(cx, v, name, node), t, node, f"{name}.{field}") for v, (field, t) in pairs]
@@ -120,7 +120,7 @@ def _zero(cx: Context, t: FieldType, name: str) -> Term:
 
 
 def convert(cx: Context, term: Term, to: FieldType | Struct, node: ast.AST, what: str) -> Term:
-    """A term as what a field or a parameter of this type holds; ``what`` names that place in errors."""
+    """Return a term as the value of a field or a parameter of this type; ``what`` names that place in errors."""
     if isinstance(to, Struct):
         if isinstance(term, Rec) and term.struct == to:
             return term
@@ -150,16 +150,17 @@ class Bound:
 
 
 def getter_of(owner: Rec) -> Func | None:
-    """The func by which a struct of a library is read like an array, if it is one."""
+    """Return the func by which a struct of a library is read like an array, if there is one."""
     definition = definition_of(class_of(owner.struct)) if isinstance(owner.struct, Struct) else None
     found = None if definition is None else definition.methods.get("__getitem__")
     return found if isinstance(found, Func) else None
 
 
 def function_of(cx: Context, owner: Rec, node: ast.Attribute) -> tuple[Func, bool] | None:
-    """The func of a method or property, and whether it is a property; None for a field and what there is not."""
+    """Return the func of a method or property, and whether it is a property; None for a field or an unknown name."""
     name = owner.struct.name
     definition = definition_of(class_of(owner.struct)) if node.attr not in owner.struct.names else None
+    # Types are equal by name and fields: which class's method is meant cannot be told.
     if definition is not None and is_ambiguous(owner.struct):
         cx.type_error(
             node, f"there are structs {name} of these fields with different methods", "give one of them another name"
@@ -169,17 +170,19 @@ def function_of(cx: Context, owner: Rec, node: ast.Attribute) -> tuple[Func, boo
         return None
     source = get_source(found.pyfunc)
     first = source.node.args.args[0].arg if source.node.args.args else ""
+    # `self` is a value: an assignment to it would change the copy.
     if first in assigned(source.node.body):
         cx.type_error(
             node,
             f"{name}.{node.attr} changes {first}, which is a value in a kernel: the change would be lost",
             f"let it return a changed copy: s = s.{node.attr}(...)",
         )
+    # A kernel that was launched before a class was redefined keeps the methods of that time.
     return kept_methods(cx.stack[0].pyfunc).get(found.pyfunc, found), node.attr in definition.properties
 
 
 def field_index(cx: Context, struct: Struct, node: ast.Attribute) -> int:
-    """Which field an attribute is."""
+    """Return the index of the field that an attribute names."""
     if node.attr not in struct.names:
         _unknown(cx, node, struct, node.attr)
     return struct.names.index(node.attr)
@@ -191,7 +194,7 @@ def _unknown(cx: Context, node: ast.AST, struct: Struct, name: str) -> None:
 
 
 def member(cx: Context, owner: Rec | RecView, node: ast.Attribute) -> Term:
-    """A field of a value; of an array of structs, the view of that field of all elements."""
+    """Return a field of a value; for an array of structs, the view of that field of all elements."""
     t = owner.struct.fields[field_index(cx, owner.struct, node)][1]
     if isinstance(owner, RecView) and isinstance(t, (T.Array, StructArray)):
         pointed.refuse(cx, owner.struct, node.attr, node)
@@ -199,7 +202,7 @@ def member(cx: Context, owner: Rec | RecView, node: ast.Attribute) -> Term:
 
 
 def replaced(cx: Context, owner: Rec, index: int, term: Term, node: ast.AST) -> Rec:
-    """The value with one field replaced."""
+    """Return the value with one field replaced."""
     name, t = owner.struct.fields[index]
     item = convert(cx, term, t, node, f"the field {name} of {owner.struct.name}")
     return Rec(owner.struct, (*owner.items[:index], item, *owner.items[index + 1 :]))
@@ -226,7 +229,7 @@ def _map(owner: RecView, function: Callable[[View], View]) -> RecView:
 
 
 def load(cx: Context, owner: RecView) -> Rec:
-    """Read the element that a fully indexed view denotes; fields that are not used are not read in the end."""
+    """Read the element that a fully indexed view denotes; loads of unused fields are removed later."""
     items: list[Term] = []
     for item, (_, t) in zip(owner.items, owner.struct.fields, strict=True):
         if isinstance(item, RecView):
@@ -245,6 +248,7 @@ def _array_field(struct: Struct) -> str:
 def store(cx: Context, owner: RecView, term: Term, node: ast.AST) -> None:
     """Write the element that a fully indexed view denotes."""
     value = convert(cx, term, owner.struct, node, "an element of the array")
+    # A descriptor in memory is the launch's; a kernel could only copy it, and the gradient would not follow.
     if holds_arrays(owner.struct):
         pointed.refuse(cx, owner.struct, _array_field(owner.struct), node)
     assert isinstance(value, Rec)

@@ -1,6 +1,6 @@
-"""Whether a func returns what its annotation says, which programs for Warp are held to.
+"""Checks that a func returns the types of its annotation, as programs for Warp require.
 
-In: a func and the term that a call of it gives back. Out: an error where the annotation names other types.
+A func and the term of a call of it raise an error if the annotation names other types.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _KNOWN = (T.Scalar, T.Vec, T.Mat, Struct, TupleOf)
 
 
 def check_returned(cx: Context, func: Func, term: Term, node: ast.AST) -> None:
-    """Raise unless numbers, vectors, matrices, structs and tuples of them are of the types that the annotation says."""
+    """Raise unless numbers, vectors, matrices, structs and tuples of them have the types of the annotation."""
     annotation = func.pyfunc.__annotations__.get("return")
     if annotation is None or not dialect_of(func.pyfunc).returns_as_annotated:
         return
@@ -43,6 +43,7 @@ def check_returned(cx: Context, func: Func, term: Term, node: ast.AST) -> None:
         if count != len(want.items) and not want.variadic:
             wanted = len(want.items)
             cx.type_error(node, f"{said} {wanted} values, and it returns {count}", remedy)
+        # Arrays and tiles in a tuple are not compared.
         if not all(map(_is_known, term.items)) or matching.fits(want, term):
             return
         types = ", ".join(map(_type_of, term.items))

@@ -1,7 +1,6 @@
 """Products of quaternions and of transforms, as the operator ``*`` has them.
 
-In: two values of one type. Out: their product. A quaternion is (x, y, z, w), a transform a translation and a
-quaternion.
+Two values of one type give their product. A quaternion is (x, y, z, w), a transform a translation and a quaternion.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ __all__ = ["product"]
 
 
 def product(cx: Context, a: Value, b: Value) -> Value | None:
-    """``a * b`` of two quaternions or two transforms of one type, or None for anything else."""
+    """Return ``a * b`` of two quaternions or two transforms of one type, or None for anything else."""
     if a.type != b.type or not isinstance(a.type, T.Vec):
         return None
     if a.type.role is T.Role.QUATERNION:
@@ -25,7 +24,7 @@ def product(cx: Context, a: Value, b: Value) -> Value | None:
 
 
 def _compose(cx: Context, a: Value, b: Value) -> Value:
-    """First ``b``, then ``a``: the translation a.p + rotate(a.q, b.p), the rotation a.q * b.q."""
+    """Return the transform of first ``b``, then ``a``: translation a.p + rotate(a.q, b.p), rotation a.q * b.q."""
     (pa, qa), (pb, qb) = _parts(cx, a), _parts(cx, b)
     p = cx.b.add(pa, _rotated(cx, qa, pb))
     q = cx.b.one("quat_mul", qa, qb)
@@ -39,7 +38,7 @@ def _parts(cx: Context, t: Value) -> tuple[Value, Value]:
 
 
 def _rotated(cx: Context, q: Value, v: Value) -> Value:
-    """``v * (2w² - 1) + 2 (u·v) u + 2w u×v`` for q = (u, w), which is a rotation where q has length 1."""
+    """Return ``v * (2w² - 1) + 2 (u·v) u + 2w u×v`` for q = (u, w), which is a rotation if q has length 1."""
     b, dtype = cx.b, T.scalar_of(q.type)
     *xyz, w = b.components(q)
     u, two = b.construct(T.Vec(dtype, 3), xyz), b.const(2.0, dtype)

@@ -1,7 +1,7 @@
 """Calls of funcs for which the user has written a derivative (``@dk.func_grad``) or a replay (``@dk.func_replay``).
 
-In: a call whose func has been lowered where it stands. Out: what it returned behind a ``ruled`` op, in whose regions
-the rules are lowered as funcs of the same arguments. In a derivative, ``dk.adjoint[x]`` is a variable ``ct_x``, 0 at
+Such a func is lowered where it is called. What it returned then passes through a ``ruled`` op, in whose regions the
+rules are lowered as funcs of the same arguments. In a derivative, ``dk.adjoint[x]`` is a variable ``ct_x``, 0 at
 first, which is returned in the end; of an array it is the array of its cotangents.
 """
 
@@ -39,7 +39,7 @@ Activation = Callable[[Func, Source, Sequence[Term], Mapping[str, Term]], Term]
 
 
 def of_call(cx: Context, func: Func, given: Mapping[str, Term]) -> dict[RuleKind, Rule]:
-    """The rules that count in a call: where the derivative of an outer one does, inner derivatives do not."""
+    """Return the rules that count in a call: where the derivative of an outer one does, inner derivatives do not."""
     found = {rule.kind: rule for rule in func.rules if _takes(rule, given)}
     if cx.ruled:
         found.pop(RuleKind.GRAD, None)
@@ -47,7 +47,7 @@ def of_call(cx: Context, func: Func, given: Mapping[str, Term]) -> dict[RuleKind
 
 
 def _takes(rule: Rule, given: Mapping[str, Term]) -> bool:
-    """Whether a rule is for arguments of these types, as far as its annotations say."""
+    """Return whether a rule is for arguments of these types, as far as its annotations say."""
     pyfunc = rule.func.pyfunc
     for (name, parameter), term in zip(inspect.signature(pyfunc).parameters.items(), given.values(), strict=False):
         try:
@@ -61,6 +61,7 @@ def _takes(rule: Rule, given: Mapping[str, Term]) -> bool:
         elif isinstance(want, Struct):
             fits = isinstance(term, Rec) and term.struct == want
         else:
+            # A literal takes the type of its parameter, so it fits any number.
             typed = term.type if isinstance(term, Val) and term.type not in WEAK else None
             fits = want is None or typed is None or T.value_type(want) == typed
         if not fits:
@@ -100,8 +101,10 @@ def ruled(
     if derivative is None:
         result = lower()
     else:
+        # The rule stands for all that is done inside, so the derivatives of inner calls do not count.
         with cx.without_derivatives():
             result = call.opaque(lower)
+    # A replay yields all that the func returned, a derivative has cotangents of floating-point values alone.
     leaves = [leaf for leaf in _leaves(result) if replay is not None or _differentiable(leaf)]
     returned = [coerce.value(cx, leaf, node) for leaf in leaves]
     regions: list[Region] = []
@@ -119,10 +122,11 @@ def ruled(
 
 
 def without_derivative(cx: Context, term: Term, node: ast.AST) -> Term:
-    """A value through which no derivative passes."""
+    """Return a value through which no derivative passes."""
     found: dict[int, Term] = {}
     for leaf in _leaves(term):
         if isinstance(leaf, Val) and _differentiable(leaf):
+            # A derivative without ops yields no cotangents.
             region, value = Region(), coerce.value(cx, leaf, node)
             region.params = (Value(value.type),)
             made = cx.b.op("ruled", value, regions=[region], results=1, derivative=True, replayed=False)
@@ -146,6 +150,7 @@ class _Call:
         start = len(region.ops)
         result = lower()
         for op in walk(Region(ops=region.ops[start:])):
+            # Without this mark a load or store inside would be differentiated as well, and count twice.
             if op.name in ACCESSES:
                 op.attrs = {**op.attrs, "opaque": True}
         for term in (result, *self.given.values()):
@@ -164,10 +169,11 @@ class _Call:
                 )
 
     def derivative(self, rule: Rule, result: Term, returned: Sequence[Value]) -> tuple[Region, list[Value]]:
-        """The region of the derivative, and the arguments whose cotangents it yields."""
+        """Return the region of the derivative, and the arguments whose cotangents it yields."""
         cx, region = self.cx, Region()
         region.params = tuple(Value(v.type, f"ct_{v.name}" if v.name else "") for v in returned)
         source, named = _written_out(rule.func, self.given)
+        # Cotangents of arrays are added up in memory, so only those of values are yielded.
         kept = [name for name in named if not _is_view(self.given[name])]
         inputs: list[Value] = []
         with cx.b.into(region), cx.without_derivatives():
@@ -178,6 +184,7 @@ class _Call:
             variables = {own: self.cotangent(name, where) for name, (own, where) in named.items()}
             term = self.activate(rule.func, source, [*self.given.values(), *cotangents], variables)
             if isinstance(term, Poison):
+                # The error in the rule has been recorded.
                 raise Cascade
             yields: list[Value] = []
             for name, ct in zip(kept, term.items if isinstance(term, Tup) else (), strict=True):
@@ -196,12 +203,12 @@ class _Call:
             )
 
     def seed(self, output: Term, seeds: Iterator[Value]) -> Term:
-        """The cotangent of an output; 0 of what has none."""
+        """Return the cotangent of an output; 0 of one that has none."""
         found = {id(leaf): Val(next(seeds)) if _differentiable(leaf) else Const(0) for leaf in _leaves(output)}
         return _rebuilt(output, found)
 
     def cotangent(self, name: str, node: ast.AST) -> Term:
-        """What ``adjoint[name]`` is at first."""
+        """Return what ``adjoint[name]`` is at first."""
         cx, term = self.cx, self.given[name]
         if not any(_differentiable(leaf) or _is_view(leaf) for leaf in _leaves(term)):
             cx.type_error(
@@ -212,12 +219,14 @@ class _Call:
     def collect(self, term: Term, ct: Term, inputs: list[Value], yields: list[Value]) -> None:
         """Add the values of an argument and their cotangents."""
         for leaf, found in zip(_leaves(term), _leaves(ct), strict=True):
+            # Weak values come from literals alone, so nobody asks for their derivative.
             if isinstance(leaf, Val) and _differentiable(leaf) and leaf.type not in WEAK:
                 inputs.append(leaf.value)
                 yields.append(coerce.convert(self.cx, found, leaf.type, self.node, "the cotangent"))
 
     def without_effects(self, region: Region, inputs: Sequence[Value], rule: Rule) -> Region:
-        """The region; of one that does more than derivatives do, another that is an error where it is differentiated.
+        """Return the region; of one that does more than derivatives do, another that is an error where it is
+        differentiated.
 
         A kernel that is not differentiated does not care.
         """
@@ -226,6 +235,7 @@ class _Call:
         for op in walk(region):
             changes = op.name in ACCESSES and not op.name.endswith("load") and op.operands[0] not in cotangents
             if changes or lookup(op.name).family == "block":
+                # The parameters and the arrays of cotangents stay: what uses the region looks at these.
                 refused = Region(region.params, arrays)
                 with self.cx.b.into(refused):
                     what = f"{rule.func.name}{_where(op)} changes an array, or works with the threads of its block"
@@ -235,7 +245,7 @@ class _Call:
         return region
 
     def replay(self, rule: Rule, result: Term, returned: Sequence[Value]) -> Region:
-        """The region of the replay, which yields what the func returned."""
+        """Return the region of the replay, which yields what the func returned."""
         cx, region = self.cx, Region()
         with cx.b.into(region), cx.without_derivatives():
             term = self.activate(rule.func, get_source(rule.func.pyfunc), list(self.given.values()), {})
@@ -260,7 +270,7 @@ def _where(op: Op) -> str:
 
 
 def _leaves(term: Term) -> Iterator[Any]:
-    """The parts of a term that are neither tuples nor structs."""
+    """Yield the parts of a term that are neither tuples nor structs."""
     if isinstance(term, (Tup, Rec)):
         for item in term.items:
             yield from _leaves(item)
@@ -285,7 +295,7 @@ def _is_view(term: Term) -> bool:
 
 
 def _rebuilt(term: Term, found: Mapping[int, Term]) -> Term:
-    """A term with other leaves."""
+    """Return a term with other leaves."""
     if isinstance(term, Tup):
         return Tup(tuple(_rebuilt(item, found) for item in term.items))
     if isinstance(term, Rec):
@@ -294,7 +304,7 @@ def _rebuilt(term: Term, found: Mapping[int, Term]) -> Term:
 
 
 def _zeros(cx: Context, term: Term) -> Term:
-    """Zero cotangents of a value; of an array the array of its cotangents."""
+    """Return zero cotangents of a value; of an array the array of its cotangents."""
     match term:
         case Rec(struct, items):
             return Rec(struct, tuple(_zeros(cx, item) for item in items))
@@ -319,15 +329,18 @@ Named = dict[str, tuple[str, ast.AST]]
 
 
 def _written_out(rule: Func, given: Mapping[str, Term]) -> tuple[Source, Named]:
-    """The source of a derivative with variables for cotangents, of which it returns those of values."""
+    """Return the source of a derivative with variables for cotangents, of which it returns those of values."""
     source = get_source(rule.pyfunc)
     parameters, inputs = list(inspect.signature(rule.pyfunc).parameters), list(given)
     visitor = _Variables(rule, source, parameters[: len(inputs)])
+    # Parsed sources are shared between all lowerings of a function.
     node = visitor.visit(copy.deepcopy(source.node))
+    # A rule may call its parameters otherwise than the func does; they are matched by place.
     named = {inputs[parameters.index(name)]: found for name, found in visitor.named.items()}
     kept = [own for name, (own, _) in named.items() if not _is_view(given[name])]
     if kept:
         _Returns(rule, source, kept).visit(node)
+        # A body that ends without a return gives its cotangents back there.
         if falls_off(node.body):
             node.body.append(ast.copy_location(_tuple_of(kept, node.body[-1]), node.body[-1]))
     return dataclasses.replace(source, node=node), named
@@ -340,7 +353,7 @@ def _tuple_of(names: Sequence[str], where: ast.AST) -> ast.Return:
 
 
 class _Returns(ast.NodeTransformer):
-    """Lets each ``return`` of a derivative give back the cotangents."""
+    """A transformer that lets each ``return`` of a derivative give back the cotangents."""
 
     def __init__(self, rule: Func, source: Source, names: Sequence[str]) -> None:
         self.rule, self.source, self.names = rule, source, names
@@ -350,7 +363,7 @@ class _Returns(ast.NodeTransformer):
 
 
 class _Variables(ast.NodeTransformer):
-    """Replaces ``adjoint[x]`` by a variable."""
+    """A transformer that replaces ``adjoint[x]`` by a variable."""
 
     def __init__(self, rule: Func, source: Source, inputs: Sequence[str]) -> None:
         self.rule, self.source, self.inputs = rule, source, inputs
@@ -361,6 +374,7 @@ class _Variables(ast.NodeTransformer):
 
     def variable(self, name: str, node: ast.AST) -> str:
         if name not in self.named:
+            # The user's own variables may have such a name as well.
             own = f"ct_{name}"
             while own in self.taken:
                 own += "_"
@@ -372,6 +386,7 @@ class _Variables(ast.NodeTransformer):
         if self.found(node.value) is not adjoint:
             self.generic_visit(node)
             return node
+        # ``adjoint[s.x[i]]`` is a part of the cotangent of ``s``: only the name at its root is replaced.
         root = target = node.slice
         while isinstance(root, (ast.Attribute, ast.Subscript)):
             root = root.value
@@ -379,11 +394,12 @@ class _Variables(ast.NodeTransformer):
             raise _not_an_argument(self.rule, self.source.loc(node), self.inputs)
         root.id = self.variable(root.id, node)
         assert isinstance(target, (ast.Name, ast.Attribute, ast.Subscript))
+        # As an assignment's target, the part of the cotangent is stored, not loaded.
         target.ctx = node.ctx
         return ast.copy_location(target, node)
 
     def found(self, node: ast.AST) -> Any:
-        """The object from outside that an expression names."""
+        """Return the object from outside that an expression names."""
         if isinstance(node, ast.Attribute):
             owner = self.found(node.value)
             return MISSING if owner is MISSING else self.scope.attribute(owner, node.attr)

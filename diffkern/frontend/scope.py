@@ -1,7 +1,7 @@
-"""Which object a name in a kernel refers to, outside the kernel's own variables.
+"""Names outside of a kernel's own variables, and which objects they refer to.
 
-In: a Python function. Out: a :class:`Scope` that looks names up as Python does: closure, module globals, built-ins.
-Values are read anew at each look-up, so a global that changed is seen.
+A :class:`Scope` looks names up as Python does: closure, module globals, built-ins. Values are read anew at each
+look-up, so a global that changed is seen.
 """
 
 from __future__ import annotations
@@ -62,16 +62,17 @@ class Scope:
     def __init__(self, pyfunc: Callable[..., Any]) -> None:
         self._cells = dict(zip(pyfunc.__code__.co_freevars, pyfunc.__closure__ or (), strict=False))
         self._globals: dict[str, Any] = pyfunc.__globals__
+        # On the function rather than here: each lowering makes a scope of its own.
         self.meant: Mapping[str, Any] = pyfunc.__dict__.get(_MEANT, {})
         dialect = dialect_of(pyfunc)
         self._namespace, self._of_objects = dialect.namespace, dialect.object_attributes
 
     def lookup(self, name: str) -> Any:
-        """The object a name refers to, or ``MISSING``; of an object of numba what it stands for."""
+        """Return the object a name refers to, or ``MISSING``; of an object of numba what it stands for."""
         return ours(self.found(name))
 
     def found(self, name: str) -> Any:
-        """The object that Python finds under a name, or a built-in function that the dialect knows by it."""
+        """Return the object that Python finds under a name, or a built-in function that the dialect knows by it."""
         if name in self._cells:
             try:
                 return self._cells[name].cell_contents
@@ -80,29 +81,30 @@ class Scope:
         if name in self._globals:
             return self._globals[name]
         known = getattr(builtins, name, MISSING)
+        # Looked up rather than imported: unless the program has imported the dialect, it has none of its names.
         if known is MISSING and self._namespace in sys.modules:
             found = getattr(sys.modules[self._namespace], name, MISSING)
             known = found if lowering_key(found) is not None or isinstance(found, (CompositeType, DType)) else MISSING
         return known
 
     def of_program(self, name: str) -> Any:
-        """The object that the program itself has under a name, or ``MISSING``."""
+        """Return the object that the program itself has under a name, or ``MISSING``."""
         return self.found(name) if name in self._cells or name in self._globals else MISSING
 
     def attribute(self, obj: Any, name: str) -> Any:
-        """What an attribute of an object that a name refers to is, or ``MISSING`` if that is no fact for a kernel."""
+        """Return an attribute of an object that a name refers to, or ``MISSING`` if it is no fact for a kernel."""
         return static_attribute(obj, name, self._of_objects)
 
     def cell(self, name: str) -> CellType | None:
-        """The closure variable of that name, or None."""
+        """Return the closure variable of that name, or None."""
         return self._cells.get(name)
 
     def names(self) -> list[str]:
-        """All names that can be looked up, built-ins last."""
+        """Return all names that can be looked up, built-ins last."""
         return [*self._cells, *self._globals, *(n for n in dir(builtins) if not n.startswith("_"))]
 
     def namespace(self) -> dict[str, Any]:
-        """The closure's variables as a dictionary, for evaluating annotations."""
+        """Return the closure's variables as a dictionary, for evaluating annotations."""
         found = {name: self.lookup(name) for name in self._cells}
         return {name: value for name, value in found.items() if value is not MISSING}
 
@@ -112,7 +114,7 @@ class Scope:
 
 
 def static_attribute(obj: Any, name: str, of_objects: bool = False) -> Any:
-    """An attribute of a module or a class, or a func that is one of a func; else ``MISSING``.
+    """Return an attribute of a module or a class, or a func that is one of a func; else ``MISSING``.
 
     Attributes of other objects are compile-time facts in some dialects only, and of a program's own objects.
     """
@@ -122,26 +124,27 @@ def static_attribute(obj: Any, name: str, of_objects: bool = False) -> Any:
     if of_objects and _is_programs_own(obj):
         return ours(getattr(obj, name, MISSING))
     if inspect.ismodule(obj) or inspect.isclass(obj):
+        # Of numba's modules, kernels see the objects that stand for the members.
         known = member(obj, name)
         return ours(getattr(obj, name, MISSING)) if known is None else known
     return MISSING
 
 
 def _is_programs_own(obj: Any) -> bool:
-    """Whether an object is of a class that is neither Python's nor that of a library whose objects kernels know."""
+    """Return whether an object's class is neither Python's nor that of a library whose objects kernels know."""
     if isinstance(obj, (type, enum.Enum)) or inspect.ismodule(obj):
         return False
     return type(obj).__module__.partition(".")[0] not in _KNOWN
 
 
 def attribute_names(obj: Any) -> list[str]:
-    """The attributes :func:`static_attribute` finds, for suggestions."""
+    """Return the attributes :func:`static_attribute` finds, for suggestions."""
     if inspect.ismodule(obj) or inspect.isclass(obj):
         return [n for n in dir(obj) if not n.startswith("_")]
     return []
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """``; did you mean …?`` for a name that is close to a known one, else nothing."""
+    """Return ``; did you mean …?`` for a name that is close to a known one, else an empty text."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.7)
     return f"; did you mean {close[0]!r}?" if close else ""

@@ -1,7 +1,6 @@
 """A kernel's parameters: what their annotations say, and which types they get for given arguments.
 
-In: a Python function and the types of the arguments of a launch. Out: the type of each parameter, or an error that
-names the parameter that does not fit.
+Arguments are matched with the parameters of a Python function; an error names the parameter that does not fit.
 """
 
 from __future__ import annotations
@@ -66,14 +65,22 @@ class Signature:
 
     @property
     def is_generic(self) -> bool:
-        """Whether some parameter takes any type, so that the arguments decide."""
+        """True if some parameter takes any type, so that the arguments decide."""
         return any(
             p.annotation is None or (isinstance(p.annotation, ArrayAnnotation) and p.annotation.element is None)
             for p in self.params
         )
 
     def match(self, args: Sequence[Argument]) -> list[Argument]:
-        """The parameter types for arguments of the given types.
+        """Return the parameter types for arguments of the given types.
+
+        A float parameter takes any number; an integer parameter takes any integer; an array parameter takes an array of
+        its element type and number of axes, in any layout.
+
+        Raises
+        ------
+        KernelTypeError
+            Naming the parameter that does not fit.
 
         A float parameter takes any number; an integer parameter takes any integer; an array parameter takes an array
         of its element type and number of axes, in any layout.
@@ -90,6 +97,7 @@ class Signature:
                 remedy="pass one argument for each parameter, in order",
             )
         found = [self._one(p, t) for p, t in zip(self.params, args, strict=True)]
+        # That the arguments fit each for itself says nothing yet about type variables that several share.
         self.check_generic(found)
         return found
 
@@ -104,12 +112,14 @@ class Signature:
         for p, t in zip(self.params, args, strict=True):
             what = f"the parameter {p.name} of {self.kernel}"
             kinds = p.annotation.kinds if isinstance(p.annotation, ArrayAnnotation) else None
+            # Of an array, the pattern is about its elements.
             element = declared(
                 t.dtype if kinds is not None and isinstance(t, (T.Array, StructArray, IndexedArray)) else t
             )
             pattern = kinds or p.pattern
             if pattern is None:
                 continue
+            # An array is no number, whatever its elements are.
             if isinstance(element, (T.Array, T.Stack, StructArray, IndexedArray)) or not pattern.accepts(element):
                 raise KernelTypeError(
                     f"{what} takes {pattern if kinds is None else p.annotation}, not {_type_text(t)}",
@@ -125,6 +135,7 @@ class Signature:
             if pattern is None or pattern.variable is None:
                 continue
             element = declared(t.dtype if isinstance(t, (T.Array, StructArray, IndexedArray)) else t)
+            # A type variable of vectors of any length stands for the component's type.
             element = element.dtype if isinstance(element, (T.Vec, T.Mat)) and pattern.shape else element
             first, before = known.setdefault(pattern.variable, (p.name, element))
             if before != element:
@@ -158,11 +169,13 @@ class Signature:
 def _converts(given: T.Element, want: T.Element) -> bool:
     if given == want:
         return True
+    # A vector of another length, or a number instead of a vector, is never converted.
     if T.with_scalar(given, T.BOOL) != T.with_scalar(want, T.BOOL):
         return False
     source, target = T.scalar_of(given), T.scalar_of(want)
     if source == T.BOOL:
         return True
+    # From float to integer would lose something, and bool from a number is likely a mistake.
     return (target.is_float or source.is_integer) and target != T.BOOL
 
 
@@ -183,7 +196,7 @@ def _array_hint(want: ArrayAnnotation, given: Argument) -> str:
 
 
 def signature(pyfunc: Callable[..., Any]) -> Signature:
-    """The signature of a kernel's Python function.
+    """Return the signature of a kernel's Python function.
 
     Raises
     ------
@@ -193,6 +206,7 @@ def signature(pyfunc: Callable[..., Any]) -> Signature:
         For an annotation that means nothing to a kernel.
     """
     code = pyfunc.__code__
+    # Annotations have no position of their own at run time.
     loc = Loc(code.co_filename, code.co_firstlineno, 0)
     scope, changed = Scope(pyfunc), references(pyfunc)
     params = []
@@ -227,6 +241,7 @@ def references(pyfunc: Callable[..., Any]) -> dict[str, int]:
     found = {}
     for place, (name, parameter) in enumerate(inspect.signature(pyfunc).parameters.items()):
         annotation = parameter.annotation
+        # Most annotations have no reference; evaluating text that is wrong would be an error in the wrong place.
         if isinstance(annotation, str) and "ref" in annotation:
             with contextlib.suppress(Exception):  # which is an error where the parameter's type is asked for
                 annotation = evaluate_annotation(annotation, Scope(pyfunc))
@@ -238,13 +253,14 @@ def references(pyfunc: Callable[..., Any]) -> dict[str, int]:
 def references_of(func: Func) -> dict[str, int]:
     """Return those of all overloads of a func."""
     found: dict[str, int] = {}
+    # Which overload is called is known later, so whatever one of them may change counts.
     for overload in func.overloads or (func,):
         found |= references(overload.pyfunc)
     return found
 
 
 def parameter_type(annotation: Any, scope: Scope, name: str, owner: str) -> Annotation:
-    """What a parameter's annotation means; None without one.
+    """Return what a parameter's annotation means; None without one.
 
     Raises
     ------
@@ -262,12 +278,14 @@ def parameter_type(annotation: Any, scope: Scope, name: str, owner: str) -> Anno
         if annotation is Any:
             return None
     if isinstance(annotation, Reference):
+        # Whether it may be changed is asked for by :func:`references`.
         return parameter_type(annotation.dtype, scope, name, owner)
     if isinstance(annotation, (ArrayAnnotation, TileAnnotation, TupleOf)):
         return annotation
     items = tuple_items(annotation)
     if items is not None:
         return TupleOf(tuple(parameter_type(item, scope, name, owner) for item in items[0]), items[1])
+    # Of a function or a tuple of any items, the argument says everything.
     if annotation is tuple or annotation is Func or is_callable(annotation):
         return None
     try:

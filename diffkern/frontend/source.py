@@ -1,8 +1,8 @@
-"""From a Python function to its syntax tree, with positions as in the user's file.
+"""The syntax tree of a Python function, with positions as in the user's file.
 
-In: a Python function. Out: a :class:`Source`: the ``def`` as an AST whose line numbers are those of the file, the
-file's lines, and :meth:`Source.loc` for error messages and for the IR. The text is that of the time when the function
-was decorated, and it is compared with the function's code: what is compiled is what Python would run.
+A :class:`Source` has the ``def`` as an AST whose line numbers are those of the file, the file's lines, and
+:meth:`Source.loc` for error messages and for the IR. The text is that of the time when the function was decorated, and
+it is compared with the function's code: what is compiled is what Python would run.
 """
 
 from __future__ import annotations
@@ -49,20 +49,20 @@ class Source:
     lines: tuple[str, ...]
 
     def text(self, line: int) -> str:
-        """A line of the function, by its number in the file."""
+        """Return a line of the function, by its number in the file."""
         k = line - self.first_line
         return self.lines[k] if 0 <= k < len(self.lines) else ""
 
     def loc(self, node: ast.AST) -> Loc:
-        """The position of a node."""
+        """Return the position of a node."""
         return location(self.file, self.text, node, self.node.lineno)
 
     def at(self, place: Loc) -> Source:
-        """The same source as if all of it stood at one place: where the user calls a function of the library."""
+        """Return the same source as if all of it stood at one place: where the user calls a function of the library."""
         return _Placed(self.file, self.node, self.first_line, self.lines, place)
 
     def numbered_lines(self) -> dict[int, str]:
-        """Line number → text, for the whole function."""
+        """Return the text of each line of the function, by line number."""
         return {self.first_line + k: text for k, text in enumerate(self.lines)}
 
 
@@ -77,7 +77,7 @@ class _Placed(Source):
 
 
 def location(file: str, text: Callable[[int], str], node: ast.AST, otherwise: int = 0) -> Loc:
-    """The position of a node in a file that has a text in each line; of one without a line, an other one."""
+    """Return the position of a node in a file, given the text of each line; of one without a line, an other one."""
     line = getattr(node, "lineno", otherwise)
     end_line = getattr(node, "end_lineno", None)
     end_col = getattr(node, "end_col_offset", None)
@@ -87,14 +87,15 @@ def location(file: str, text: Callable[[int], str], node: ast.AST, otherwise: in
 
 
 def _characters(text: str, offset: int) -> int:
-    """AST columns count UTF-8 bytes; carets count characters."""
+    """Return a column in characters: columns of the AST count UTF-8 bytes, and carets characters."""
     if text.isascii():
         return offset
     return len(text.encode()[:offset].decode(errors="replace"))
 
 
 def shown_path(path: str) -> str:
-    """The path relative to the current directory when it lies below it."""
+    """Return the path relative to the current directory when it lies below it."""
+    # As ``<stdin>``: no file.
     if path.startswith("<"):
         return path
     try:
@@ -143,14 +144,16 @@ _parsed: Final[weakref.WeakKeyDictionary[Any, Parsed]] = weakref.WeakKeyDictiona
 
 
 def as_parsed(pyfunc: Callable[..., Any]) -> Parsed:
-    """The definition of a function, from the text as it was when the function was decorated."""
+    """Return the definition of a function, from the text as it was when the function was decorated."""
     code = pyfunc.__code__
     known = _parsed.get(pyfunc)
+    # The code of a function may have been exchanged after it was parsed.
     if known is not None and known.code is code:
         return known
     found = _found(pyfunc)
     definition = found.read[0]
     if found.like.owner:
+        # In a class, Python changes names that begin with two underscores.
         spell_private_names(definition, found.like.owner)
     survey = survey_of(definition)
     statics = replace_statics(definition, pyfunc, survey, Source(shown_path(code.co_filename), *found.read).loc)
@@ -169,13 +172,15 @@ class _Match:
 
 
 def _found(pyfunc: Callable[..., Any]) -> _Match:
-    """The definition of a function, and the text that it was found in."""
+    """Return the definition of a function, and the text that it was found in."""
     code = pyfunc.__code__
     # What Python keeps elsewhere, as what was typed at its prompt, only inspect finds.
     texts = texts_of(pyfunc) or [inspect.findsource(code)[0]]
     failures: list[SyntaxError] = []
+    # The file is read again only where no text that is kept already fits.
     found = _matches(pyfunc, texts, failures) or _matches(pyfunc, text_read_again(pyfunc), failures)
     if not found:
+        # With several texts, none of which fits, a failure to read one of them explains nothing.
         raise failures[0] if failures and len(texts) == 1 else _Changed("is not")
     chosen = _chosen(found, certain_text(pyfunc))
     # What annotations of variables say is not in the code, so that it cannot be compared.
@@ -185,7 +190,7 @@ def _found(pyfunc: Callable[..., Any]) -> _Match:
 
 
 def _matches(pyfunc: Callable[..., Any], texts: Iterable[list[str]], failures: list[SyntaxError]) -> list[_Match]:
-    """The definitions in texts that a function may be from; those that cannot be read are failures."""
+    """Return the definitions in texts that a function may be from; those that cannot be read are failures."""
     code, found = pyfunc.__code__, []
     for lines in texts:
         try:
@@ -199,10 +204,11 @@ def _matches(pyfunc: Callable[..., Any], texts: Iterable[list[str]], failures: l
 
 
 def _chosen(found: list[_Match], certain: list[str] | None) -> _Match:
-    """The definition that is likest; there must be no other that is as likely."""
+    """Return the definition that is likest; there must be no other that is as likely."""
     likest = max((match.like.is_exact, match.text is certain, match.like.is_placed) for match in found)
     best = [m for m in found if (m.like.is_exact, m.text is certain, m.like.is_placed) == likest]
     if len(best) > 1:
+        # Two that say the same are no question, whichever it is.
         bodies = {tuple(map(ast.dump, match.read[0].body)): match.read for match in best}
         if len(bodies) > 1:
             raise _Several(list(bodies.values()))
@@ -220,6 +226,7 @@ class _Several(Exception):
         super().__init__()
         self.read = reads[0]
         trees = zip(*(nodes(*read[0].body) for read in reads[:2]), strict=False)
+        # The first simple statement in which they differ is the one to show.
         pairs = [(a, b) for a, b in trees if isinstance(a, ast.stmt) and ast.dump(a) != ast.dump(b)]
         pair = next((pair for pair in pairs if not hasattr(pair[0], "body")), pairs[-1])
         self.node = pair[0]
@@ -227,10 +234,11 @@ class _Several(Exception):
 
 
 def _lambdas(lines: list[str], code: Any) -> list[_Read]:
-    """The lambda expressions that begin in the line of a function."""
+    """Return the lambda expressions that begin in the line of a function."""
     read = []
     for found in ast.walk(whole_tree(lines)):
         if isinstance(found, ast.Lambda) and found.lineno == code.co_firstlineno:
+            # The tree of a whole file is shared, and a definition is changed later.
             node = copy.deepcopy(found)
             last = node.end_lineno or node.lineno
             own = tuple(line.rstrip("\r\n") for line in lines[node.lineno - 1 : last])
@@ -246,6 +254,7 @@ def _parse(lines: list[str], code: Any) -> _Read:
     indent = len(raw[0]) - len(raw[0].lstrip())
     first_line = max(code.co_firstlineno, 1)
     definition = tree.body[0]
+    # It stands in the head that `_tree_of` has put in front.
     if indent:
         assert isinstance(definition, ast.If)
         definition = definition.body[0]
@@ -259,7 +268,7 @@ def _margin(line: str) -> str:
 
 
 def _tree_of(raw: list[str], before: int) -> ast.Module:
-    """The tree of lines, with `before` lines in front of them."""
+    """Return the tree of lines, with `before` lines in front of them."""
     # Under a head of its own an indented def is a statement as it stands: texts of several lines keep their contents.
     # Empty lines in front of it make its positions those of the file.
     if not raw[0][:1].isspace():
@@ -277,7 +286,7 @@ def _thorough(lines: list[str], code: Any) -> tuple[list[str], ast.Module]:
 
 
 def _quick(lines: list[str], code: Any) -> tuple[list[str], ast.Module] | None:
-    """The lines of a def, found by their indentation; None where that is not enough.
+    """Return the lines of a def, found by their indentation; None where that is not enough.
 
     ``inspect`` splits the text into tokens, which takes most of the time of finding a compiled kernel. A def that is
     cut in a bracket or a text does not parse, so what parses is whole.
@@ -290,10 +299,13 @@ def _quick(lines: list[str], code: Any) -> tuple[list[str], ast.Module] | None:
     seen_def, end = False, start
     for k in range(start, len(lines)):
         text = lines[k].strip()
+        # Empty lines and comments may stand further left without ending a def.
         if not text or text[0] == "#":
             continue
         line = lines[k][_margin(lines[k]).rfind("\f") + 1 :]
+        # A line that closes a bracket may stand where the def does.
         if not line.startswith(head) or line[indent] not in " \t)]}":
+            # Before the def there are decorators, at the same margin.
             if seen_def:
                 break
             seen_def = line.startswith(("def ", "async def "), indent)
@@ -309,7 +321,7 @@ def _quick(lines: list[str], code: Any) -> tuple[list[str], ast.Module] | None:
 
 
 def too_deep(name: str, loc: Loc | None) -> KernelSyntaxError:
-    """The error for a function that Python's own compiler, or its limit of recursion, does not let through."""
+    """Return the error for a function that Python's own compiler, or its limit of recursion, does not let through."""
     return KernelSyntaxError(
         f"{name} has expressions or statements nested deeper than Python's limit of recursion allows",
         loc=loc,
@@ -327,7 +339,7 @@ _EXECUTED: Final = "for code made by exec, register the text with linecache.cach
 
 
 def get_source(pyfunc: Callable[..., Any]) -> Source:
-    """The source of a function.
+    """Return the source of a function.
 
     Raises
     ------

@@ -1,8 +1,8 @@
 """Static expressions: what Python evaluates where a function is defined.
 
-In: a function's syntax tree. Out: the tree with a :class:`Given` in the place of each call of ``dk.static``, and the
-results, kept with the function. An expression that needs the variable of a loop, or a name that is not defined yet,
-is a :class:`Later`: it is evaluated while the function is lowered, over what its other names meant at the definition.
+In the syntax tree of a function, a :class:`Given` takes the place of each call of ``dk.static``; the results are kept
+with the function. An expression that needs the variable of a loop, or a name that is not defined yet, is a
+:class:`Later`: it is evaluated while the function is lowered, over what its other names meant at the definition.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = [
 
 
 class Given(ast.expr):
-    """The place of a static expression: the number of its result."""
+    """A place in the tree for a static expression: the number of its result."""
 
     _fields = ()
     index: int
@@ -45,7 +45,7 @@ class Given(ast.expr):
 
 @dataclass(frozen=True)
 class Sized:
-    """Stands for a variable of which an expression may know nothing but the length."""
+    """A variable of which an expression may know nothing but the length."""
 
     length: int
 
@@ -81,13 +81,13 @@ class Later:
     _values: dict[tuple[Any, ...], tuple[Any, Any]] = field(default_factory=dict)
 
     def over(self, exchanged: Callable[[Any], Any]) -> Later:
-        """The same expression over other meanings of its names, with the results that are known already."""
+        """Return the same expression over other meanings of its names, with the results that are known already."""
         values = {key: (held, exchanged(found)) for key, (held, found) in self._values.items()}
         known = exchanged(dict(self.known))
         return Later(self.expression, self.code, known, self.variables, self.scope, self.is_plain, values)
 
     def value(self, of_variables: Mapping[str, Any]) -> Any:
-        """The result for given values of the variables; each is evaluated once.
+        """Return the result for given values of the variables; each is evaluated once.
 
         Raises
         ------
@@ -95,8 +95,10 @@ class Later:
             Whatever evaluating it raises.
         """
         key = tuple((name, _mark(v)) for name, v in sorted(of_variables.items()))
+        # The same expression is lowered anew for each guess of a loop's types, and must give the same object each time.
         if key not in self._values:
             names = {name for name in _names(self.expression) if name not in of_variables and name not in self.known}
+            # Names that had no meaning at the definition are looked up now.
             late = {name: obj for name in names if (obj := self.scope.found(name)) is not MISSING}
             found = settled(eval(self.code, {**late, **self.known, **of_variables}))
             self._values[key] = of_variables, found  # what is marked by its address has to live on
@@ -104,9 +106,10 @@ class Later:
 
 
 def _mark(value: Any) -> Any:
-    """What tells one value of a variable from others."""
+    """Return a mark that tells one value of a variable from others."""
     if isinstance(value, tuple):
         return tuple(map(_mark, value))
+    # By type and text: ``1 == 1.0 == True``, and ``0.0 == -0.0``.
     if type(value) in (bool, int, float, str, Sized):
         return type(value), repr(value)
     return id(value)
@@ -114,7 +117,7 @@ def _mark(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Statics:
-    """Where a function's static expressions are.
+    """The places of a function's static expressions, and which names stand for ``static``.
 
     Attributes
     ----------
@@ -150,9 +153,11 @@ def replace_statics(
     static_names = names_of_static(survey.called, scope)
     if not static_names:
         return Statics(survey.called)
+    # A function that is parsed again keeps the results of its definition.
     results = kept_results(pyfunc)
     variables = _variables(definition, static_names)
     finder = _Finder(static_names, Evaluator(scope, variables, locate), results)
+    # The visitor goes into the body alone: decorators and defaults are evaluated by Python itself.
     for stmt in definition.body:
         finder.visit(stmt)
     if results is None and finder.found:
@@ -187,7 +192,7 @@ def _variables(definition: ast.FunctionDef, static_names: frozenset[Path]) -> fr
 
 
 class _Finder(ast.NodeTransformer):
-    """Replaces calls of ``static``; in an expression that is one already, inner ones are plain calls."""
+    """A transformer of calls of ``static``; in an expression that is one already, inner ones are plain calls."""
 
     def __init__(self, static_names: frozenset[Path], evaluator: Evaluator, results: list[Any] | None) -> None:
         self.static_names, self.evaluator, self.results = static_names, evaluator, results
@@ -206,7 +211,7 @@ class _Finder(ast.NodeTransformer):
 
 
 class Evaluator:
-    """Evaluates calls of ``static`` in a function that has some variables."""
+    """Evaluation of calls of ``static`` in a function that has some variables."""
 
     def __init__(self, scope: Scope, variables: frozenset[str], locate: Callable[[ast.AST], Loc]) -> None:
         self.scope, self.variables, self.locate = scope, variables, locate
@@ -224,6 +229,7 @@ class Evaluator:
                 "static takes one expression", loc=self.locate(node), remedy="write static((a, b)) for a tuple"
             )
         expression = node.args[0]
+        # What a comprehension sets is no variable of the function.
         own = _bound(expression)
         names = _names(expression) - own
         known = {name: self.scope.found(name) for name in names - self.variables}
@@ -231,6 +237,7 @@ class Evaluator:
         whole = ast.fix_missing_locations(ast.Expression(expression))
         code = compile(whole, self.locate(node).file, "eval", dont_inherit=True)
         later = Later(expression, code, present, names & self.variables, self.scope)
+        # Where all names are known, only the variables of loops are awaited.
         if later.variables and len(present) == len(known):
             return _plain(later) or later
         if len(present) < len(known):
@@ -255,7 +262,8 @@ _SYNTAX: Final = (
 
 
 def _plain(later: Later) -> Later | None:
-    """The expression over a copy of what its names mean, None if these, or what it does with them, are no plain data.
+    """Return the expression over a copy of what its names mean, None if these, or what it does with them, are no plain
+    data.
 
     Chains of attributes of modules and classes are names in it.
     """
@@ -269,7 +277,7 @@ def _plain(later: Later) -> Later | None:
 
 
 class _Plain(ast.NodeTransformer):
-    """Replaces names by names of copies; a TypeError says that something is no plain data."""
+    """A transformer of names to names of copies; a TypeError says that something is no plain data."""
 
     def __init__(self, later: Later, found: dict[str, Any]) -> None:
         self.later, self.found = later, found
@@ -297,12 +305,13 @@ class _Plain(ast.NodeTransformer):
         return self._named(node, snapshot(self._object(node)))
 
     def _named(self, node: ast.expr, obj: Any) -> ast.expr:
+        # A user's name has no ``$``, so that the copy cannot stand for another name.
         name = ast.unparse(node).replace(".", "$")
         self.found[name] = obj
         return ast.copy_location(ast.Name(name, ast.Load()), node)
 
     def _object(self, node: ast.expr) -> Any:
-        """What a name or a chain of attributes of modules and classes stands for."""
+        """Return what a name or a chain of attributes of modules and classes stands for."""
         if isinstance(node, ast.Name) and node.id in self.later.known:
             return self.later.known[node.id]
         if not isinstance(node, ast.Attribute):
@@ -312,11 +321,12 @@ class _Plain(ast.NodeTransformer):
             return owner.__members__[node.attr]
         if type(owner) not in (ModuleType, type):  # which find attributes by code of their own
             raise TypeError("an attribute of an object")
+        # Without a descriptor's code, which could give something else each time.
         return inspect.getattr_static(owner, node.attr)
 
 
 def failure(error: Exception, loc: Loc) -> KernelTypeError:
-    """The error for a static expression that cannot be evaluated."""
+    """Return the error for a static expression that cannot be evaluated."""
     return KernelTypeError(
         f"static(...) cannot be evaluated: {type(error).__name__}: {error}",
         loc=loc,
@@ -330,12 +340,12 @@ def _names(node: ast.AST) -> frozenset[str]:
 
 
 def _bound(node: ast.AST) -> frozenset[str]:
-    """Names that an expression sets itself: in comprehensions and lambdas."""
+    """Return the names that an expression sets itself: in comprehensions and lambdas."""
     stored = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     return frozenset(stored | {n.arg for n in ast.walk(node) if isinstance(n, ast.arg)})
 
 
 def variables_of_statics(pyfunc: Callable[..., Any]) -> frozenset[str]:
-    """Variables of a function that its static expressions use."""
+    """Return the variables of a function that its static expressions use."""
     results = kept_results(pyfunc) or ()
     return frozenset(name for found in results if isinstance(found, Later) for name in found.variables)

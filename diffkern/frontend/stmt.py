@@ -1,7 +1,7 @@
 """Statements: assignments, branches, and what leaves the straight path.
 
-In: a list of statements. Out: ops in the current region and new bindings. What follows a statement that may leave (by
-``break``, ``continue``, ``return``) is lowered into the branch that does not leave, or guarded by a flag.
+Statements become ops in the current region and new bindings. What follows a statement that may leave (by ``break``,
+``continue``, ``return``) is lowered into the branch that does not leave, or guarded by a flag.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _NESTED: Final = 16
 
 
 class _GoOn(ast.stmt):
-    """Stands in the ``else`` of a part of a chain: none of its conditions held, so the rest of the chain runs."""
+    """The rest of a chain, in the ``else`` of a part of it: none of its conditions held."""
 
 
 def lower_block(cx: Context, stmts: Sequence[ast.stmt], tail_body: bool, tail_function: bool) -> None:
@@ -60,13 +60,17 @@ def lower_block(cx: Context, stmts: Sequence[ast.stmt], tail_body: bool, tail_fu
     """
     for k, stmt in enumerate(stmts):
         flags = leaving.flags(cx)
+        # Left in any case: nothing behind is reached.
         if flags is None:
             return
+        # A deep nest of branches would exceed Python's recursion limit, here and in each pass over the IR; so what is
+        # too far behind is lowered outside, after a test of the flag.
         rest = stmts[k + 1 :]
         near, far = _apart(stmts[k:] if flags else rest)
         tails = (tail_body, tail_function) if not far else (False, False)
         if flags:
             leaving.guarded(cx, flags, near, *tails)
+            # Those before have been lowered, so what follows asks for the flags anew.
             lower_block(cx, far, tail_body, tail_function)
             return
         if isinstance(stmt, ast.If):
@@ -81,18 +85,24 @@ def lower_block(cx: Context, stmts: Sequence[ast.stmt], tail_body: bool, tail_fu
 
 
 def _attempt(cx: Context, stmt: ast.stmt, lower: Callable[[], bool]) -> bool:
-    """Lower a statement; an error is recorded and what the statement would have set is poisoned."""
+    """Lower a statement and return what `lower` does; an error is recorded, and what the statement would set is
+    poisoned.
+    """
     try:
         with cx.b.at(cx.loc(stmt)):
             return lower()
     except KernelError as error:
+        # Lowering goes on, so that one compilation reports all independent errors.
         cx.errors.extend(error.errors)
     except Cascade:
+        # Remembered: if no error is reported in the end, this statement is what has gone wrong.
         cx.skipped.append(cx.loc(stmt))
     for name in assigned([stmt], cx.changing):
         binding = cx.env.get(name)
+        # An array's elements are not in the variable, so an error does not make the array unknown.
         if binding is None or not isinstance(binding.term, (View, RecView)):
             cx.env[name] = Binding(Poison(), None)
+    # The value is unknown, but control does leave here.
     if isinstance(stmt, ast.Return):
         cx.env[RETURN] = Binding(Poison(), None)
         cx.env[RETURNED] = Binding(Const(True), None)
@@ -100,7 +110,9 @@ def _attempt(cx: Context, stmt: ast.stmt, lower: Callable[[], bool]) -> bool:
 
 
 def _apart(rest: Sequence[ast.stmt]) -> tuple[Sequence[ast.stmt], Sequence[ast.stmt]]:
-    """The statements that go into the branches before them if these leave, and those for which a flag is tested."""
+    """Return the statements that go into the branches before them if these leave, and those for which a
+    flag is tested.
+    """
     count = 0
     for k, stmt in enumerate(rest[:-1]):
         count += isinstance(stmt, ast.If) and contains([stmt], _ESCAPES)
@@ -113,7 +125,7 @@ def _apart(rest: Sequence[ast.stmt]) -> tuple[Sequence[ast.stmt], Sequence[ast.s
 
 
 def _chain(cx: Context, stmt: ast.If, rest: Sequence[ast.stmt], tail_body: bool, tail_function: bool) -> bool:
-    """Lower an ``if``; returns whether the statements after it have been lowered with it.
+    """Lower an ``if``; return whether the statements after it have been lowered with it.
 
     A long chain of ``elif`` is lowered in parts, each where none of the conditions before has held.
     """
@@ -140,18 +152,22 @@ def _part_of_chain(
     more = cx.frame.going_on[-1]
     term = cx.env[more].term
     if term == Const(False):
+        # One of the conditions before holds in any case.
         return
     part = links[0]
     if not last:
         end: list[ast.stmt] = [ast.copy_location(_GoOn(), links[-1])]
         for link in reversed(links):
             part = ast.copy_location(ast.If(link.test, link.body, end), link)
+            # The new node has no liveness of its own; what is read behind it is that of the whole chain.
             cx.frame.liveness.stands_for(part, stmt)
             end = [part]
+    # Unset until the part's last ``else`` sets it again.
     cx.env[more] = Binding(Const(False), None)
     if not isinstance(term, Val):
         _if(cx, part, (), False, False)
         return
+    # Names that the parts before have set are set in other branches than this one.
     env = {**before, more: Binding(Const(False), None)}
     with cx.b.at(cx.loc(part)):
         holds = leaving.side(cx, [part], env, False, False)
@@ -161,21 +177,24 @@ def _part_of_chain(
 
 
 def _if(cx: Context, stmt: ast.If, rest: Sequence[ast.stmt], tail_body: bool, tail_function: bool) -> bool:
-    """Lower an ``if`` as it stands; returns as :func:`_chain`."""
+    """Lower an ``if`` as it stands; return as :func:`_chain` does."""
     test = _condition(cx, stmt)
     if isinstance(test, Const):
+        # Only the side that is taken is lowered, so the other may be wrong for these types, as under a test of a dtype.
         cx.block([*(stmt.body if test.value else stmt.orelse), *rest], tail_body, tail_function)
         return True
     then: Sequence[ast.stmt] = stmt.body
     orelse: Sequence[ast.stmt] = stmt.orelse
     escaping = contains([stmt], _ESCAPES)
     takes_rest = False
+    # What follows belongs to the side that stays, so no flag is needed.
     if rest and escaping:
         if leaves(then):
             orelse, takes_rest = [*orelse, *rest], True
         elif leaves(orelse):
             then, takes_rest = [*then, *rest], True
     last = rest[-1] if takes_rest else stmt
+    # More follows behind the branch, so a return in it is not the last thing.
     if rest and not takes_rest:
         tail_body = tail_function = False
     holds = leaving.side(cx, then, dict(cx.env), tail_body, tail_function)
@@ -212,6 +231,7 @@ def _statement(cx: Context, stmt: ast.stmt, tail_function: bool) -> bool:
 def _assign(cx: Context, stmt: ast.Assign) -> None:
     first = stmt.targets[0]
     term: Term
+    # How many indices there are is known by the targets alone.
     if isinstance(first, (ast.Tuple, ast.List)) and calls.tid_call(cx, stmt.value):
         assert isinstance(stmt.value, ast.Call)
         with cx.b.at(cx.loc(stmt.value)):
@@ -219,6 +239,7 @@ def _assign(cx: Context, stmt: ast.Assign) -> None:
     else:
         term = cx.expr(stmt.value)
     for target in stmt.targets:
+        # The value is evaluated once, also for ``a = b = f()``.
         assign.assign(cx, target, term, stmt)
 
 
@@ -234,6 +255,7 @@ def _annotated(cx: Context, stmt: ast.AnnAssign) -> None:
         to = resolve_type(obj)
     except TypeError as error:
         cx.type_error(annotation, str(error), "write a type such as float, dk.vec3 or a struct, or leave it out")
+    # ``x: float`` alone sets nothing.
     if stmt.value is None:
         return
     value = records.convert(cx, cx.expr(stmt.value), to, stmt.value, "the annotated variable")
@@ -252,6 +274,7 @@ def _evaluated(cx: Context, node: ast.AST, text: str) -> Any:
 
 
 def _augmented(cx: Context, stmt: ast.AugAssign) -> None:
+    # The target's index is evaluated once, before the operand, as in Python.
     where = assign.place(cx, stmt.target)
     current = assign.read(cx, where, stmt.target)
     operand = cx.expr(stmt.value)
@@ -261,11 +284,13 @@ def _augmented(cx: Context, stmt: ast.AugAssign) -> None:
         result = tile_records.combined(cx, kind, current, operand, stmt)
     else:
         result = expr.binary(cx, kind, current, operand, stmt)
+    # A tile is changed in place, which views of it see.
     if isinstance(stmt.target, ast.Name) and isinstance(current, (Val, Rec)) and holds_tiles(current):
         made = [leaf.value for leaf in tile_fields.leaves(result)]
         tile_records.replace(cx, stmt.target.id, current, made, stmt.target)
         return
     assign.write(cx, where, result, stmt.target)
+    # Threads may update one element at once, so such updates may have to be atomic; a user's func has none.
     if not is_own:
         assign.note_update(cx, where, kind, operand, stmt.target)
 
@@ -299,6 +324,7 @@ def _return(cx: Context, stmt: ast.Return) -> None:
 
 def _break(cx: Context, stmt: ast.Break) -> None:
     state = cx.frame.loops[-1]
+    # Behind the loop, what is set depends on where it was left.
     state.set_at_breaks.append(leaving.set_here(cx))
     cx.env[state.broken] = Binding(Const(True), None)
 

@@ -1,7 +1,7 @@
-"""What a function's text mentions: the kinds of its nodes, and the names that it calls.
+"""The kinds of nodes in a function's text, and the names that it calls.
 
-In: a ``def`` as Python has parsed it. Out: a :class:`Survey`, from one pass over the tree; and the pass itself, which
-takes a third of the time of ``ast.walk``.
+A :class:`Survey` comes from one pass over a ``def`` as Python has parsed it. The pass is here too: it takes a third of
+the time of ``ast.walk``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Survey:
-    """What the body of a function mentions.
+    """The kinds of nodes, calls and annotations in the body of a function.
 
     Attributes
     ----------
@@ -46,6 +46,7 @@ def nodes(*roots: ast.AST) -> Iterator[ast.AST]:
         yield node
         inside: list[object] = []
         for name in node._fields:
+            # There is a context in every name, and it says nothing here.
             value = None if name == "ctx" else getattr(node, name, None)
             if isinstance(value, list):
                 inside += value
@@ -73,7 +74,7 @@ def survey_of(definition: ast.FunctionDef) -> Survey:
 
 
 def chain_of(node: ast.AST) -> Path:
-    """Return a name with the attributes behind it; nothing of another expression."""
+    """Return a name with the attributes behind it; an empty tuple for another expression."""
     attributes: list[str] = []
     while isinstance(node, ast.Attribute):
         attributes.append(node.attr)
@@ -82,12 +83,13 @@ def chain_of(node: ast.AST) -> Path:
 
 
 def captured_names(definition: ast.FunctionDef) -> list[Path]:
-    """The names and attribute chains that the body reads from outside, in the order of the source."""
+    """Return the names and attribute chains that the body reads from outside, in the order of the source."""
     arguments = definition.args
     local = {a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
     found: dict[Path, None] = {}
     for stmt in definition.body:
         _names(stmt, local, found)
+    # What is stored anywhere in the body is local everywhere in it, as in Python.
     return [path for path in found if path[0] not in local]
 
 
@@ -105,6 +107,7 @@ def _names(node: ast.AST, stored: set[str], loaded: dict[Path, None]) -> None:
             if isinstance(inner.ctx, ast.Load):
                 loaded[(inner.id, *reversed(attributes))] = None
             elif isinstance(inner.ctx, ast.Store):
+                # A chain is taken as a whole: its name is not met again by itself.
                 stored.add(inner.id)
             continue
         found: list[ast.AST] = []

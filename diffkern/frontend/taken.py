@@ -1,6 +1,6 @@
-"""What lowering takes from Python objects beyond what the names in a function mean, noted while it is done.
+"""A record of Python objects that lowering uses beyond the meanings of a function's names.
 
-That is the results of static expressions over objects whose behaviour is code, and attributes of modules and classes
+These are the results of static expressions over objects whose behaviour is code, and attributes of modules and classes
 that come to a place as results, items or arguments. A key with it is that of the program, whatever code gave it.
 """
 
@@ -38,31 +38,32 @@ class Read:
     obj: Any
 
     def encoded(self, number_of: Callable[[Func], int]) -> bytes:
-        """What it was, as bytes."""
+        """Return the object as bytes."""
         return contents(self.obj, lambda obj: encode_object(obj, number_of))
 
     def holds(self) -> bool:
-        """Whether the attribute still is the same; results are kept with their expressions."""
+        """Return whether the attribute still is the same; results are kept with their expressions."""
         if self.owner is None:
             return True
         now = static_attribute(self.owner, self.name, of_objects=True)
         if now is self.obj:
             return True
+        # Equal data in another object is the same fact; an object without known contents is not comparable.
         before, after = (contents(obj, lambda obj: encode_object(obj, id)) for obj in (self.obj, now))
         return before == after and not after.startswith(OPAQUE)
 
     def is_of(self, other: Read) -> bool:
-        """Whether it is the same attribute of the same object."""
+        """Return whether it is the same attribute of the same object."""
         return self.owner is other.owner and self.name == other.name
 
     def capture(self) -> tuple[Callable[[str], Any], str, Any]:
-        """How the attribute is looked up, its name, and what it was."""
+        """Return the function that looks the attribute up, its name, and what it was."""
         return partial(static_attribute, self.owner, of_objects=True), self.name, self.obj
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """All that one lowering took.
+    """Everything that one lowering took.
 
     Attributes
     ----------
@@ -80,10 +81,11 @@ class Taken:
 
     @classmethod
     def of(cls, reads: list[Read]) -> Taken:
-        """What a record says."""
+        """Return what a record says."""
         reached: list[Callable[..., Any]] = []
 
         def number_of(func: Func) -> int:
+            # Functions are numbered in the order in which they are met, so that no address is in a key.
             if func.pyfunc not in reached:
                 reached.append(func.pyfunc)
             return reached.index(func.pyfunc)
@@ -92,6 +94,7 @@ class Taken:
         return cls(fields, reached, [read for read in reads if read.owner is not None])
 
 
+# Lowering passes through code of the user, in several threads at once.
 _record: ContextVar[list[Read] | None] = ContextVar("record", default=None)
 
 
@@ -104,7 +107,7 @@ def note(obj: Any, owner: Any = None, name: str = "") -> None:
 
 @contextlib.contextmanager
 def recorded() -> Iterator[list[Read]]:
-    """Record what lowering takes."""
+    """Record what lowering takes while the context is open."""
     record: list[Read] = []
     before = _record.set(record)
     try:

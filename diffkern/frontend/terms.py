@@ -1,4 +1,4 @@
-"""What an expression of the kernel language stands for while it is being lowered.
+"""Terms: what expressions of the kernel language stand for while they are being lowered.
 
 Only :class:`Val` exists at run time. Literals are :class:`Const`, views of arrays are an array with index expressions,
 tuples are unpacked, and modules, functions and dtypes are :class:`Static`.
@@ -109,9 +109,10 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class InnerExtent:
-    """What makes the length of an axis of an array in an element; of the same axis of another element it is equal."""
+    """Emits the length of an axis of an array in an element; of the same axis of another element it is equal."""
 
     axis: int
+    # Equality decides whether two views have one shape, which does not depend on the way to it.
     emit: Callable[[int, View], Value] = field(compare=False)
     view: View = field(compare=False)
 
@@ -119,7 +120,7 @@ class InnerExtent:
         return self.emit(self.axis, self.view)
 
     def of(self, view: View) -> InnerExtent:
-        """The same of the array in another element."""
+        """Return the same of the array in another element."""
         return replace(self, view=view)
 
 
@@ -176,7 +177,7 @@ class TileStruct(Struct):
 
     @classmethod
     def of(cls, element: Struct, shape: tuple[int, ...]) -> TileStruct:
-        """The struct of a tile whose elements are of a struct."""
+        """Return the struct of a tile whose elements are of a struct."""
         return cls(element.name, element.fields, shape)
 
     @property
@@ -196,6 +197,7 @@ class RecView:
     def first(self) -> View:
         """The view of some field: it has the axes of all."""
         item = self.items[0]
+        # Fields of structs inside are views themselves.
         return item.first if isinstance(item, RecView) else item
 
     @property
@@ -213,21 +215,21 @@ class Static:
 
 
 class Spread(ast.expr):
-    """Stands for a term in the syntax tree, such as one of the values of ``*sequence``."""
+    """A term in the place of an expression, such as one of the values of ``*sequence``."""
 
     _fields = ()
     term: Term
 
 
 def spread(term: Term) -> Spread:
-    """A term as an expression of the syntax tree."""
+    """Return a term as an expression of the syntax tree."""
     made = Spread()
     made.term = term
     return made
 
 
 class Once(ast.expr):
-    """Stands for an expression that is evaluated at most once, where its term is first asked for."""
+    """An expression that is evaluated at most once, where its term is first asked for."""
 
     _fields = ()
     inner: ast.expr
@@ -235,21 +237,21 @@ class Once(ast.expr):
 
 
 def once(inner: ast.expr) -> Once:
-    """An expression that is evaluated at most once."""
+    """Return an expression that is evaluated at most once."""
     made = ast.copy_location(Once(), inner)
     made.inner, made.term = inner, None
     return made
 
 
 class Field(ast.Name):
-    """Stands for the tile of a field, of a variable that holds a tile of structs."""
+    """The tile of a field, in the place of a variable that holds a tile of structs."""
 
     term: Val
 
 
 @dataclass(frozen=True, slots=True)
 class Poison:
-    """What a failed statement would have assigned; reading it reports nothing further."""
+    """The term of a variable that a failed statement would have assigned; reading it reports no further error."""
 
 
 Term: TypeAlias = Const | Val | View | Tup | Rec | RecView | Static | Poison
@@ -257,7 +259,7 @@ Term: TypeAlias = Const | Val | View | Tup | Rec | RecView | Static | Poison
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Binding:
-    """What a variable holds at some point, compared by identity.
+    """A variable's value at some point, compared by identity.
 
     Attributes
     ----------
@@ -274,23 +276,24 @@ class Binding:
     unset: str | None = None
 
 
+# With a space and a `$`, which no name of a program has.
 _MARK: Final = "$set "
 
 
 def mark(name: str) -> str:
-    """The variable that says, in a debug program, whether another one is set."""
+    """Return the variable that says, in a debug program, whether another one is set."""
     return _MARK + name
 
 
 def marked(name: str) -> str:
-    """The variable of which a mark says whether it is set; of no mark, the name itself."""
+    """Return the variable of which a mark says whether it is set; of no mark, the name itself."""
     return name.removeprefix(_MARK)
 
 
 def nullness(term: Term) -> bool | None:
-    """Whether an array is null; that of None is True.
+    """Return whether an array is null, True for the term of None; None if that isn't known.
 
-    None says that the term is no array, or one in an element, or null on some paths alone.
+    It isn't for a term that is no array, for an array in an element, and for one that is null on some paths alone.
     """
     match term:
         case View():
@@ -303,13 +306,13 @@ def nullness(term: Term) -> bool | None:
 
 
 def presence(term: Term) -> Value | None:
-    """What says whether an array is there that is null on some paths; None of any other term."""
+    """Return the value that says whether an array is there that is null on some paths; None of any other term."""
     view = term.first if isinstance(term, RecView) else term
     return view.present if isinstance(view, View) else None
 
 
 def describe(term: Term) -> str:
-    """A term for a message: its type, or what it is."""
+    """Return a term for a message: its type, or what it is."""
     match term:
         case Const(value):
             return f"the {'bool' if isinstance(value, bool) else 'number'} {value}"

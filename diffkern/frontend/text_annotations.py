@@ -64,6 +64,7 @@ def read_annotation(text: str) -> AnnotationText:
     is_plain = True
     for node in ast.walk(tree):
         if isinstance(node, (ast.Name, ast.Attribute)):
+            # Of ``a.b`` inside of ``a.b.c`` the walk meets both; the shorter one is taken out below.
             if path := chain_of(node):
                 paths[path] = None
         elif isinstance(node, (ast.Call, ast.Subscript)):
@@ -71,6 +72,7 @@ def read_annotation(text: str) -> AnnotationText:
             called[path] = None
             is_plain &= bool(path)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            # A forward reference in a text, as in ``"dk.array['float']"``.
             inner = _inner(node.value)
             paths.update(dict.fromkeys(inner.paths if inner else ()))
             called.update(dict.fromkeys(inner.called if inner else ()))
@@ -83,7 +85,7 @@ def read_annotation(text: str) -> AnnotationText:
 
 
 def _inner(text: str) -> AnnotationText | None:
-    """A text in a text; None if it is no expression, as a text that stands for itself."""
+    """Return a text in a text as read; None if it is no expression, as a text that stands for itself."""
     try:
         return read_annotation(text)
     except (SyntaxError, ValueError):
@@ -91,7 +93,7 @@ def _inner(text: str) -> AnnotationText | None:
 
 
 def evaluate_annotation(annotation: Any, scope: Scope) -> Any:
-    """An annotation as an object; text is evaluated, also text in text.
+    """Return an annotation as an object; text is evaluated, also text in text.
 
     ``from __future__ import annotations`` turns annotations into text, and quotes around quoted ones.
 

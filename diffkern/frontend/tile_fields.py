@@ -1,6 +1,6 @@
-"""What a tile of structs is: a :class:`Rec` of a :class:`TileStruct`, which has a tile for each field.
+"""Tiles of structs: a :class:`Rec` of a :class:`TileStruct`, which has a tile for each field.
 
-In: such a term. Out: the tiles of its fields, where they stand in the struct; terms of the same kind made of others.
+The functions here find the tiles of the fields by where they stand in the struct, and make such terms of others.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ Path: TypeAlias = tuple[int, ...]
 
 
 def is_one(term: Term | None) -> bool:
-    """Whether a term is a tile of structs."""
+    """Return whether a term is a tile of structs."""
     return isinstance(term, Rec) and isinstance(term.struct, TileStruct)
 
 
 def paths(struct: Struct) -> Iterator[tuple[Path, FieldType]]:
-    """Where the numbers, vectors and arrays of a struct stand in it, with their types."""
+    """Yield the places of the numbers, vectors and arrays of a struct in it, with their types."""
     for k, (_, t) in enumerate(struct.fields):
         if isinstance(t, Struct):
             yield from (((k, *path), inner) for path, inner in paths(t))
@@ -33,7 +33,7 @@ def paths(struct: Struct) -> Iterator[tuple[Path, FieldType]]:
 
 
 def adds_up(t: FieldType) -> bool:
-    """Whether values of a field can be added up: floats, integers of 32 bits and more, vectors of these."""
+    """Return whether values of a field can be added up: floats, integers of 32 bits and more, vectors of these."""
     if isinstance(t, (T.Array, StructArray, Struct)):
         return False
     scalar = T.scalar_of(t)
@@ -41,7 +41,7 @@ def adds_up(t: FieldType) -> bool:
 
 
 def at(term: Term, path: Path) -> Term:
-    """The part of a struct that stands at a path; of a type, that of the field."""
+    """Return the part of a struct that stands at a path; of a type, that of the field."""
     for k in path:
         assert isinstance(term, (Rec, RecView))
         term = term.items[k]
@@ -49,15 +49,16 @@ def at(term: Term, path: Path) -> Term:
 
 
 def built(struct: Struct, leaves: Iterator[Term]) -> Term:
-    """The struct whose parts are given in order: a tile of structs if they are tiles."""
+    """Return the struct whose parts are given in order: a tile of structs if they are tiles."""
     items = [built(t, leaves) if isinstance(t, Struct) else next(leaves) for _, t in struct.fields]
+    # Parts that are structs of tiles have a shape as well.
     shapes = {item.struct.shape for item in items if isinstance(item, Rec) and isinstance(item.struct, TileStruct)}
     shapes |= {tile_type(item.value).shape for item in items if isinstance(item, Val) and is_tile(item)}
     return Rec(TileStruct.of(struct, shapes.pop()) if shapes else struct, tuple(items))
 
 
 def first(tile: Val | Rec) -> Val:
-    """The tile, or that of its first field."""
+    """Return the tile, or that of its first field."""
     while isinstance(tile, Rec):
         inner = tile.items[0]
         assert isinstance(inner, (Val, Rec))
@@ -66,7 +67,7 @@ def first(tile: Val | Rec) -> Val:
 
 
 def each(tile: Term, function: Callable[[Val], Term]) -> Term:
-    """What a function makes of a tile, or of the tiles of all fields."""
+    """Return the result of a function for a tile, or for the tiles of all fields."""
     if isinstance(tile, Val):
         return function(tile)
     assert isinstance(tile, Rec)
@@ -81,7 +82,7 @@ def each(tile: Term, function: Callable[[Val], Term]) -> Term:
 
 
 def like(tile: Term, made: Iterator[Term]) -> Term:
-    """A tile, or a tile of structs as the given one, of the tiles of its fields in order."""
+    """Return a tile, or a tile of structs as the given one, of the tiles of its fields in order."""
     return (
         built(tile.struct.element, made)
         if isinstance(tile, Rec) and isinstance(tile.struct, TileStruct)
@@ -90,7 +91,7 @@ def like(tile: Term, made: Iterator[Term]) -> Term:
 
 
 def leaves(term: Term) -> list[Val]:
-    """A tile, or the tiles of all fields in order."""
+    """Return the tile, or the tiles of all fields in order."""
     if isinstance(term, Rec):
         return [leaf for item in term.items for leaf in leaves(item)]
     return [term] if isinstance(term, Val) else []

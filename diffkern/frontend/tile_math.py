@@ -1,7 +1,7 @@
 """Element by element, and linear algebra: the functions of tiles that compute.
 
-In: a call, or an operator with a tile on one side. Out: the op it becomes. What works element by element is a region
-over the elements, lowered once by the very code that lowers numbers.
+A call, or an operator with a tile on one side, becomes an op. What works element by element is a region over the
+elements, lowered once by the very code that lowers numbers.
 """
 
 from __future__ import annotations
@@ -43,8 +43,11 @@ __all__ = ["CALLS", "apply", "binary", "compare", "map_any", "map_terms", "negat
 
 
 def storage_dtype(operands: Sequence[Term], result: T.Element) -> T.Element:
-    """What the elements of a result are stored as: as those of the operands, if these are float16 or bfloat16."""
+    """Return the type in which the elements of a result are stored: that of the operands if it is
+    float16 or bfloat16.
+    """
     dtypes = {tile_type(x.value).dtype for x in operands if isinstance(x, Val) and is_tile(x)}
+    # Operands of two dtypes have no common narrow one.
     if len(dtypes) == 1:
         (dtype,) = dtypes
         if T.value_type(dtype) == result:
@@ -55,7 +58,7 @@ def storage_dtype(operands: Sequence[Term], result: T.Element) -> T.Element:
 def map_terms(
     cx: Context, operands: Sequence[Term], body: Callable[[list[Term]], Term], node: ast.AST, what: str
 ) -> Val:
-    """A tile whose elements are a function of the elements of some tiles, and of values that are the same for all."""
+    """Return a tile whose elements are a function of the elements of tiles, and of values that are the same for all."""
     made = map_any(cx, operands, body, node, what)
     if not isinstance(made, Val):
         cx.type_error(node, f"{what} makes {describe(made)}", "return a number or a vector")
@@ -65,25 +68,28 @@ def map_terms(
 def map_any(
     cx: Context, operands: Sequence[Term], body: Callable[[list[Term]], Term], node: ast.AST, what: str
 ) -> Term:
-    """The same where elements may be structs."""
+    """Return the same where elements may be structs."""
     tiles = [v for x in operands for v in tiles_in(x) if isinstance(v.type, T.Tile)]
     _check_shapes(cx, tiles, node, what)
     values: list[Value] = []
     params: list[Value] = []
 
     def element(x: Term) -> Term:
+        # A struct becomes one of elements: its tiles are parameters, one for each field.
         if isinstance(x, Rec):
             struct = x.struct.element if isinstance(x.struct, TileStruct) else x.struct
             return Rec(struct, tuple(map(element, x.items)))
         if not isinstance(x, Val):
             return x
         t = x.value.type
+        # Numbers are passed as parameters too, so that the region reads nothing from outside.
         params.append(Value(T.value_type(t.dtype) if isinstance(t, T.Tile) else t, x.value.name))
         values.append(x.value)
         return Val(params[-1])
 
     terms = list(map(element, operands))
     region = Region(tuple(params))
+    # A function of elements runs in each thread for itself, and a tile takes a block.
     if cx.in_map:
         cx.type_error(node, "a tile inside the function of a map", "compute the tile before, and pass its elements")
     cx.in_map = True
@@ -98,7 +104,9 @@ def map_any(
     region.yields = tuple(value for value, _ in parts)
     if any(op.name.startswith("tile") or op.name in ("load", "store", "atomic") for op in walk(region)):
         cx.type_error(node, f"{what}: the function uses more than its arguments", "pass what it needs as arguments")
+    # A local function may read numbers around it.
     values += _closed(region)
+    # A field's declared type says how it is stored; else that of the operands does.
     dtypes = tuple(t or storage_dtype(operands, value.type) for value, t in parts)  # type: ignore[arg-type]
     shape = tile_type(tiles[0]).shape
     made = iter(cx.b.op("tile_map", *values, shape=shape, dtypes=dtypes, body=region, indexed=False))
@@ -108,6 +116,7 @@ def map_any(
 def _check_shapes(cx: Context, tiles: Sequence[Value], node: ast.AST, what: str) -> None:
     for other in tiles[1:]:
         if tile_type(other).shape != tile_type(tiles[0]).shape:
+            # The likeliest mistake with one element: it is meant as a number.
             remedy = "shapes must be equal; extend one with dk.tile_broadcast(tile, shape=…)"
             if 1 in (tile_type(other).size, tile_type(tiles[0]).size):
                 remedy += ", or take the number out of the tile that has one, as in tile[0]"
@@ -115,7 +124,7 @@ def _check_shapes(cx: Context, tiles: Sequence[Value], node: ast.AST, what: str)
 
 
 def _parts(cx: Context, result: Rec, node: ast.AST, what: str) -> list[tuple[Value, T.Element | None]]:
-    """The fields of an element, and how they are stored."""
+    """Return the fields of an element, and the types in which they are stored."""
     found: list[tuple[Value, T.Element | None]] = []
     for item, (name, t) in zip(result.items, result.struct.fields, strict=True):
         if isinstance(item, Rec):
@@ -128,7 +137,7 @@ def _parts(cx: Context, result: Rec, node: ast.AST, what: str) -> list[tuple[Val
 
 
 def _closed(region: Region) -> list[Value]:
-    """Numbers around a function of elements that a local function reads, which become parameters of it."""
+    """Return the numbers around a function of elements that a local function reads; they become parameters of it."""
     ops, known = list(walk(region)), defined_in(region)
     used = [v for op in ops for v in (*op.operands, *(y for r in op.regions for y in r.yields))]
     free = list(dict.fromkeys(v for v in (*used, *region.yields) if v not in known))
@@ -139,7 +148,7 @@ def _closed(region: Region) -> list[Value]:
 
 
 def binary(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Val:
-    """``a op b`` where one of the two is a tile."""
+    """Lower ``a op b`` where one of the two is a tile."""
     for x in (a, b):
         if not isinstance(x, (Const, Val)):
             cx.type_error(
@@ -148,6 +157,7 @@ def binary(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Val:
                 "write it for two tiles of one shape, or for a tile and a number",
             )
     if op == "matmul":
+        # ``@`` is the matrix product, everything else goes element by element.
         if is_tile(a) and is_tile(b):
             assert isinstance(a, Val)
             assert isinstance(b, Val)
@@ -157,12 +167,12 @@ def binary(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Val:
 
 
 def compare(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Val:
-    """``a op b`` for a comparison where one of the two is a tile: a tile of bools."""
+    """Lower ``a op b`` for a comparison where one of the two is a tile: a tile of bools."""
     return map_terms(cx, (a, b), lambda x: arith.compare(cx, op, x[0], x[1], node), node, arith.SIGN[op])
 
 
 def negate(cx: Context, a: Term, node: ast.AST) -> Val:
-    """``-a`` of a tile."""
+    """Lower ``-a`` of a tile."""
     return map_terms(cx, (a,), lambda x: arith.negate(cx, x[0], node), node, "-")
 
 
@@ -220,6 +230,7 @@ def _axpy(cx: Context, name: str, node: ast.Call) -> Term:
         return arith.binary(cx, "add", x[2], arith.binary(cx, "mul", x[0], x[1], node), node)
 
     new = map_terms(cx, (alpha, Val(src), Val(dest)), body, node, name).value
+    # In place, the variable's type cannot change.
     if new.type != dest.type:
         cx.type_error(
             node,
@@ -247,7 +258,7 @@ def _added_in_place(key: str, op: str) -> Call:
 
 
 def product(cx: Context, a: Value, b: Value, out: Value | None, node: ast.AST, precision: str = "default") -> Value:
-    """``a @ b``, added to ``out`` if there is one."""
+    """Lower ``a @ b``, added to ``out`` if there is one."""
     ta, tb = tile_type(a), tile_type(b)
     for v, t in ((a, ta), (b, tb)):
         if t.ndim != 2 or not (isinstance(t.dtype, T.Scalar) and t.dtype.is_float):
@@ -259,6 +270,7 @@ def product(cx: Context, a: Value, b: Value, out: Value | None, node: ast.AST, p
     if ta.shape[1] != tb.shape[0]:
         mismatch(cx, f"a matrix product of {ta.shape[1]} columns and {tb.shape[0]} rows", a, b, node)
     wide = T.Tile(ta.dtype, (ta.shape[0], tb.shape[1]))
+    # `out` decides the type of the sum, so the factors may be of two types with it.
     if out is None:
         if ta.dtype != tb.dtype:
             remedy = "convert one with dk.tile_astype, or give the tile to add to as a third argument"
@@ -274,6 +286,7 @@ def product(cx: Context, a: Value, b: Value, out: Value | None, node: ast.AST, p
 
 
 def _matmul_op(cx: Context, operands: tuple[Value, ...], dtype: T.Element, precision: str) -> Value:
+    # The default is no attribute, so that the text of other programs does not mention it.
     attrs = {} if precision == "default" else {"precision": precision}
     return cx.b.one("tile_matmul", *operands, trans_a=False, trans_b=False, dtype=dtype, **attrs)
 
@@ -288,14 +301,17 @@ def _matmul(cx: Context, name: str, node: ast.Call) -> Term:
             cx.type_error(node, "beta scales out, and there is no out", "pass out, or leave beta out")
         return _scaled(cx, alpha, Val(product(cx, a, b, None, node, precision)), node)
     _, out = variable(cx, given["out"], f"the argument out of {name}")
+    # The tile would be read as a factor while it is changed.
     if out in (a, b):
         cx.type_error(node, f"{name} adds to one of its factors", "give another tile as out")
     if beta == Const(1.0) and alpha == Const(1.0):
         new = product(cx, a, b, out, node, precision)
     else:
         t = tile_type(out)
+        # In the type of `out`, also where the factors are narrower.
         zero = cx.b.one("tile_fill", cx.b.zero(T.value_type(t.dtype)), type=t)
         result = _scaled(cx, alpha, Val(product(cx, a, b, zero, node, precision)), node)
+        # As in BLAS, a constant 0 does not even read what was there.
         if not (isinstance(beta, Const) and beta.value == 0):
             result = binary(cx, "add", result, _kept(cx, beta, Val(out), node), node)
         new = result.value
@@ -316,7 +332,7 @@ def _scaled(cx: Context, factor: Term, tile: Val, node: ast.AST) -> Val:
 
 
 def _kept(cx: Context, beta: Term, out: Val, node: ast.AST) -> Val:
-    """What a product leaves of its tile: ``beta * out``, and nothing where beta is 0, of NaN and infinity neither."""
+    """Return what a product leaves of its tile: ``beta * out``, but 0 of NaN and infinity where beta is 0."""
     if isinstance(beta, Const):
         return _scaled(cx, beta, out, node)
 
@@ -348,6 +364,7 @@ def _cholesky(cx: Context, name: str, node: ast.Call) -> Term:
     a = _square(cx, given["A"], f"the argument of {name}")
     if word(cx, given, "fill_mode", ("lower", "upper")) == "lower":
         return Val(cx.b.one("tile_cholesky", a))
+    # The upper factor is the transpose of the lower one.
     lower = cx.b.one("tile_cholesky", cx.b.one("tile_permute", a, axes=(1, 0)))
     return Val(cx.b.one("tile_permute", lower, axes=(1, 0)))
 
@@ -357,6 +374,7 @@ def _solved(cx: Context, matrix: Value, y: Value, steps: Sequence[tuple[bool, bo
     t = tile_type(y)
     if t.ndim > 2 or t.shape[0] != tile_type(matrix).shape[0] or t.dtype != tile_type(matrix).dtype:
         mismatch(cx, "a matrix and a right side that do not fit", matrix, y, node)
+    # The ops take matrices, so a vector is one column.
     x = y if t.ndim == 2 else cx.b.one("tile_reshape", y, shape=(t.shape[0], 1))
     for lower, trans in steps:
         x = cx.b.one("tile_triangular_solve", matrix, x, lower=lower, trans=trans)
@@ -368,6 +386,7 @@ def _cholesky_solve(cx: Context, name: str, node: ast.Call) -> Term:
     matrix = _square(cx, given["L"], f"the argument L of {name}")
     y = tile_argument(cx, given["y"], f"the argument y of {name}")
     lower = word(cx, given, "fill_mode", ("lower", "upper")) == "lower"
+    # ``L L^T x = y``, or with the upper factor ``U^T U x = y``: one solve with each of the two.
     return _solved(cx, matrix, y, [(lower, not lower), (lower, lower)], node)
 
 
@@ -409,16 +428,18 @@ def _diag_add(cx: Context, name: str, node: ast.Call) -> Term:
     body = Region((Value(T.INT32), Value(T.INT32), Value(element), Value(element)))
     with cx.b.into(body):
         row, column, x, y = body.params
+        # A where, rather than a sum with a matrix of zeros: ``-0.0 + 0.0`` and NaN off the diagonal would change.
         on = cx.b.one("eq", row, column)
         body.yields = (cx.b.select(on, cx.b.add(x, y), x),)
     return Val(cx.b.one("tile_map", a, rows, shape=t.shape, dtypes=(t.dtype,), body=body, indexed=True))
 
 
 def _in_place(key: str, made: Call, parameters: tuple[str, ...], changed: str) -> Call:
-    """A function whose result takes the place of one of its arguments."""
+    """Return a function whose result takes the place of one of its arguments."""
 
     def call(cx: Context, name: str, node: ast.Call) -> Term:
         given = arguments(cx, name, node, parameters, ("fill_mode",) if made in (_cholesky, _cholesky_solve) else ())
+        # Checked first, so that the error is about the argument rather than the result.
         variable(cx, given[changed], f"the argument {changed} of {name}")
         new = made(cx, name, node)
         assert isinstance(new, Val)

@@ -1,7 +1,7 @@
 """Tiles and arrays: loading, storing and adding tiles, whole parts of an array or elements that indices name.
 
-In: a call. Out: an op that accesses an array by a tile. A tile lies in an array from an offset on; along one axis, a
-tile of integers may say behind the offset where each of its elements stands instead.
+A call becomes an op that accesses an array by a tile. A tile lies in an array from an offset on; along one axis, a tile
+of integers may say behind the offset where each of its elements stands instead.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from diffkern.ir.nodes import Region, Value
 __all__ = ["CALLS"]
 
 _ACCESS: Final = ("offset", "storage", "bounds_check", "aligned")
+# Each row is an op of its own in the program, so many of them take long to compile.
 _MOST_ROWS: Final = 64
 
 
@@ -55,7 +56,7 @@ class _Chosen:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a tile lies in an array: offsets in the array itself, and the shape with 1 for axes that are indexed.
+    """The place of a tile in an array: offsets in the array itself, and the shape with 1 for axes that are indexed.
 
     ``limits`` is for axes that are cut, of which something may stand in the array but not in the slice: by the tile's
     axis, where it begins in the slice, and how long that is. ``chosen`` counts axes of the array. ``rows`` are more
@@ -76,7 +77,7 @@ class _Place:
 
     @property
     def attrs(self) -> dict[str, Any]:
-        """What its op says of the operands."""
+        """The attributes of its op that belong to the operands."""
         return {} if self.chosen is None else {"along": self.chosen.axis}
 
 
@@ -86,6 +87,7 @@ def _array(cx: Context, node: ast.expr, term: Term, shape: Sequence[int], name: 
     if not isinstance(term, View):
         cx.type_error(node, f"{name} needs an array, not {describe(term)}", "pass the array first, without an index")
     views.check_null(cx, term)
+    # Unlike single elements, whole tiles have no guard for a null array.
     if term.present is not None or views.is_unset(cx, term):
         cx.type_error(
             node,
@@ -130,7 +132,9 @@ def _place(
     *,
     within: bool = False,
 ) -> _Place:
-    """Where a tile lies; ``within``: what lies outside of a slice is left out by indices, if not by the array."""
+    """Return the place of a tile; with ``within``, indices leave out what lies outside of a slice, if the array does
+    not.
+    """
     array = cx.expr(node)
     if (whole := folded.folded(array)) is not None:
         return _folded_place(cx, node, whole, shape, offset, name, chosen)
@@ -147,16 +151,20 @@ def _place(
         k, (start, extent) = next(given)
         full.append(extent)
         indices = chosen.indices if chosen is not None and chosen.axis == k else None
+        # A slice up to the array's end is cut by the bounds check of the array itself.
         outside = part.start is not None and not (part.to_end and _is_nonnegative(cx, start))
+        # A step, or indices into a slice, need a position for each element.
         if part.step != 1 or (part.start is not None and indices is not None) or (outside and within):
             indices, start = _positions(cx, part, start, extent, indices), cx.b.i32(0)
         elif part.start is not None:
             if outside:
                 limits[k] = start, part.length()
             start = cx.b.add(part.start, start)
+        # A load of what stands beside the slice is harmless, and zeroed afterwards.
         offsets.append(start)
         if indices is not None:
             found.append(_Chosen(axis, indices))
+    # An op takes positions along one axis only; the longest one has the fewest rows.
     found.sort(key=lambda axis: full[axis.axis])
     rows, along = tuple(found[:-1]), found[-1] if found else None
     if math.prod(full[row.axis] for row in rows) > _MOST_ROWS:
@@ -170,7 +178,7 @@ def _place(
 
 
 def _starts(cx: Context, offset: ast.expr | None, ndim: int) -> list[Value]:
-    """The offset of a tile along each axis."""
+    """Return the offset of a tile along each axis."""
     if offset is None or (isinstance(offset, ast.Constant) and offset.value is None):
         return [cx.b.i32(0)] * ndim
     return index_values(cx, offset, "offset", ndim)
@@ -185,7 +193,7 @@ def _folded_place(
     name: str,
     chosen: _Chosen | None,
 ) -> _Place:
-    """Where a tile lies in an array of an address with several axes: in one row, by the place of each element."""
+    """Return the place of a tile in an array of an address with several axes: one row, by the place of each element."""
     view = View(array.base, (Span(array.start, 1, lambda: array.extents[0]),))
     if local.is_local(view):
         _refuse_local(cx, node, name)
@@ -201,7 +209,7 @@ def _folded_place(
 
 
 def _pieces(cx: Context, place: _Place) -> Iterator[tuple[list[Value], _Place]]:
-    """The parts of a tile that one op loads or stores each, with where they begin in the tile."""
+    """Yield the parts of a tile that one op loads or stores each, with where they begin in the tile."""
     if not place.rows:
         yield [cx.b.i32(0)] * len(place.shape), place
         return
@@ -210,6 +218,7 @@ def _pieces(cx: Context, place: _Place) -> Iterator[tuple[list[Value], _Place]]:
         shape[row.axis] = 1
     for position in itertools.product(*(range(place.shape[row.axis]) for row in place.rows)):
         offsets, starts = list(place.offsets), [cx.b.i32(0)] * len(shape)
+        # In the tile, the row is the k-th one; in the array, it stands where its index says.
         for row, k in zip(place.rows, position, strict=True):
             starts[row.axis] = cx.b.i32(k)
             offsets[row.axis] = cx.b.one("tile_extract", row.indices, cx.b.i32(k))
@@ -217,7 +226,7 @@ def _pieces(cx: Context, place: _Place) -> Iterator[tuple[list[Value], _Place]]:
 
 
 def _together(cx: Context, place: _Place, pieces: Iterable[tuple[list[Value], Value]]) -> Value:
-    """The tile that consists of parts."""
+    """Return the tile that consists of parts."""
     if not place.rows:
         (((_, whole),)) = pieces
         return whole
@@ -230,14 +239,14 @@ def _together(cx: Context, place: _Place, pieces: Iterable[tuple[list[Value], Va
 
 
 def _part(cx: Context, v: Value, starts: Sequence[Value], place: _Place) -> Value:
-    """The part of a tile that lies in one place."""
+    """Return the part of a tile that lies in one place."""
     if tile_type(v).shape == place.shape:
         return v
     return cx.b.one("tile_view", v, *starts, shape=place.shape, steps=(1,) * len(place.shape))
 
 
 def _index(cx: Context, view: View, axis: int, part: Fixed) -> Value:
-    """The index that has taken an axis away, counted from its begin."""
+    """Return the index that has taken an axis away, counted from its begin."""
     index = cx.b.cast(part.index, T.INT32)
     if not part.wrap:
         return index
@@ -246,29 +255,32 @@ def _index(cx: Context, view: View, axis: int, part: Fixed) -> Value:
 
 
 def _positions(cx: Context, span: Span, start: Value, extent: int, indices: Value | None) -> Value:
-    """A tile of where elements of a slice stand in the array; -1 for those that are not in the slice."""
+    """Return a tile of positions in the array of elements of a slice; -1 for those that are not in the slice."""
     first = cx.b.i32(0) if span.start is None else cx.b.cast(span.start, T.INT32)
     numbers = (start, cx.b.cast(span.length(), T.INT32), first)
     tiles = () if indices is None else (indices,)
     body = Region(tuple(Value(T.INT32) for _ in range(4 + len(tiles))))
     with cx.b.into(body):
         counted, *given = body.params
+        # From the end: with indices there is one parameter more in front.
         behind, length, begin = given[-3:]
         k = cx.b.add(behind, given[0] if tiles else counted)
         inside = cx.b.one("and", cx.b.one("ge", k, cx.b.i32(0)), cx.b.one("lt", k, length))
         place = cx.b.add(begin, cx.b.mul(k, cx.b.i32(span.step)))
+        # Ops leave out elements at negative positions.
         body.yields = (cx.b.select(inside, place, cx.b.i32(-1)),)
     return cx.b.one("tile_map", *tiles, *numbers, shape=(extent,), dtypes=(T.INT32,), body=body, indexed=True)
 
 
 def _is_nonnegative(cx: Context, v: Value) -> bool:
-    """Whether an offset is known not to be negative."""
+    """Return whether an offset is known not to be negative."""
+    # Backwards: a constant offset was made just before.
     made = (op for op in reversed(cx.b.region.ops) if op.results == (v,) and op.name == "const")
     return v in cx.nonneg or next((op.attrs["value"] >= 0 for op in made), False)
 
 
 def _within(cx: Context, v: Value, limits: Mapping[int, tuple[Value, Value]]) -> Value:
-    """A tile of a slice, with 0 for what does not lie in the slice."""
+    """Return a tile of a slice, with 0 for what does not lie in the slice."""
     t = tile_type(v)
     element = T.value_type(t.dtype)
     index = [Value(T.INT32) for _ in t.shape]
@@ -294,6 +306,7 @@ def _within(cx: Context, v: Value, limits: Mapping[int, tuple[Value, Value]]) ->
 def _load(cx: Context, name: str, node: ast.Call) -> Term:
     given = arguments(cx, name, node, ("a", "shape"), _ACCESS)
     storage(cx, given)
+    # Bounds are checked in any case, and alignment is found by the compiler.
     flag(cx, given, "bounds_check")
     flag(cx, given, "aligned")
     shape = shape_argument(cx, given["shape"], "a tile")
@@ -316,6 +329,7 @@ def _stored(cx: Context, name: str, node: ast.Call) -> tuple[_Place, Value]:
     flag(cx, given, "bounds_check")
     flag(cx, given, "aligned")
     v = tile_argument(cx, given["t"], f"the argument t of {name}")
+    # A store must not touch what stands beside the slice.
     place = _place(cx, given["a"], tile_type(v).shape, given.get("offset"), name, within=True)
     return place, _as_stored(cx, place, v, name, node)
 
@@ -346,6 +360,7 @@ def _add(cx: Context, place: _Place, v: Value, name: str, node: ast.AST) -> Term
         part = _part(cx, whole, starts, piece)
         return cx.b.one("tile_atomic", piece.base, *piece.operands, part, kind="add", **piece.attrs)
 
+    # The old elements come in the same parts.
     old = _together(cx, place, ((starts, added(starts, piece)) for starts, piece in _pieces(cx, place)))
     return Val(reshaped(cx, old, shape))
 
@@ -362,7 +377,7 @@ def _atomic_add(cx: Context, name: str, node: ast.Call) -> Term:
 
 
 def _chosen(cx: Context, given: Mapping[str, ast.expr], shape: tuple[int, ...], name: str, node: ast.AST) -> _Chosen:
-    """The axis along which indices say where elements stand, and the indices, one for each."""
+    """Return the axis along which indices say where elements stand, and the indices, one for each."""
     axis = axis_argument(cx, given, shape) or 0
     indices = index_argument(cx, given["indices"], f"the argument indices of {name}")
     if tile_type(indices).shape != (shape[axis],):

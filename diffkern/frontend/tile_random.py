@@ -1,7 +1,7 @@
 """Tiles of random numbers.
 
-In: a call. Out: a tile whose elements are the first draws of as many generators: the state of each one is made of the
-given state and the element's number, in row-major order. The given state is not advanced.
+The elements are the first draws of as many generators: the state of each one is made of the given state and the
+element's number, in row-major order. The given state is not advanced.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ def _drawn(draw: str, dtype: T.Scalar) -> Call:
         bounds = [_bound(cx, given[k], dtype, name) for k in (low, high) if k in given]
         index = [Value(T.INT32) for _ in shape]
         params = [Value(v.type) for v in (state, *bounds)]
+        # Indices are parameters of the map, so that each element has a state of its own whatever thread computes it.
         body = Region((*index, *params))
         with cx.b.into(body):
             number = index[0]
@@ -42,6 +43,7 @@ def _drawn(draw: str, dtype: T.Scalar) -> Call:
             seed = cx.b.add(params[0], cx.b.cast(number, T.UINT32))
             started = composed.called(cx, COMPOSED["rand_init"], [Val(seed)], {}, node)
             made = composed.called(cx, COMPOSED[draw], [started, *map(Val, params[1:])], {}, node)
+            # A draw returns the new state first, which nobody needs here.
             assert isinstance(made, Tup)
             body.yields = (coerce.value(cx, made.items[-1], node),)
         return Val(cx.b.one("tile_map", state, *bounds, shape=shape, dtypes=(dtype,), body=body, indexed=True))

@@ -1,6 +1,6 @@
 """``tile_arange``: tiles of equidistant numbers, whose bounds are known when the kernel is compiled.
 
-In: a call. Out: the op that fills the tile. Bounds are rounded to the type of the elements before these are counted.
+A call becomes the op that fills the tile. Bounds are rounded to the type of the elements before these are counted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _WIDEST = 2**64
 
 
 def tile_arange(cx: Context, name: str, node: ast.Call) -> Term:
-    """A tile with the numbers from start to stop by step."""
+    """Return a tile with the numbers from start to stop by step."""
     options = {k.arg: k.value for k in node.keywords if k.arg is not None}
     if len(node.args) > 3:
         cx.type_error(
@@ -52,6 +52,7 @@ def tile_arange(cx: Context, name: str, node: ast.Call) -> Term:
         for key, number in (("start", start), ("stop", stop), ("step", step))
     )
     shape = (_count(cx, name, bounds, dtype, node),)
+    # Elements of float16 are computed in float32 and rounded once.
     wide = T.value_type(dtype)
     assert isinstance(wide, T.Scalar)
     index = Value(T.INT32)
@@ -59,6 +60,7 @@ def tile_arange(cx: Context, name: str, node: ast.Call) -> Term:
     with cx.b.into(body):
         terms = [coerce.explicit_cast(cx, Const(x), wide, node) for x in (first, stride)]
         begin, distance = (coerce.value(cx, term, node) for term in terms)
+        # By a product rather than by repeated sums, so that errors do not add up; so does NumPy.
         body.yields = (cx.b.add(begin, cx.b.mul(cx.b.cast(index, wide), distance)),)
     checked_size(cx, T.Tile(dtype, shape), node)
     (out,) = cx.b.op("tile_map", shape=shape, dtypes=(dtype,), body=body, indexed=True)
@@ -66,8 +68,9 @@ def tile_arange(cx: Context, name: str, node: ast.Call) -> Term:
 
 
 def _constant(cx: Context, name: str, key: str, arg: ast.expr) -> Any:
-    """The number that an argument is: a literal, or a constant outside of the kernel, which may have a type."""
+    """Return the number that an argument is: a literal, or a constant outside of the kernel, which may have a type."""
     outside = cx.outside(arg)
+    # Of NumPy's numbers the value counts, not the type.
     if isinstance(outside, (np.integer, np.floating)):
         return outside.item()
     term = cx.expr(arg)
@@ -90,7 +93,7 @@ def _dtype(cx: Context, name: str, asked: ast.expr | None, numbers: tuple[Any, .
 
 
 def _rounded(cx: Context, name: str, key: str, number: Any, dtype: T.Scalar, at: ast.AST) -> Any:
-    """A bound as the type of the elements has it."""
+    """Return a bound as the type of the elements has it."""
 
     def refuse(why: str, remedy: str) -> NoReturn:
         cx.type_error(at, f"{name}: {key}={number} {why}", remedy)
@@ -111,7 +114,7 @@ def _rounded(cx: Context, name: str, key: str, number: Any, dtype: T.Scalar, at:
 
 
 def _nearest(number: Any, dtype: T.Scalar) -> float:
-    """The number of a type that is nearest to one; an integer is not rounded to float64 before."""
+    """Return the number of a type that is nearest to one; an integer is not rounded to float64 before."""
     if dtype == T.BFLOAT16:
         return float(rounded_to_bfloat16(np.float32(number)))
     kind = SCALARS[dtype.name].numpy.type
@@ -119,6 +122,7 @@ def _nearest(number: Any, dtype: T.Scalar) -> float:
         near = kind(float(number))
     if isinstance(number, float) or not np.isfinite(near):
         return float(near)
+    # Rounding twice may miss the nearest by one, so the neighbours are compared exactly.
     others = (near, np.nextafter(near, kind(-np.inf)), np.nextafter(near, kind(np.inf)))
 
     def distance(x: Any) -> tuple[Fraction, int]:
@@ -128,10 +132,11 @@ def _nearest(number: Any, dtype: T.Scalar) -> float:
 
 
 def _count(cx: Context, name: str, bounds: tuple[Any, Any, Any], dtype: T.Scalar, node: ast.AST) -> int:
-    """How many elements there are: of floats by the quotient as their type has it, as NumPy counts."""
+    """Return the number of elements: of floats by the quotient as their type has it, as NumPy counts."""
     start, stop, step = bounds
     if step == 0:
         cx.type_error(node, f"{name} does not advance by a step of 0", "write a step such as 1 or -1")
+    # Exact: a quotient of floats that is rounded up would count one element too many.
     steps = (Fraction(stop) - Fraction(start)) / Fraction(step)
     if steps <= 0:
         cx.type_error(node, f"{name} from {start} to {stop} by {step} has no elements", "swap the bounds")
@@ -140,4 +145,5 @@ def _count(cx: Context, name: str, bounds: tuple[Any, Any, Any], dtype: T.Scalar
     if dtype.is_integer:
         return math.ceil(steps)
     quotient = float(steps)
+    # A quotient that is rounded to 0 still has its first element.
     return max(math.ceil(quotient if dtype == T.FLOAT64 else _nearest(quotient, dtype)), 1)

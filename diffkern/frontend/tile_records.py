@@ -1,8 +1,8 @@
 """Tiles of structs: a tile for each field, and the functions that move or add them, lowered for one field at a time.
 
-In: a call that has met a struct, an operator, a subscript of such a tile. Out: what the function makes of the tiles of
-all fields, as one :class:`Rec` again. Fields that cannot be added up (bools, integers of fewer than 32 bits, arrays)
-keep the value of the left operand, and of the first element in a sum.
+A call that has met a struct, an operator, or a subscript of such a tile gives what it makes of the tiles of all fields,
+as one :class:`Rec` again. Fields that cannot be added up (bools, integers of fewer than 32 bits, arrays) keep the value
+of the left operand, and of the first element in a sum.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def refuse(cx: Context, what: str, node: ast.AST) -> NoReturn:
 
 
 def rows(cx: Context, a: Val | Rec, b: Term, node: ast.AST) -> list[tuple[Val, Term]]:
-    """A tile with what it takes; or the tiles of all fields with what another struct has in their places."""
+    """Return a tile with what it takes; or the tiles of all fields with what another struct has in their places."""
     if isinstance(a, Val):
         return [(a, b)]
     assert isinstance(a.struct, TileStruct)
@@ -90,7 +90,8 @@ def rows(cx: Context, a: Val | Rec, b: Term, node: ast.AST) -> list[tuple[Val, T
 
 
 def attribute(cx: Context, owner: Rec, struct: TileStruct, node: ast.Attribute) -> Term:
-    """``t.x``, the tile of a field; ``t.shape`` and ``t.ndim``."""
+    """Return ``t.x``, the tile of a field; ``t.shape`` and ``t.ndim``."""
+    # A field of the name `shape` comes first: the struct is the user's.
     if node.attr in struct.names:
         return owner.items[struct.names.index(node.attr)]
     match node.attr:
@@ -109,6 +110,7 @@ def replace(cx: Context, name: str, owner: Val | Rec, made: Sequence[Value], nod
         return
     assert isinstance(owner.struct, TileStruct)
     for (path, _), new in zip(paths(owner.struct.element), made, strict=True):
+        # Looked up anew: each change has bound the variable to another struct of tiles.
         held = cx.env[name].term
         assert held is not None
         leaf = at(held, path)
@@ -120,7 +122,7 @@ def replace(cx: Context, name: str, owner: Val | Rec, made: Sequence[Value], nod
 
 
 def combined(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Term:
-    """``a + b`` or ``a - b`` of tiles of structs, or of two elements of such, field by field."""
+    """Lower ``a + b`` or ``a - b`` of tiles of structs, or of two elements of such, field by field."""
     if op not in ("add", "sub"):
         refuse(cx, arith.SIGN[op], node)
     if not (isinstance(a, Rec) and isinstance(b, Rec) and a.struct == b.struct):
@@ -142,7 +144,8 @@ def combined(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Term:
 
 
 def evaluated_once(cx: Context, node: ast.Call) -> ast.Call:
-    """The call with arguments that are evaluated once, however often it is lowered; names and constants stay."""
+    """Return the call with arguments that are evaluated once, however often it is lowered; names and constants stay."""
+    # The same call node each time, since what is recorded of a call is found by its node.
     made = cx.spread_calls.get(node)
     if made is None:
         keywords = [ast.copy_location(ast.keyword(k.arg, _once(k.value)), k) for k in node.keywords]
@@ -151,6 +154,7 @@ def evaluated_once(cx: Context, node: ast.Call) -> ast.Call:
     for part in (*made.args, *(k.value for k in made.keywords)):
         for inner in part.elts if isinstance(part, ast.Tuple) else (part,):
             if isinstance(inner, Once):
+                # Terms of a lowering before, as of another guess of a loop's types, are stale.
                 inner.term = None
     return made
 
@@ -158,6 +162,7 @@ def evaluated_once(cx: Context, node: ast.Call) -> ast.Call:
 def _once(node: ast.expr) -> ast.expr:
     if isinstance(node, ast.Tuple):
         return ast.copy_location(ast.Tuple([_once(e) for e in node.elts], node.ctx), node)
+    # A name is looked up without effect; and an in-place function needs it to know its variable.
     return node if isinstance(node, (ast.Name, ast.Constant, ast.Slice, ast.Starred, ast.Lambda)) else once(node)
 
 
@@ -169,6 +174,7 @@ def by_fields(cx: Context, lower: Call, key: str, name: str, node: ast.Call) -> 
         refuse(cx, name, node)
     given = [*node.args, *(k.value for k in node.keywords)]
     structs = {k: found for k, arg in enumerate(given) if (found := _struct_argument(cx, arg)) is not None}
+    # Two structs of one layout are two types all the same.
     kinds = {struct for struct, _ in structs.values()}
     if len(kinds) != 1:
         names = " and ".join(sorted(struct.name for struct in kinds))
@@ -182,19 +188,22 @@ def by_fields(cx: Context, lower: Call, key: str, name: str, node: ast.Call) -> 
         )
     made: list[Term] = []
     for path, t in paths(struct):
+        # Moving works for every field, adding for some.
         if key not in _ADDING or adds_up(t):
             made.append(lower(cx, name, _of_field(cx, node, structs, path, t)))
         elif key == "tile_sum":
+            # A sum has to give something for the others too: their first elements.
             made.append(_first(cx, lower, name, node, structs, path))
         else:
             made.append(Static(None, "None"))
+    # Functions without a result have changed the variables already.
     if any(isinstance(term, Static) for term in made):
         return Static(None, "None")
     return built(struct, iter(made))
 
 
 def _struct_argument(cx: Context, node: ast.expr) -> tuple[Struct, Term] | None:
-    """What an argument has for each field: a tile, an array or value of structs, or their type; else None."""
+    """Return what an argument has for each field: a tile, an array or value of structs, or their type; else None."""
     if isinstance(node, (ast.Constant, ast.Tuple, ast.Slice, ast.Lambda)):
         return None
     term = cx.expr(node)
@@ -209,15 +218,18 @@ def _struct_argument(cx: Context, node: ast.expr) -> tuple[Struct, Term] | None:
 def _of_field(
     cx: Context, node: ast.Call, structs: dict[int, tuple[Struct, Term]], path: Path, t: FieldType
 ) -> ast.Call:
-    """The call for one field."""
+    """Return the call for one field."""
 
     def part(k: int, arg: ast.expr) -> ast.expr:
         if k not in structs:
             return arg
         whole = structs[k][1]
+        # The dtype of a struct becomes that of the field.
         if isinstance(whole, Static):
             made: ast.expr = spread(Static(_dtype(cx, t, node), whole.name))
         elif isinstance(arg, ast.Name) and is_one(whole):
+            # A function that changes a variable needs its name, and for earlier fields the variable has changed
+            # already.
             found = cx.env[arg.id].term if arg.id in cx.env else whole
             leaf = at(found if is_one(found) else whole, path)  # type: ignore[arg-type]
             assert isinstance(leaf, Val)
@@ -243,7 +255,7 @@ def _dtype(cx: Context, t: FieldType, node: ast.AST) -> T.Element:
 def _first(
     cx: Context, lower: Call, name: str, node: ast.Call, structs: dict[int, tuple[Struct, Term]], path: Path
 ) -> Term:
-    """The first elements along the axis of a sum, for a field that is not added up."""
+    """Return the first elements along the axis of a sum, for a field that is not added up."""
     ((_, whole),) = structs.values()
     leaf = at(whole, path)
     assert isinstance(leaf, Val)
@@ -273,8 +285,10 @@ def _sorted(cx: Context, name: str, node: ast.Call) -> Term:
     if not isinstance(values, Rec) or not isinstance(values.struct, TileStruct) or values.struct.shape != t.shape:
         remedy = "make one value for each key, in a tile of the same shape"
         cx.type_error(node, f"{name} of {describe(values)} by {describe(Val(keys))}", remedy)
+    # Before any op is made: one tile must not be changed without the other.
     for changed in (keys_of, given["values"].id):
         check_update(cx, changed, node)
+    # A map of the index alone: the numbers 0, 1, 2, ... as the order before sorting.
     count = Region((Value(T.INT32),))
     count.yields = count.params
     flat = reshaped(cx, keys, (t.size,))

@@ -1,6 +1,6 @@
 """Across elements: reductions, scans and sorts of tiles.
 
-In: a call. Out: the op it becomes; for a reduction by a function of two elements, maps of halves.
+A call becomes an op; a reduction by a function of two elements becomes maps of halves.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ def _reduction(kind: str) -> Call:
 def _reduced(cx: Context, kind: str, a: Value, axis: int | None, node: ast.Call, name: str) -> Term:
     dtype = tile_type(a).dtype
     if kind != "add" and _has_extrema(dtype):
+        # The op compares numbers, and has no order of vectors.
         return _folded(cx, lambda x: library.apply(cx, kind, kind, x, node), Val(a), axis, node, name)
     if dtype == T.BOOL or (kind != "add" and not isinstance(dtype, T.Scalar)):
         cx.type_error(node, f"{name} of a tile of {dtype}", "convert its elements with dk.tile_map first")
@@ -56,7 +57,7 @@ def _reduced(cx: Context, kind: str, a: Value, axis: int | None, node: ast.Call,
 
 
 def _has_extrema(dtype: T.Element) -> bool:
-    """Whether elements are vectors, of which each component has a smallest and a greatest one."""
+    """Return whether elements are vectors, of which each component has a smallest and a greatest one."""
     return isinstance(dtype, T.Vec) and dtype.role is T.Role.VECTOR and dtype.dtype != T.BOOL
 
 
@@ -67,6 +68,7 @@ def _reduce(cx: Context, name: str, node: ast.Call) -> Term:
     whole = tiles_in(term)[0] if holds_tiles(term) else tile_argument(cx, given["a"], f"the argument a of {name}")
     axis = axis_argument(cx, given, tile_type(whole).shape)
     key = lowering_key(function.obj) if isinstance(function, Static) else None
+    # A known function has an op, with a derivative of its own.
     if key in ("add", "min", "max"):
         return _reduced(cx, key, tile_argument(cx, given["a"], f"the argument a of {name}"), axis, node, name)
     return _folded(cx, lambda x: apply(cx, function, x, node), term, axis, node, name)
@@ -75,7 +77,9 @@ def _reduce(cx: Context, name: str, node: ast.Call) -> Term:
 def _folded(
     cx: Context, function: Callable[[list[Term]], Term], a: Term, axis: int | None, node: ast.Call, name: str
 ) -> Term:
-    """Any function of two: of neighbours, then of the results of neighbours, and so on. What is left comes last."""
+    """Reduce by any function of two: of neighbours, then of the results of neighbours, and so on. What is left comes
+    last.
+    """
     t = tile_type(tiles_in(a)[0])
     # The elements that are combined stand along the second of three axes, or along the only one.
     rows, columns = ((), ()) if axis is None else ((math.prod(t.shape[:axis]),), (math.prod(t.shape[axis + 1 :]),))
@@ -94,6 +98,7 @@ def _folded(
 
     def body(x: list[Term]) -> Term:
         made = function(x)
+        # In the next round the results are the arguments, so both must be of one type.
         if describe(made) != describe(x[0]):
             element = describe(x[0])
             cx.type_error(
@@ -106,6 +111,7 @@ def _folded(
         sides = [part(out, k, half, 2) for k in (0, 1)]
         joined = map_any(cx, sides, body, node, name)
         if rest:
+            # The odd one goes behind the results, so that the order of the elements is kept.
             pairs = list(zip(leaves(joined), leaves(part(out, size - 1, 1, 1)), strict=True))
             wider = (*rows, half + 1, *columns)
             zeros = [cx.b.zero(T.Tile(tile_type(v.value).dtype, wider)) for v, _ in pairs]
@@ -134,6 +140,7 @@ def _scan(exclusive: bool, kind: str = "add") -> Call:
         a = tile_argument(cx, given["a"], f"the argument of {name}")
         if not isinstance(tile_type(a).dtype, T.Scalar) or tile_type(a).dtype == T.BOOL:
             cx.type_error(node, f"{name} of a tile of {tile_type(a).dtype}", "a scan takes a tile of numbers")
+        # Sums are the default, and a program of them stays as it was.
         kept = {} if kind == "add" else {"kind": kind}
         return Val(cx.b.one("tile_scan", a, exclusive=exclusive, backwards=False, **kept))
 
@@ -155,6 +162,7 @@ def _sort(cx: Context, name: str, node: ast.Call) -> Term:
     if not isinstance(tile_type(keys).dtype, T.Scalar) or tile_type(keys).dtype == T.BOOL:
         cx.type_error(node, f"{name} by keys of {tile_type(keys).dtype}", "keys are numbers")
     for (variable_name, _), k in zip(held, ("keys", "values"), strict=True):
+        # Both before either is changed: the sort is one op with two results.
         check_update(cx, variable_name, given[k])
     new_keys, new_values, _ = cx.b.op("tile_sort", keys, values)
     update(cx, node, "tile_sort", given["keys"], new_keys)

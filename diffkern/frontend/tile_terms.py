@@ -1,8 +1,8 @@
-"""What the functions of tiles share: their arguments, shapes known while compiling, and how tiles are changed.
+"""Shared by the functions of tiles: their arguments, shapes known while compiling, and how tiles are changed.
 
-In: a call's syntax. Out: terms, shapes, dtypes; or an error with its place. A tile is a value, so a function that
-changes one in place binds the variable to another tile. That means the same as in-place change as long as nothing else
-stands for the same tile, which is what :func:`update` makes sure of.
+From a call's syntax come terms, shapes and dtypes, or an error with its place. A tile is a value, so a function that
+changes one in place binds the variable to another tile. That means the same as in-place change as long as no other
+variable stands for the same tile, which is what :func:`update` makes sure of.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ __all__ = [
 
 Call: TypeAlias = Callable[[Context, str, ast.Call], Term]
 
+# Far more than the shared memory of any GPU, so a mistake rather than a tile.
 MAX_BYTES: Final = 64 * 1024 * 1024
 _STORAGE: Final = ("register", "shared")
 
@@ -67,18 +68,18 @@ class StructMet(Exception):
 
 
 def is_tile(term: Term | None) -> bool:
-    """Whether a term is a tile."""
+    """Return whether a term is a tile."""
     return isinstance(term, Val) and isinstance(term.value.type, T.Tile)
 
 
 def tile_type(v: Value) -> T.Tile:
-    """The type of a value that is a tile."""
+    """Return the type of a value that is a tile."""
     assert isinstance(v.type, T.Tile)
     return v.type
 
 
 def shape_text(shape: Sequence[int]) -> str:
-    """A shape for a message."""
+    """Return a shape for a message."""
     return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
 
 
@@ -88,7 +89,7 @@ def shape_text(shape: Sequence[int]) -> str:
 def arguments(
     cx: Context, name: str, node: ast.Call, names: Sequence[str], optional: Sequence[str] = ()
 ) -> Mapping[str, ast.expr]:
-    """The syntax of each argument by its parameter's name; those in ``optional`` may be missing."""
+    """Return the syntax of each argument by its parameter's name; those in ``optional`` may be missing."""
     every = [*names, *optional]
     if len(node.args) > len(every):
         cx.type_error(
@@ -110,7 +111,7 @@ def arguments(
 
 
 def constant_int(cx: Context, term: Term, node: ast.AST, what: str) -> int:
-    """An integer known while compiling."""
+    """Return an integer known while compiling."""
     if isinstance(term, Const) and isinstance(term.value, int) and not isinstance(term.value, bool):
         return term.value
     cx.type_error(
@@ -121,7 +122,7 @@ def constant_int(cx: Context, term: Term, node: ast.AST, what: str) -> int:
 
 
 def shape_argument(cx: Context, node: ast.expr, what: str, *, infer: bool = False) -> tuple[int, ...]:
-    """A shape: an integer or a tuple of them, positive; with ``infer`` one of them may be -1."""
+    """Return a shape: an integer or a tuple of them, positive; with ``infer`` one of them may be -1."""
     term = cx.expr(node)
     items = term.items if isinstance(term, Tup) else (term,)
     shape = tuple(constant_int(cx, item, node, f"an extent of {what}") for item in items)
@@ -133,19 +134,19 @@ def shape_argument(cx: Context, node: ast.expr, what: str, *, infer: bool = Fals
 
 
 def checked_size(cx: Context, t: T.Tile, node: ast.AST) -> T.Tile:
-    """The type, unless a tile of it is beyond all measure."""
+    """Return the type, unless a tile of it is beyond all measure."""
     if t.itemsize > MAX_BYTES:
         cx.type_error(node, f"a tile of shape {shape_text(t.shape)} takes {t.itemsize} bytes", "use smaller tiles")
     return t
 
 
 def holds_tiles(term: Term | None) -> bool:
-    """Whether a term is a tile, of structs or of anything else."""
+    """Return whether a term is a tile, of structs or of anything else."""
     return is_tile(term) or (isinstance(term, Rec) and isinstance(term.struct, TileStruct))
 
 
 def dtype_argument(cx: Context, node: ast.expr) -> T.Element:
-    """A dtype, as the kernel may write it."""
+    """Return a dtype, as the kernel may write it."""
     term = cx.expr(node)
     if isinstance(term, Static):
         obj: Any = term.obj
@@ -175,7 +176,7 @@ def flag(cx: Context, given: Mapping[str, ast.expr], name: str) -> None:
 
 
 def word(cx: Context, given: Mapping[str, ast.expr], name: str, among: Sequence[str]) -> str:
-    """An argument that is one of some words; the first one by default."""
+    """Return an argument that is one of some words; the first one by default."""
     node = given.get(name)
     if node is None:
         return among[0]
@@ -185,7 +186,7 @@ def word(cx: Context, given: Mapping[str, ast.expr], name: str, among: Sequence[
 
 
 def tile_argument(cx: Context, node: ast.expr, what: str) -> Value:
-    """An argument that must be a tile."""
+    """Return an argument that must be a tile."""
     term = cx.expr(node)
     if holds_tiles(term) and not is_tile(term):
         raise StructMet
@@ -197,7 +198,7 @@ def tile_argument(cx: Context, node: ast.expr, what: str) -> Value:
 
 
 def value_argument(cx: Context, node: ast.expr) -> Term:
-    """An argument that is a number, a vector or a struct."""
+    """Return an argument that is a number, a vector or a struct."""
     term = cx.expr(node)
     if isinstance(term, Rec):
         raise StructMet
@@ -205,7 +206,7 @@ def value_argument(cx: Context, node: ast.expr) -> Term:
 
 
 def index_values(cx: Context, node: ast.expr, what: str, count: int) -> list[Value]:
-    """Offsets or indices, one per axis."""
+    """Return offsets or indices, one per axis."""
     term = cx.expr(node)
     items = term.items if isinstance(term, Tup) else (term,)
     if len(items) != count:
@@ -214,7 +215,7 @@ def index_values(cx: Context, node: ast.expr, what: str, count: int) -> list[Val
 
 
 def index_value(cx: Context, item: Term, node: ast.AST, what: str) -> Value:
-    """One offset or index."""
+    """Return one offset or index."""
     t = coerce.default_type(item) if isinstance(item, Const) else item.type if isinstance(item, Val) else None
     if not (isinstance(t, T.Scalar) and t.is_integer):
         cx.type_error(
@@ -226,12 +227,12 @@ def index_value(cx: Context, item: Term, node: ast.AST, what: str) -> Value:
 
 
 def index_argument(cx: Context, node: ast.expr, what: str) -> Value:
-    """An argument that is a tile of indices, as int32."""
+    """Return an argument that is a tile of indices, as int32."""
     return as_indices(cx, tile_argument(cx, node, what), node, what)
 
 
 def as_indices(cx: Context, v: Value, node: ast.AST, what: str) -> Value:
-    """A tile of indices, as int32."""
+    """Return a tile of indices, as int32."""
     t = tile_type(v)
     if t.ndim != 1 or not (isinstance(t.dtype, T.Scalar) and t.dtype.is_integer):
         cx.type_error(
@@ -248,7 +249,7 @@ def as_indices(cx: Context, v: Value, node: ast.AST, what: str) -> Value:
 
 
 def axis_argument(cx: Context, given: Mapping[str, ast.expr], shape: Sequence[int]) -> int | None:
-    """The argument ``axis``, counted from the front; None if it is not given, or None."""
+    """Return the argument ``axis``, counted from the front; None if it is not given, or None."""
     node = given.get("axis")
     if node is None or (isinstance(node, ast.Constant) and node.value is None):
         return None
@@ -262,25 +263,27 @@ def axis_argument(cx: Context, given: Mapping[str, ast.expr], shape: Sequence[in
 
 
 def mismatch(cx: Context, what: str, a: Value, b: Value, node: ast.AST, remedy: str | None = None) -> NoReturn:
-    """Two tiles do not fit: both shapes, and where both come from."""
+    """Refuse two tiles that do not fit: show both shapes, and where both come from."""
     cx.type_error(node, f"{what}: {origin(cx, a)}, and {origin(cx, b)}", remedy)
 
 
 def origin(cx: Context, v: Value) -> str:
-    """A tile for a message: its name, shape, dtype and line."""
+    """Return a tile for a message: its name, shape, dtype and line."""
     t = tile_type(v)
     line = None
+    # The innermost frame is looked at first, and the outermost one that knows the tile wins: there the user made it.
     for frame in reversed(cx.stack):
         for binding in frame.env.values():
             if isinstance(binding.term, Val) and binding.term.value is v and binding.loc is not None:
                 line = binding.loc.line
+    # The line of the call that made it is better than that of a variable.
     line = cx.tile_lines.get(v, line)
     where = f" (line {line})" if line is not None else ""
     return f"{v.name or 'a tile'} has shape {shape_text(t.shape)} of {t.dtype}{where}"
 
 
 def reshaped(cx: Context, v: Value, shape: tuple[int, ...]) -> Value:
-    """The same elements in another shape."""
+    """Return the same elements in another shape."""
     return v if tile_type(v).shape == shape else cx.b.one("tile_reshape", v, shape=shape)
 
 
@@ -290,16 +293,18 @@ def reshaped(cx: Context, v: Value, shape: tuple[int, ...]) -> Value:
 def view_of(
     cx: Context, whole: Value, remake: Callable[[Value], Value], put: Callable[[Value, Value], Value] | None = None
 ) -> Value:
-    """A part of a tile, or another look at it, which goes on to be one when that tile changes."""
+    """Return a part of a tile, or another look at it, which goes on to be one when that tile changes."""
     part = remake(whole)
+    # A view of a view shows the elements of the first tile as well.
     names = frozenset(_holders(cx, whole)) | (cx.tile_views[whole].names if whole in cx.tile_views else frozenset())
+    # Without a way back, one element of the whole may be several of the view.
     repeats = put is None or (whole in cx.tile_views and cx.tile_views[whole].repeats)
     cx.tile_views[part] = TileView(names, whole, remake, put, repeats)
     return part
 
 
 def _holders(cx: Context, v: Value) -> list[str]:
-    """The variables that hold a tile, by itself or as that of a field."""
+    """Return the variables that hold a tile, by itself or as that of a field."""
     return [name for name, known in cx.env.items() if _holds(known.term, v)]
 
 
@@ -323,7 +328,7 @@ def _with(term: Term, old: Value, new: Value) -> Term:
 
 
 def joined_views(cx: Context, term: Term, ways: Iterable[Term | None]) -> None:
-    """Note of what a variable is behind a loop or branch that it may be a view, as on one of the ways there."""
+    """Note that a variable behind a loop or branch may be a view, as it is on one of the ways there."""
     ways = list(ways)
     if isinstance(term, (Rec, Tup)):
         for k, item in enumerate(term.items):
@@ -332,11 +337,12 @@ def joined_views(cx: Context, term: Term, ways: Iterable[Term | None]) -> None:
     known = [cx.tile_views[t.value] for t in ways if isinstance(t, Val) and t.value in cx.tile_views]
     if known and isinstance(term, Val) and term.value not in cx.tile_views:
         names = frozenset().union(*(view.names for view in known))
+        # Which of the ways was taken is not known, so there is no way back to the whole: it can be read only.
         cx.tile_views[term.value] = TileView(names, repeats=any(view.repeats for view in known))
 
 
 def shows_more(cx: Context, term: Term, than: Term) -> bool:
-    """Whether a tile may be a view of one that another tile is not known to be a view of."""
+    """Return whether a tile may be a view of one that another tile is not known to be a view of."""
     if isinstance(term, (Rec, Tup)) and isinstance(than, (Rec, Tup)):
         return any(shows_more(cx, *pair) for pair in zip(term.items, than.items, strict=False))
     names = [
@@ -354,6 +360,7 @@ def change(cx: Context, name: str, new: Value, node: ast.AST, field: Value | Non
     held = cx.env[name].term
     old = field if field is not None else held.value if isinstance(held, Val) else None
     assert old is not None
+    # The change of a view is one of the whole, from which the view is made anew.
     if old in cx.tile_views:
         _write_back(cx, name, old, new, node)
         return
@@ -371,6 +378,7 @@ def _write_back(cx: Context, name: str, v: Value, new: Value, node: ast.AST) -> 
         _write_back(cx, name, view.whole, view.put(view.whole, new), node)
         return
     for holder in _holders(cx, v):
+        # A caller's tile is not changed by way of a view either.
         if holder in cx.frame.tile_parameters:
             check_update(cx, holder, node)
         _check_here(cx, holder, v, name, node)
@@ -381,7 +389,9 @@ def _write_back(cx: Context, name: str, v: Value, new: Value, node: ast.AST) -> 
 
 def _follow(cx: Context, name: str, v: Value, new: Value, node: ast.AST) -> None:
     """Make the views of a tile, v, those of what has become of it; the variable that was changed is one of them."""
+    # A copy, since new views are added on the way.
     for part, view in list(cx.tile_views.items()):
+        # Ops for views that nobody holds any more would be waste.
         if view.whole is not v or view.remake is None or not _is_held(cx, part):
             continue
         made = view.remake(new)
@@ -394,13 +404,14 @@ def _follow(cx: Context, name: str, v: Value, new: Value, node: ast.AST) -> None
 
 
 def _is_held(cx: Context, v: Value) -> bool:
-    """Whether a variable holds a tile, or a view of it."""
+    """Return whether a variable holds a tile, or a view of it."""
     views = (part for part, view in cx.tile_views.items() if view.whole is v)
     return bool(_holders(cx, v)) or any(_is_held(cx, part) for part in views)
 
 
 def _check_here(cx: Context, holder: str, v: Value, name: str, node: ast.AST) -> None:
     """Refuse a change of a variable that comes from outside of the innermost loop or branch, unseen by that."""
+    # Whoever joins the region sees all that is made in it.
     if not _is_outside(cx, v):
         return
     binding = cx.env[holder]
@@ -429,9 +440,11 @@ def check_update(cx: Context, name: str, node: ast.AST) -> None:
         _check_view(cx, name, v, node)
     for other, known in cx.env.items():
         views = [view for view in _views_in(cx, known.term) if name in view.names]
+        # Names with `$` are the frontend's own, which no later statement reads.
         if not views or other == name or other.startswith("$"):
             continue
         is_one = holds_tiles(known.term) and all(view.whole is not None for view in views)
+        # A single holder and a view with a way to it can be followed; two holders, or a view in a tuple, cannot.
         if not is_one or any(len(views[0].names & set(_holders(cx, v))) > 1 for v in own):
             line = f" (line {known.loc.line})" if known.loc is not None else ""
             verb, copy = ("is", f"{other} = 1.0 * …") if holds_tiles(known.term) else ("holds", "1.0 * …")
@@ -443,14 +456,14 @@ def check_update(cx: Context, name: str, node: ast.AST) -> None:
 
 
 def tiles_in(term: Term) -> list[Value]:
-    """The tile that a variable is, or those of its fields."""
+    """Return the tile that a variable is, or those of its fields."""
     if isinstance(term, Rec):
         return [v for item in term.items for v in tiles_in(item)]
     return [term.value] if isinstance(term, Val) else []
 
 
 def _views_in(cx: Context, term: Term | None) -> Iterator[TileView]:
-    """The views that a variable is, or that a tuple or struct has among its parts."""
+    """Yield the views that a variable is, or that a tuple or struct has among its parts."""
     if isinstance(term, Val) and term.value in cx.tile_views:
         yield cx.tile_views[term.value]
     elif isinstance(term, (Tup, Rec)):
@@ -461,11 +474,13 @@ def _views_in(cx: Context, term: Term | None) -> Iterator[TileView]:
 def _check_view(cx: Context, name: str, v: Value, node: ast.AST) -> None:
     """Refuse a change of a view from which there is no way to the one tile that it shows.
 
-    If nobody reads that tile any more, nor another view of it, the view is a tile of its own from here on.
+    If no later statement reads that tile any more, nor another view of it, the view is a tile of its own from here on.
     """
     first = v
     while (view := cx.tile_views.get(v)) is not None:
+        # Two variables that hold the whole would both have to follow.
         is_lost = view.whole is None or view.put is None or len(_holders(cx, view.whole)) > 1
+        # A repeated element would be changed in one place and not in the other.
         is_own = not cx.tile_views[first].repeats and _is_read_no_more(cx, name, cx.tile_views[first].names, node)
         if is_own and (is_lost or _is_outside(cx, view.whole)):
             del cx.tile_views[first]
@@ -482,21 +497,24 @@ def _check_view(cx: Context, name: str, v: Value, node: ast.AST) -> None:
 
 
 def _is_outside(cx: Context, v: Value | None) -> bool:
-    """Whether a tile comes from outside of the innermost loop or branch."""
+    """Return whether a tile comes from outside of the innermost loop or branch."""
     region = cx.b.region
     return v not in region.params and all(v not in op.results for op in region.ops)
 
 
 def _is_read_no_more(cx: Context, name: str, wholes: frozenset[str], node: ast.AST) -> bool:
-    """Whether no variable that holds a tile, or another view of it, is read behind a place or in a loop around it."""
+    """Return whether no variable that holds a tile, or a view of it, is read behind a place or in a loop around it."""
     frame = cx.frame
     shown = {other for other, known in cx.env.items() if any(wholes & v.names for v in _views_in(cx, known.term))}
+    # The changed variable itself does not count: it is what is changed.
     sharing = (wholes | shown) - {name}
     if not sharing.isdisjoint(frame.tile_parameters):
         return False
+    # In a loop, what stands before the place comes after it as well.
     repeated = {name for loop in frame.loops for name in _read_again(frame.liveness, loop.node)}
     if not sharing.isdisjoint(repeated):
         return False
+    # By the text: more rather than fewer reads, as in branches that are not taken.
     place = (node.lineno, node.col_offset)  # type: ignore[attr-defined]
     return not any(
         (read.lineno, read.col_offset) > place
@@ -506,7 +524,7 @@ def _is_read_no_more(cx: Context, name: str, wholes: frozenset[str], node: ast.A
 
 
 def _read_again(liveness: Liveness, loop: ast.AST) -> set[str]:
-    """Variables whose values the next round of a loop reads, or the test of it."""
+    """Return the variables whose values the next round of a loop reads, or the test of it."""
     assert isinstance(loop, (ast.For, ast.While))
     live = liveness.head(loop)
     return {
@@ -517,7 +535,7 @@ def _read_again(liveness: Liveness, loop: ast.AST) -> set[str]:
 
 
 def variable(cx: Context, node: ast.expr, what: str) -> tuple[str, Value]:
-    """An argument that is changed: it must be a variable that holds a tile."""
+    """Return an argument that is changed: it must be a variable that holds a tile."""
     value = tile_argument(cx, node, what)
     if not isinstance(node, ast.Name):
         cx.type_error(node, f"{what} is changed, so it must be a variable", "assign the tile to a variable first")
@@ -526,6 +544,7 @@ def variable(cx: Context, node: ast.expr, what: str) -> tuple[str, Value]:
 
 def update(cx: Context, call: ast.Call, key: str, node: ast.expr, new: Value) -> None:
     """Let the variable that was passed to a function hold the tile that the function made of it."""
+    # Which calls change a variable is found by their names, before the function is lowered (`UPDATES`).
     if cx.builtin(call.func) != key:
         cx.type_error(
             call.func,

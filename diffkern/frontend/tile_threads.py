@@ -1,6 +1,6 @@
 """Tiles and what the threads of a block hold: tiles of it, what each thread takes or changes, stacks of a block.
 
-In: a call, which all threads of a block make. Out: ops with as many ``threads`` as a block has. On the CPU that is one,
+A call, which all threads of a block make, becomes ops with as many ``threads`` as a block has. On the CPU that is one,
 so what depends on the number of threads, such as a sum over them, is another number there.
 """
 
@@ -44,7 +44,7 @@ __all__ = ["CALLS", "STACKS"]
 
 
 def _tile(cx: Context, name: str, node: ast.Call) -> Term:
-    """``tile(x)``: a tile of what the threads of the block hold. On the CPU a block is one thread."""
+    """Lower ``tile(x)``: a tile of what the threads of the block hold. On the CPU a block is one thread."""
     given = arguments(cx, name, node, ("x",), ("preserve_type",))
     value = coerce.value(cx, cx.expr(given["x"]), given["x"])
     t = value.type
@@ -57,6 +57,7 @@ def _tile(cx: Context, name: str, node: ast.Call) -> Term:
         cx.type_error(node, f"{name} of {t}", "pass a number or a vector")
     threads = cx.block_dim
     dtype = narrow.stored(t.dtype)
+    # As Warp has it, a vector becomes rows of components, with the threads along the last axis.
     out = cx.b.one("tile_fill", cx.b.zero(T.value_type(dtype)), type=T.Tile(dtype, (t.size, threads)))
     for k, component in enumerate(cx.b.components(value)):
         row = cx.b.one("tile_reshape", _of_threads(cx, component), shape=(1, threads))
@@ -71,13 +72,13 @@ def _of_threads(cx: Context, value: Value) -> Value:
 
 
 def _of_thread(cx: Context, v: Value) -> Value:
-    """The element of this thread, as an element of an array is read."""
+    """Return the element of this thread, as an element of an array is read."""
     element = cx.b.one("tile_extract", v, cx.b.i32(0), threads=cx.block_dim)
     return cx.b.cast(element, narrow.held(tile_type(v).dtype)) if cx.dialect.narrow_elements else element
 
 
 def _untile(cx: Context, name: str, node: ast.Call) -> Term:
-    """``untile(t)``: the element of a tile that belongs to this thread of the block."""
+    """Lower ``untile(t)``: the element of a tile that belongs to this thread of the block."""
     given = arguments(cx, name, node, ("a",))
     v = tile_argument(cx, given["a"], f"the argument of {name}")
     t = tile_type(v)
@@ -94,6 +95,7 @@ def _untile(cx: Context, name: str, node: ast.Call) -> Term:
     extents = t.shape[:-1]
     one = (*(1 for _ in extents), cx.block_dim)
     parts = []
+    # The inverse of `_tile`: one row for each component.
     for place in itertools.product(*map(range, extents)):
         first = (*(cx.b.i32(k) for k in place), cx.b.i32(0))
         row = cx.b.one("tile_view", v, *first, shape=one, steps=(1,) * t.ndim)
@@ -105,7 +107,7 @@ def _untile(cx: Context, name: str, node: ast.Call) -> Term:
 
 
 def _from_thread(cx: Context, name: str, node: ast.Call) -> Term:
-    """A tile of what one thread holds."""
+    """Lower ``tile_from_thread``: a tile of what one thread holds."""
     given = arguments(cx, name, node, ("shape", "value", "thread_idx"), ("storage",))
     storage(cx, given)
     value = coerce.value(cx, value_argument(cx, given["value"]), given["value"])
@@ -114,6 +116,7 @@ def _from_thread(cx: Context, name: str, node: ast.Call) -> Term:
     dtype = narrow.stored(value.type)
     t = checked_size(cx, T.Tile(dtype, shape_argument(cx, given["shape"], "a tile")), node)
     thread = index_value(cx, cx.expr(given["thread_idx"]), given["thread_idx"], "thread_idx")
+    # With one thread, its own value is the one.
     if cx.block_dim > 1:
         value = cx.b.one("tile_extract", _of_threads(cx, value), thread)
     return Val(cx.b.one("tile_fill", cx.b.cast(value, T.value_type(dtype)), type=t))
@@ -124,7 +127,7 @@ def _from_thread(cx: Context, name: str, node: ast.Call) -> Term:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """What a call says: the tile that it changes and its variable, the element's index, the other arguments."""
+    """The arguments of a call: the tile that it changes and its variable, the element's index, the other arguments."""
 
     node: ast.expr
     tile: Value
@@ -133,11 +136,12 @@ class _Change:
 
     @property
     def dtype(self) -> T.Element:
-        """What an element is once it is read."""
+        """The type of an element once it is read."""
         return T.value_type(tile_type(self.tile).dtype)
 
 
 def _change(cx: Context, name: str, node: ast.Call, names: tuple[str, ...], optional: tuple[str, ...] = ()) -> _Change:
+    # The number of axes decides the names of the index parameters, so the tile is looked at first.
     first = next((k.value for k in node.keywords if k.arg == "a"), None) or next(iter(node.args), None)
     if first is None:
         cx.type_error(
@@ -151,9 +155,10 @@ def _change(cx: Context, name: str, node: ast.Call, names: tuple[str, ...], opti
 
 
 def _taking_part(cx: Context, change: _Change, name: str) -> list[Value]:
-    """The index, which is outside of the tile for a thread that has no value."""
+    """Return the index, which is outside of the tile for a thread that has no value."""
     node = change.given["has_value"]
     has = coerce.convert(cx, cx.expr(node), T.BOOL, node, f"has_value of {name}")
+    # All threads have to take part in the op, also those without a value; one axis outside is enough.
     first, *others = change.index
     return [cx.b.select(has, first, cx.b.i32(-1)), *others]
 
@@ -233,7 +238,9 @@ def _stack(cx: Context, name: str, node: ast.Call) -> Term:
     if capacity < 1:
         cx.type_error(node, f"{name} of capacity {capacity}", "it holds one item at least")
     struct, dtypes = _of_items(cx, given["dtype"], name)
+    # A stack is a tile of items and a count, in variables with names that no program can write.
     cells = tuple(local.cell(cx, node, part) for part in range(len(dtypes)))
+    # Variables are found by their node, so the count's cell has another one than the items'.
     made = _Stack(cells, local.cell(cx, given["capacity"]), struct)
     for cell, dtype in zip(cells, dtypes, strict=True):
         t = checked_size(cx, T.Tile(dtype, (capacity,)), node)
@@ -243,7 +250,7 @@ def _stack(cx: Context, name: str, node: ast.Call) -> Term:
 
 
 def _of_items(cx: Context, node: ast.expr, name: str) -> tuple[Struct | None, list[T.Element]]:
-    """The struct that the items of a stack are, if they are structs; the types of the tiles that hold them."""
+    """Return the struct that the items of a stack are, if they are structs; the types of the tiles that hold them."""
     term = cx.expr(node)
     definition = definition_of(term.obj) if isinstance(term, Static) else None
     if definition is None:
@@ -257,7 +264,7 @@ def _of_items(cx: Context, node: ast.expr, name: str) -> tuple[Struct | None, li
 
 
 def _pushed(cx: Context, stack: _Stack, node: ast.expr, name: str) -> list[Value]:
-    """The item, as the tiles of a stack hold it."""
+    """Return the item, as the tiles of a stack hold it."""
     term, what = cx.expr(node), f"the value of {name}"
     if stack.struct is not None:
         if not isinstance(term, Rec) or term.struct != stack.struct:
@@ -277,7 +284,7 @@ def _stack_argument(cx: Context, given: Mapping[str, ast.expr], name: str) -> _S
 
 
 def _push(cx: Context, name: str, node: ast.Call) -> Term:
-    """Items go on the stack in the order of the threads."""
+    """Lower a push: items go on the stack in the order of the threads."""
     given = arguments(cx, name, node, ("s", "value", "has_value"))
     stack, b = _stack_argument(cx, given, name), cx.b
     count, value = _held(cx, stack.count), _pushed(cx, stack, given["value"], name)
@@ -286,26 +293,31 @@ def _push(cx: Context, name: str, node: ast.Call) -> Term:
     slot, total = count, one
     if cx.block_dim > 1:
         flags = _of_threads(cx, one)
+        # The number of threads before this one that push.
         before = b.one("tile_scan", flags, exclusive=True, backwards=False)
         slot = b.add(count, _of_thread(cx, before))
         total = b.one("tile_extract", b.one("tile_reduce", flags, kind="add", axis=None), b.i32(0))
     capacity = b.i32(tile_type(_held(cx, stack.items[0])).size)
+    # Outside of the tile, so that what does not fit is dropped.
     slot = b.select(b.one("and", has, b.one("lt", slot, capacity)), slot, b.i32(-1))
     for cell, part in zip(stack.items, value, strict=True):
         _hold(cx, cell, b.one("tile_replace", _held(cx, cell), part, slot, threads=cx.block_dim), node)
+    # What was dropped does not count.
     _hold(cx, stack.count, b.one("min", b.add(count, total), capacity), node)
     return Val(slot)
 
 
 def _pop(cx: Context, name: str, node: ast.Call) -> Term:
-    """The first thread takes the item on top, the next one that below."""
+    """Lower a pop: the first thread takes the item on top, the next one that below."""
     stack, b = _stack_argument(cx, arguments(cx, name, node, ("s",)), name), cx.b
     count = _held(cx, stack.count)
     slot = b.sub(count, b.i32(1))
     if cx.block_dim > 1:
         before = b.one("tile_scan", _of_threads(cx, b.i32(1)), exclusive=True, backwards=False)
         slot = b.sub(slot, _of_thread(cx, before))
+    # -1 says that there was no item for this thread.
     slot = b.one("max", slot, b.i32(-1))
+    # All threads pop, so the count decreases by their number at once.
     _hold(cx, stack.count, b.one("max", b.sub(count, b.i32(cx.block_dim)), b.i32(0)), node)
     items = [Val(b.one("tile_extract", _held(cx, cell), slot)) for cell in stack.items]
     item = items[0] if stack.struct is None else tile_fields.built(stack.struct, iter(items))

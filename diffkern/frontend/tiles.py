@@ -1,8 +1,8 @@
 """Tiles in the kernel language: making, cutting and reshaping them.
 
-In: a call, a subscript of a tile, an assignment to a part of one. Out: the ops it becomes. Names and parameters are
-Warp's. What computes stands in :mod:`tile_math`, what accesses arrays in :mod:`tile_memory`, what the threads of a
-block do each for itself in :mod:`tile_threads`.
+A call, a subscript of a tile, or an assignment to a part of one becomes ops. Names and parameters are Warp's. What
+computes stands in :mod:`tile_math`, what accesses arrays in :mod:`tile_memory`, what the threads of a block do each for
+itself in :mod:`tile_threads`.
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ def _filled(number: float) -> Call:
     def call(cx: Context, name: str, node: ast.Call) -> Term:
         given = arguments(cx, name, node, ("shape",), ("dtype", "storage"))
         storage(cx, given)
+        # Warp's default, also for a fill of 0 that looks like an integer.
         dtype = dtype_argument(cx, given["dtype"]) if "dtype" in given else T.FLOAT32
         t = checked_size(cx, T.Tile(dtype, shape_argument(cx, given["shape"], "a tile")), node)
         return Val(cx.b.one("tile_fill", cx.b.full(T.value_type(dtype), number), type=t))
@@ -79,6 +80,7 @@ def _full(cx: Context, name: str, node: ast.Call) -> Term:
     if "dtype" in given:
         dtype = dtype_argument(cx, given["dtype"])
         wide = T.value_type(dtype)
+        # Asked for by dtype, the conversion is explicit, so a float may become an integer.
         if isinstance(wide, T.Scalar) and coerce.is_number(term):
             scalar = coerce.scalar_term(cx, term, given["value"], "value")
             value = coerce.value(cx, coerce.explicit_cast(cx, scalar, wide, node), node)
@@ -105,6 +107,7 @@ def _transpose(cx: Context, name: str, node: ast.Call) -> Term:
     def turned(w: Value) -> Value:
         return cx.b.one("tile_permute", w, axes=(1, 0))
 
+    # Turning it again is the way back from the view to the tile.
     return Val(view_of(cx, v, turned, lambda _, new: turned(new)))
 
 
@@ -115,6 +118,7 @@ def _broadcast(cx: Context, name: str, node: ast.Call) -> Term:
     if not broadcast_shape(tile_type(v).shape, shape):
         cx.type_error(node, f"{name} to {shape_text(shape)}: {origin(cx, v)}", "each axis must have that extent, or 1")
     checked_size(cx, T.Tile(tile_type(v).dtype, shape), node)
+    # No way back: an element stands in several places.
     return Val(view_of(cx, v, lambda w: cx.b.one("tile_broadcast", w, shape=shape)))
 
 
@@ -123,6 +127,7 @@ def _reshape(cx: Context, name: str, node: ast.Call) -> Term:
     v = tile_argument(cx, given["t"], f"the argument of {name}")
     size = tile_type(v).size
     shape = shape_argument(cx, given["shape"], "a tile", infer=True)
+    # NumPy's rule for the one extent that is left open.
     if shape.count(-1) == 1 and size % -math.prod(shape) == 0:
         shape = tuple(size // -math.prod(shape) if n == -1 else n for n in shape)
     if -1 in shape or math.prod(shape) != size:
@@ -150,6 +155,7 @@ def _squeeze(cx: Context, name: str, node: ast.Call) -> Term:
         if any(not -len(shape) <= a < len(shape) or shape[a] != 1 for a in axes):
             cx.type_error(node, f"{name} of axis {', '.join(map(str, axes))}: {origin(cx, v)}", "its extent must be 1")
         axes = [a % len(shape) for a in axes]
+    # A tile has one axis at least.
     left = tuple(n for k, n in enumerate(shape) if k not in axes) or (1,)
     return Val(_in_shape(cx, v, left))
 
@@ -179,6 +185,7 @@ def _view(cx: Context, name: str, node: ast.Call) -> Term:
     if len(items) > t.ndim:
         cx.type_error(node, f"{len(items)} offsets for {origin(cx, v)}", "give one offset for each axis")
     starts = [index_value(cx, item, node, "offset") for item in items]
+    # Without a shape, the view is all that stands behind the offsets, as a row does behind the first one.
     if "shape" not in given:
         for k, item in enumerate(items):
             _check_constant(cx, item, t.shape[k], 1, node)
@@ -201,7 +208,7 @@ def _view(cx: Context, name: str, node: ast.Call) -> Term:
 
 
 def _shown(cx: Context, v: Value, part: Cut) -> Value:
-    """A part of a tile as a view."""
+    """Return a part of a tile as a view."""
 
     def remake(w: Value) -> Value:
         return reshaped(cx, cx.b.one("tile_view", w, *part.starts, shape=part.full, steps=part.steps), part.shape)
@@ -214,6 +221,7 @@ def _shown(cx: Context, v: Value, part: Cut) -> Value:
 
 def _check_constant(cx: Context, item: Term, extent: int, length: int, node: ast.AST) -> None:
     """Refuse a constant offset from which ``length`` elements do not fit in an axis."""
+    # Other offsets are known at run time only.
     start = item.value if isinstance(item, Const) else 0
     if start < 0 or start + length > extent:
         cx.type_error(
@@ -241,7 +249,7 @@ def _assign(cx: Context, name: str, node: ast.Call) -> Term:
 
 
 def _as_elements_of(cx: Context, t: T.Tile, v: Value, node: ast.AST) -> Value:
-    """A tile with elements as those of another one, converted as where one element is assigned."""
+    """Return a tile with elements as those of another one, converted as where one element is assigned."""
     source = tile_type(v).dtype
     if source == t.dtype:
         return v
@@ -250,6 +258,7 @@ def _as_elements_of(cx: Context, t: T.Tile, v: Value, node: ast.AST) -> Value:
         with cx.b.into(body):
             body.yields = (coerce.convert(cx, Val(body.params[0]), T.value_type(t.dtype), node, "an element"),)
     except KernelTypeError:
+        # The error about an element would not name the tile, whose type is what the user knows.
         remedy = "convert it with dk.tile_astype(tile, dtype=…)"
         cx.type_error(node, f"elements of a tile of {t.dtype} are assigned: {origin(cx, v)}", remedy)
     return cx.b.one("tile_map", v, shape=tile_type(v).shape, dtypes=(t.dtype,), body=body, indexed=False)
@@ -282,7 +291,7 @@ class Cut:
 
 
 def cut(cx: Context, v: Value, entries: Sequence[Term | ast.Slice], node: ast.AST) -> Cut:
-    """The part that indices and slices name, as in Python; the bounds of slices are constants."""
+    """Return the part that indices and slices name, as in Python; the bounds of slices are constants."""
     t = tile_type(v)
     if len(entries) > t.ndim:
         cx.type_error(node, f"{len(entries)} indices: {origin(cx, v)}", "give at most one index for each axis")
@@ -294,6 +303,7 @@ def cut(cx: Context, v: Value, entries: Sequence[Term | ast.Slice], node: ast.AS
             if bounds.step == 0:
                 cx.type_error(entry.step or node, "the step of a slice is 0", "write a step such as 1 or 2")
             positions = range(*bounds.indices(extent))
+            # A tile has one element at least.
             if not positions:
                 cx.type_error(node, f"an empty slice of an axis of {extent}", "write a start before the stop")
             starts.append(cx.b.i32(positions[0]))
@@ -319,27 +329,30 @@ def _index(cx: Context, entry: Term, extent: int, node: ast.AST) -> Value:
                 f"index {entry.value} of an axis of {extent}",
                 "count from 0; the last one is one less than the extent",
             )
+        # Counted from the front now, since its extent is known.
         return cx.b.i32(entry.value % extent)
     index = index_value(cx, entry, node, "an index")
+    # Spares the test of each index of a loop.
     if cx.is_nonneg(entry):
         return index
     return cx.b.select(cx.b.one("lt", index, cx.b.i32(0)), cx.b.add(index, cx.b.i32(extent)), index)
 
 
 def read(cx: Context, v: Value, part: Cut) -> Val:
-    """A part of a tile as a value: an element, or a view."""
+    """Return a part of a tile as a value: an element, or a view."""
     if not part.shape:
         return Val(cx.b.one("tile_extract", v, *part.starts))
     return Val(_shown(cx, v, part))
 
 
 def subscript(cx: Context, v: Value, entries: Sequence[Term | ast.Slice], node: ast.AST) -> Val:
-    """``t[...]``: an element, a view, or what a tile of indices takes along an axis."""
+    """Return ``t[...]``: an element, a view, or what a tile of indices takes along an axis."""
     chosen = [(k, x.value) for k, x in enumerate(entries) if isinstance(x, Val) and is_tile(x)]
     if not chosen:
         return read(cx, v, cut(cx, v, entries, node))
     axis, indices = chosen[0]
     others = [x for k, x in enumerate(entries) if k != axis]
+    # The op takes whole rows.
     if len(entries) > tile_type(v).ndim or not all(map(_is_whole, others)):
         cx.type_error(
             node,
@@ -354,7 +367,7 @@ def _is_whole(entry: Term | ast.Slice) -> bool:
 
 
 def _from_the_end(cx: Context, indices: Value, extent: int, node: ast.AST) -> Value:
-    """A tile of indices of which negative ones count from the end."""
+    """Return a tile of indices of which negative ones count from the end."""
     indices = as_indices(cx, indices, node, "an index")
     body = Region((Value(T.INT32),))
     with cx.b.into(body):
@@ -373,7 +386,7 @@ def _slice_indexed(cx: Context, name: str, node: ast.Call) -> Term:
 
 
 def replaced(cx: Context, v: Value, part: Cut, term: Term, node: ast.AST) -> Value:
-    """The tile with a part replaced."""
+    """Return the tile with a part replaced."""
     t = tile_type(v)
     if not part.shape:
         item = coerce.convert(cx, term, T.value_type(t.dtype), node, f"an element of a tile of {t.dtype}")
@@ -388,7 +401,7 @@ def replaced(cx: Context, v: Value, part: Cut, term: Term, node: ast.AST) -> Val
 
 
 def _spread(cx: Context, want: T.Tile, v: Value, node: ast.AST) -> Value:
-    """A tile repeated along axes that it does not have, or of which it has one element."""
+    """Return a tile repeated along axes that it does not have, or of which it has one element."""
     shape = tile_type(v).shape
     if not broadcast_shape(shape, want.shape):
         cx.type_error(
@@ -400,7 +413,7 @@ def _spread(cx: Context, want: T.Tile, v: Value, node: ast.AST) -> Value:
 
 
 def attribute(cx: Context, v: Value, node: ast.Attribute) -> Term:
-    """``t.shape`` and ``t.dtype``."""
+    """Return ``t.shape``, ``t.ndim`` or ``t.dtype``."""
     t = tile_type(v)
     match node.attr:
         case "shape":
@@ -436,19 +449,22 @@ _CALLS: Final[Mapping[str, Call]] = {
 
 
 def is_function(key: str) -> bool:
-    """Whether a built-in is one of these."""
+    """Return whether a built-in is one of these."""
     return key in _CALLS
 
 
 def call(cx: Context, key: str, name: str, node: ast.Call) -> Term:
     """Lower a call of one of these built-ins."""
+    # A stack holds structs as a whole: its arguments are not taken apart.
     if key in tile_threads.STACKS:
         return _CALLS[key](cx, name, node)
+    # The arguments may be lowered twice, once before a struct is met.
     made = tile_records.evaluated_once(cx, node)
     try:
         out = _CALLS[key](cx, name, made)
     except StructMet:
         out = tile_records.by_fields(cx, _CALLS[key], key, name, made)
+    # For messages about the tile before it has a name.
     if isinstance(out, Val) and isinstance(out.value.type, T.Tile):
         cx.tile_lines.setdefault(out.value, cx.loc(node).line)
     return out

@@ -1,7 +1,7 @@
 """Loops that are unrolled where they are lowered: each trip is lowered by itself, over an item that is known now.
 
-In: a ``for`` statement and its items. Out: the trips one after the other. ``break``, ``continue`` and ``return`` in a
-condition known now end a trip or the loop now; in others they set flags, which guard the trips that follow.
+The trips of a ``for`` statement follow one after the other. ``break``, ``continue`` and ``return`` in a condition known
+now end a trip or the loop now; in others they set flags, which guard the trips that follow.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["TakeItem", "is_wanted", "unroll"]
 
 
 class TakeItem(ast.stmt):
-    """Stands at the beginning of a trip: assigns the item to the loop's target."""
+    """The beginning of a trip, which assigns the item to the loop's target."""
 
     _fields = ("target",)
     item: Callable[[], Term]
@@ -33,7 +33,7 @@ class TakeItem(ast.stmt):
 
 
 def is_wanted(cx: Context, stmt: ast.For) -> bool:
-    """Whether static expressions of the function use a variable of the loop."""
+    """Return whether static expressions of the function use a variable of the loop."""
     return not variables_of_statics(cx.frame.pyfunc).isdisjoint(assigned([stmt.target]))
 
 
@@ -45,8 +45,10 @@ def unroll(cx: Context, stmt: ast.For, items: Items) -> None:
     path, errors = cx.call_path, len(cx.errors)
     assert isinstance(items.count, int)
     for k in range(items.count):
+        # The trips after an error would only repeat it.
         if any(cx.env[flag].term == Const(True) for flag in (state.broken, RETURNED)) or len(cx.errors) > errors:
             break
+        # What is recorded of a call differs from trip to trip.
         cx.call_path = (*path, stmt, k)
         take = ast.copy_location(TakeItem(stmt.target), stmt.target)
         take.item = partial(items.item, Const(k))
@@ -68,7 +70,7 @@ def _trip(cx: Context, state: LoopState, take: TakeItem) -> None:
 
 
 def _after(cx: Context, state: LoopState) -> None:
-    """What follows the trips: the ``else``, and which variables a break may have left unset."""
+    """Lower what follows the trips: the ``else``; note which variables a break may have left unset."""
     stmt = state.node
     for name in assigned([*([stmt.target] if isinstance(stmt, ast.For) else []), *stmt.body], cx.changing):
         binding = cx.env.get(name)
@@ -76,12 +78,14 @@ def _after(cx: Context, state: LoopState) -> None:
             reason = f"a break of the loop in line {stmt.lineno} comes before it is set"
             cx.env[name] = Binding(binding.term, binding.loc, reason)
     broken = cx.env.pop(state.broken).term
+    # Left by a break in any case.
     if not stmt.orelse or broken == Const(True):
         return
     if not isinstance(broken, Val):
         cx.block(stmt.orelse, False, False)
         return
     with cx.b.at(cx.loc(stmt.orelse[0])):
+        # A break skips the ``else``, with the variables as they are.
         by_break = branch.Side(Region(), dict(cx.env), left=False)
         by_end = leaving.side(cx, stmt.orelse, dict(cx.env), False, False)
         wanted = leaving.wanted(cx, stmt, False, False, escaping=True)

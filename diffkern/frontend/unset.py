@@ -4,8 +4,6 @@ Where the dialect says so, such a variable is zero of its type from the beginnin
 make the zeros: they join a variable that one path has not set with zero, and loops carry it from trip to trip. What is
 left for this module is a read where no path has set it that comes there, and to report reads in debug programs. Those
 keep a mark for each variable that may be unset, a variable of its own that says whether it is set.
-
-In: the body of a function; a read. Out: the names that may be unset; the term that is read.
 """
 
 from __future__ import annotations
@@ -29,14 +27,14 @@ __all__ = ["maybe_unset", "read", "result", "with_marks"]
 
 
 def maybe_unset(body: Sequence[ast.stmt], names: Names, parameters: Iterable[str]) -> Names:
-    """The variables of a function that may be read where some path has not set them; more rather than fewer."""
+    """Return the variables of a function that may be read where some path has not set them; more rather than fewer."""
     walk = _Walk(names)
     walk.block(body, parameters)
     return frozenset(walk.found)
 
 
 class _Walk:
-    """Goes through statements with the names that every path has set so far."""
+    """A walk through statements with the names that every path has set so far."""
 
     def __init__(self, names: Names) -> None:
         self._names = names
@@ -56,6 +54,7 @@ class _Walk:
             case ast.For():
                 self._reads(stmt.iter, known)
                 known |= _stored(stmt.target)
+                # The body may not run at all, so what it sets is not set behind the loop.
                 self.block(stmt.body, known)
                 self.block(stmt.orelse, known)
             case ast.While():
@@ -64,10 +63,12 @@ class _Walk:
                 self.block(stmt.orelse, known)
             case ast.Return() | ast.Break() | ast.Continue():
                 self._reads(stmt, known)
+                # Nothing comes behind it, so it takes nothing away where paths join.
                 known |= self._names
             case _:
                 self._reads(stmt, known)
                 if isinstance(stmt, ast.AugAssign) and isinstance(stmt.target, ast.Name):
+                    # ``x += 1`` reads its target, which the tree says is stored.
                     self.found |= {stmt.target.id} - known
                 known |= _stored(stmt)
 
@@ -85,10 +86,12 @@ class _Walk:
 
 
 def _stored(node: ast.AST) -> Names:
-    """The variables that a simple statement sets in any case."""
+    """Return the variables that a simple statement sets in any case."""
+    # A walrus may stand behind an ``and`` that ends before it.
     by_chance = {part.target for part in ast.walk(node) if isinstance(part, ast.NamedExpr)}
     if not isinstance(node, (ast.expr, ast.Assign, ast.AnnAssign, ast.AugAssign)):
         return frozenset()
+    # ``x: float`` sets nothing.
     if isinstance(node, ast.AnnAssign) and node.value is None:
         return frozenset()
     parts = (part for part in ast.walk(node) if isinstance(part, ast.Name) and part not in by_chance)
@@ -96,7 +99,7 @@ def _stored(node: ast.AST) -> Names:
 
 
 def with_marks(cx: Context, names: Names) -> dict[str, Binding]:
-    """The marks with which a function begins."""
+    """Return the marks with which a function begins."""
     return {mark(name): Binding(Const(False), None) for name in sorted(names)} if cx.checked else {}
 
 
@@ -104,7 +107,7 @@ def with_marks(cx: Context, names: Names) -> dict[str, Binding]:
 
 
 def read(cx: Context, node: ast.Name, binding: Binding | None, frame: Frame) -> Term:
-    """A variable that some path has not set."""
+    """Return the term of a variable that some path has not set."""
     term = binding.term if binding is not None else None
     if isinstance(term, Poison):
         return term
@@ -113,6 +116,7 @@ def read(cx: Context, node: ast.Name, binding: Binding | None, frame: Frame) -> 
     if term is None:
         term = _zero(cx, node, binding, frame)
     assert term is not None
+    # A function or a module has no zero.
     if isinstance(term, Static) and term.obj is not None:
         _refuse(cx, node, binding)
     _report(cx, node, frame)
@@ -127,7 +131,7 @@ def _refuse(cx: Context, node: ast.Name, binding: Binding | None) -> NoReturn:
 
 
 def _zero(cx: Context, node: ast.Name, binding: Binding | None, frame: Frame) -> Term:
-    """Zero of the type that a variable was set to, on paths that do not come here."""
+    """Return zero of the type that a variable was set to, on paths that do not come here."""
     shape = merge.shape_of(frame.seen[node.id])
     if not _is_number(shape):
         _refuse(cx, node, binding)
@@ -135,7 +139,7 @@ def _zero(cx: Context, node: ast.Name, binding: Binding | None, frame: Frame) ->
 
 
 def _is_number(shape: merge.Shape) -> bool:
-    """Whether all parts of a shape are values that may be zero, or null."""
+    """Return whether all parts of a shape are values that may be zero, or null."""
     match shape:
         case merge.Leaf():
             return True
@@ -159,10 +163,13 @@ def _report(cx: Context, node: ast.Name, frame: Frame) -> None:
 
 
 def result(cx: Context, term: Term | None, last: ast.stmt) -> Term | None:
-    """What a func gives back that may end without a value: zero of its type, if no path of this program has one."""
+    """Return the result of a func that may end without a value: zero of its type, if no path of this
+    program has one.
+    """
     frame = cx.frame
     values = (stmt.value for stmt in ast.walk(frame.source.node) if isinstance(stmt, ast.Return) and stmt.value)
     if term is None:
+        # No return has been lowered, since conditions known now left them out; its type is found by trying.
         found = next((found for value in values if (found := _tried(cx, value)) is not None), None)
         if found is None or not _is_number(shape := merge.shape_of(found)):
             return None
@@ -180,7 +187,7 @@ def result(cx: Context, term: Term | None, last: ast.stmt) -> Term | None:
 
 
 def _is_skipped(cx: Context, node: ast.Name, frame: Frame) -> bool:
-    """Whether the text before sets a variable in a branch that was left out; notes as which type, found by trying."""
+    """Return whether the text before sets a variable in a branch that was left out; note its type, found by trying."""
     for expression in _assigned_before(frame, node):
         term = _tried(cx, expression)
         if term is not None:
@@ -190,7 +197,7 @@ def _is_skipped(cx: Context, node: ast.Name, frame: Frame) -> bool:
 
 
 def _assigned_before(frame: Frame, node: ast.Name) -> Iterator[ast.expr]:
-    """What the function's text assigns to a variable before a place."""
+    """Yield what the function's text assigns to a variable before a place."""
     for stmt in ast.walk(frame.source.node):
         if not isinstance(stmt, ast.Assign) or (stmt.end_lineno or stmt.lineno) >= node.lineno:
             continue
@@ -199,15 +206,17 @@ def _assigned_before(frame: Frame, node: ast.Name) -> Iterator[ast.expr]:
 
 
 def _tried(cx: Context, expression: ast.expr) -> Term | None:
-    """An expression lowered to no purpose but its type; None if it cannot be lowered here."""
+    """Return an expression lowered to no purpose but its type; None if it cannot be lowered here."""
     errors, skipped, updates = len(cx.errors), len(cx.skipped), len(cx.updates)
     seen = dict(cx.frame.seen)
     try:
+        # Into a region that nobody keeps.
         with cx.b.into(Region()), cx.branch(dict(cx.env)):
             term = cx.expr(expression)
     except (KernelError, Cascade):
         term = None
     failed = len(cx.errors) > errors
+    # Nothing of the attempt may be reported.
     del cx.errors[errors:], cx.skipped[skipped:], cx.updates[updates:]
     cx.frame.seen = seen
     return term if not failed and isinstance(term, (Const, Val, Rec, Tup)) else None

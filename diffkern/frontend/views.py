@@ -1,7 +1,7 @@
 """Arrays and views of them: ``a[i]``, ``a[lo:hi:step]``, ``a[:, j]``, ``a.shape``. A view emits no op of its own.
 
-In: an array parameter and index expressions. Out: a narrower view, or the operands of a load or store. Index
-expressions are evaluated once, where the view is made; shapes never change, so that is all a view needs.
+Index expressions make an array parameter a narrower view, or the operands of a load or store. They are evaluated once,
+where the view is made; shapes never change, so that is all a view needs.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ __all__ = [
 
 
 def full_view(cx: Context, base: Value, inner: int = 0) -> View:
-    """A parameter as a view of itself, without its last axes where these are of arrays in its elements."""
+    """Return a parameter as a view of itself, without its last axes where these are of arrays in its elements."""
     assert isinstance(base.type, T.Array)
     axes = range(base.type.ndim - inner)
     return View(base, tuple(Span(None, 1, extent_of(cx, base, axis)) for axis in axes))
 
 
 def indexed_view(cx: Context, base: Value, indices: Sequence[Value | None]) -> View:
-    """A parameter that is seen through index arrays, one for each axis or None."""
+    """Return a parameter that is seen through index arrays, one for each axis or None."""
     axes = []
     for axis, index in enumerate(indices):
         length = extent_of(cx, base, axis) if index is None else extent_of(cx, index, 0)
@@ -56,9 +56,10 @@ def indexed_view(cx: Context, base: Value, indices: Sequence[Value | None]) -> V
 
 
 def extent_of(cx: Context, base: Value, axis: int) -> Callable[[], Value]:
-    """What makes the length of an axis of an array."""
+    """Return the function that emits the length of an axis of an array."""
 
     def emit() -> Value:
+        # An array that has not been set has no elements.
         out = cx.b.i32(0) if base in cx.unset_arrays else cx.b.one("shape", base, axis=axis)
         cx.nonneg.add(out)
         return out
@@ -67,12 +68,12 @@ def extent_of(cx: Context, base: Value, axis: int) -> Callable[[], Value]:
 
 
 def shape(cx: Context, view: View) -> Shape:
-    """The lengths of the axes of a view."""
+    """Return the lengths of the axes of a view."""
     return Shape(tuple(map(Val, _lengths(cx, view))))
 
 
 def _lengths(cx: Context, view: View) -> list[Value]:
-    """The lengths of the axes; zeros where the array is null."""
+    """Return the lengths of the axes; zeros where the array is null."""
     found = [span.length() for span in view.spans]
     if view.present is not None:
         found = [cx.b.select(view.present, n, cx.b.const(0, T.scalar_of(n.type))) for n in found]
@@ -81,13 +82,14 @@ def _lengths(cx: Context, view: View) -> list[Value]:
 
 
 def length(cx: Context, view: View, node: ast.AST) -> Val:
-    """``len(a)``."""
+    """Return ``len(a)``."""
     return Val(_lengths(cx, view)[0])
 
 
 def size(cx: Context, view: View, node: ast.AST) -> Val:
-    """``a.size``: the number of elements, as an int64 if there are several axes."""
+    """Return ``a.size``: the number of elements, as an int64 if there are several axes."""
     lengths = _lengths(cx, view)
+    # Of one axis it is the extent, which is an int32 as all indices are.
     if len(lengths) == 1:
         return Val(lengths[0])
     total = cx.b.cast(lengths[0], T.INT64)
@@ -98,7 +100,7 @@ def size(cx: Context, view: View, node: ast.AST) -> Val:
 
 
 def index_terms(cx: Context, node: ast.expr, *, tiles: bool = False) -> list[Term | ast.Slice]:
-    """The entries between the brackets; slices stay syntax, because their meaning depends on the axis.
+    """Return the entries between the brackets; slices stay syntax, because their meaning depends on the axis.
 
     With `tiles`, an entry may be a tile of indices.
     """
@@ -111,6 +113,7 @@ def index_terms(cx: Context, node: ast.expr, *, tiles: bool = False) -> list[Ter
         if isinstance(entry, ast.Constant) and (entry.value is None or entry.value is ...):
             cx.syntax_error(entry, "new axes and ... are not supported in an index", "write one index per axis")
         term = cx.expr(entry)
+        # ``a[ij]`` with a tuple is ``a[i, j]``, as in Python.
         for item in term.items if isinstance(term, Tup) else (term,):
             if not (tiles and isinstance(item, Val) and isinstance(item.value.type, T.Tile)):
                 check_index(cx, item, entry)
@@ -124,6 +127,7 @@ def check_index(cx: Context, term: Term, node: ast.AST) -> None:
     if isinstance(t, T.Scalar) and t.is_integer:
         return
     remedy = "write int(...) around it" if isinstance(t, T.Scalar) and t.is_float else coerce.tile_remedy(term)
+    # A quotient of integers is a float, which is the likeliest mistake here.
     if isinstance(term, Val) and term.value in cx.quotients:
         remedy = "write // for the integer quotient"
     if describe(term).startswith("an array"):
@@ -133,14 +137,14 @@ def check_index(cx: Context, term: Term, node: ast.AST) -> None:
 
 
 def integer_index(cx: Context, term: Term, node: ast.AST) -> Val:
-    """An index as an integer value."""
+    """Return an index as an integer value."""
     check_index(cx, term, node)
     assert isinstance(term, (Const, Val))
     return Val(coerce.own_value(cx, term, node))
 
 
 def count_axes(view: View) -> str:
-    """``1 axis``, ``2 axes``, for messages."""
+    """Return ``1 axis``, ``2 axes``, for messages."""
     return f"{len(view.spans)} {'axis' if len(view.spans) == 1 else 'axes'}"
 
 
@@ -166,7 +170,7 @@ def subscript(cx: Context, view: View, entries: Sequence[Term | ast.Slice], node
 
 
 def fixed(cx: Context, view: View, entries: Sequence[Term], node: ast.AST) -> View:
-    """A view with all its axes indexed."""
+    """Return a view with all its axes indexed."""
     pending = iter(entries)
     axes = tuple(_fix(cx, axis, next(pending), node) if isinstance(axis, Span) else axis for axis in view.axes)
     return View(view.base, axes, view.present)
@@ -175,8 +179,10 @@ def fixed(cx: Context, view: View, entries: Sequence[Term], node: ast.AST) -> Vi
 def _fix(cx: Context, axis: Span, entry: Term, node: ast.AST) -> Fixed:
     index = integer_index(cx, entry, node).value
     nonneg = cx.is_nonneg(entry) or index in cx.nonneg or T.scalar_of(index.type).kind is T.Kind.UINT
+    # Of the whole axis the op wraps the index itself, and only where it may be negative.
     if axis.start is None and axis.through is None:
         return Fixed(index, not nonneg)
+    # In a slice, a negative index counts from the end of the slice, which the op does not know.
     index32 = cx.b.cast(index, T.INT32)
     if not nonneg:
         index32 = wrapped(cx, index32, axis.length())
@@ -185,23 +191,27 @@ def _fix(cx: Context, axis: Span, entry: Term, node: ast.AST) -> Fixed:
     out = index32 if axis.start is None else cx.b.add(axis.start, index32)
     cx.nonneg.add(out)
     if axis.through is not None:
+        # The array of indices may hold negative ones.
         return Fixed(cx.b.one("load", axis.through, out, wrap=(False,)), True)
     return Fixed(out, False)
 
 
 def wrapped(cx: Context, index: Value, length: Value) -> Value:
-    """An index that counts from the end if it is negative."""
+    """Return an index that counts from the end if it is negative."""
     negative = cx.b.one("lt", index, cx.b.i32(0))
     return cx.b.select(negative, cx.b.add(index, length), index)
 
 
 def _cut(cx: Context, axis: Span, entry: ast.Slice, node: ast.AST) -> Span:
-    """Python's rules for ``lo:hi:step``: negative bounds count from the end, and bounds are limited to the axis."""
+    """Cut an axis by Python's rules for ``lo:hi:step``: negative bounds count from the end and are
+    limited to the axis.
+    """
     if entry.lower is None and entry.upper is None and entry.step is None:
         return axis
     step = _constant_step(cx, entry)
     n = axis.length()
     zero, one = cx.b.i32(0), cx.b.i32(1)
+    # Backwards, a bound may be one before the first element.
     first, last = (zero, n) if step > 0 else (cx.b.sub(zero, one), cx.b.sub(n, one))
 
     def bound(node: ast.expr | None, default: Value) -> Value:
@@ -212,6 +222,7 @@ def _cut(cx: Context, axis: Span, entry: ast.Slice, node: ast.AST) -> Span:
             # counts from the end, and so lies before it
             return cx.b.one("max", cx.b.sub(n, cx.b.i32(-term.value)), first)
         index = cx.b.cast(integer_index(cx, term, node).value, T.INT32)
+        # Spares ops where a bound is known, as for a loop variable.
         if not cx.is_nonneg(term):
             index = wrapped(cx, index, n)
             index = cx.b.one("max", index, first)
@@ -220,8 +231,10 @@ def _cut(cx: Context, axis: Span, entry: ast.Slice, node: ast.AST) -> Span:
     at_lower, at_upper = (first, last) if step > 0 else (last, first)
     lo, hi = bound(entry.lower, at_lower), bound(entry.upper, at_upper)
 
+    # Emitted where it is asked for: a view that is only indexed does not need it.
     def length() -> Value:
         distance = cx.b.sub(hi, lo) if step > 0 else cx.b.sub(lo, hi)
+        # Rounded up: a step that does not divide the distance has its last element too.
         if abs(step) != 1:
             distance = cx.b.one("floordiv", cx.b.add(distance, cx.b.i32(abs(step) - 1)), cx.b.i32(abs(step)))
         out = cx.b.one("max", distance, cx.b.i32(0))
@@ -229,6 +242,7 @@ def _cut(cx: Context, axis: Span, entry: ast.Slice, node: ast.AST) -> Span:
         return out
 
     start, total = lo, step
+    # A slice of a slice: both steps multiply.
     if axis.start is not None:
         offset = lo if axis.step == 1 else cx.b.mul(lo, cx.b.i32(axis.step))
         start, total = cx.b.add(axis.start, offset), step * axis.step
@@ -252,7 +266,7 @@ def _operands(cx: Context, view: View) -> tuple[list[Value], tuple[bool, ...]]:
 
 
 def unset(cx: Context, t: T.Type, name: str) -> Value:
-    """The null array that a field of a new struct holds: there are no ops for what is read and written."""
+    """Return the null array that a field of a new struct holds: there are no ops for what is read and written."""
     assert isinstance(t, T.Array)
     base = Value(replace(t, layout=T.NULL), name)
     cx.unset_arrays.add(base)
@@ -260,7 +274,7 @@ def unset(cx: Context, t: T.Type, name: str) -> Value:
 
 
 def is_unset(cx: Context, view: View) -> bool:
-    """Whether it is the null array of a field that has not been set."""
+    """Return whether it is the null array of a field that has not been set."""
     return view.base in cx.unset_arrays
 
 
@@ -269,6 +283,7 @@ def check_null(cx: Context, view: View) -> None:
     if is_unset(cx, view):
         _check_unset(cx, view)
         return
+    # In a branch, a test may have excluded it, which only run time shows.
     if view.array.is_null and cx.b.region is cx.root:
         raise KernelTypeError(
             f"{view.base.name} is None in this launch, and its elements are accessed",
@@ -308,7 +323,8 @@ def guarded(cx: Context, view: View) -> Iterator[None]:
 
 
 def _if_present(cx: Context, view: View, access: Callable[[], Value]) -> Value:
-    """What an access gives, or zero where the array is null."""
+    """Return what an access gives, or zero where the array is null."""
+    # The field was never set, so the result is known now.
     if is_unset(cx, view):
         return cx.b.zero(T.value_type(view.array.dtype))
     if view.present is None:
@@ -317,6 +333,7 @@ def _if_present(cx: Context, view: View, access: Callable[[], Value]) -> Value:
     with cx.b.into(there):
         there.yields = (access(),)
     with cx.b.into(null):
+        # The types must agree, whatever type the access gives.
         null.yields = (cx.b.zero(there.yields[0].type),)
     (result,) = cx.b.if_(view.present, there, null)
     return result
@@ -329,6 +346,7 @@ def load(cx: Context, view: View) -> Val:
     check_null(cx, view)
     indices, wrap = _operands(cx, view)
     element = _if_present(cx, view, lambda: cx.b.one("load", view.base, *indices, wrap=wrap))
+    # Some dialects compute in float16 itself, others in float32.
     return Val(cx.b.cast(element, narrow.held(view.array.dtype)) if cx.dialect.narrow_elements else element)
 
 
@@ -338,6 +356,7 @@ def store(cx: Context, view: View, term: Term, node: ast.AST) -> None:
     indices, wrap = _operands(cx, view)
     to = T.value_type(view.array.dtype)
     stored = coerce.convert(cx, term, to, node, f"an element of {view.base.name}")
+    # A thread's own array is no memory, but a variable of the thread.
     if local.is_local(view):
         local.store(cx, view, stored)
         return
@@ -355,11 +374,12 @@ def compare_exchange(cx: Context, view: View, pair: Value) -> Val:
 
 
 def atomic(cx: Context, kind: str, view: View, term: Term, node: ast.AST) -> Val:
-    """Combine a value with the element that a fully indexed view denotes; returns the old element."""
+    """Combine a value with the element that a fully indexed view denotes; return the old element."""
     check_null(cx, view)
     indices, wrap = _operands(cx, view)
     to = T.value_type(view.array.dtype)
     operand = coerce.convert(cx, term, to, node, f"an element of {view.base.name}")
+    # Which of NaN and a number is the minimum differs between the dialects.
     if kind in ("min", "max") and cx.dialect.nan is Nan.SKIPPED and T.scalar_of(to).is_float:
         kind = f"f{kind}"
     if local.is_local(view):

@@ -1,11 +1,11 @@
 """Numbers made of literals alone: which type they get.
 
-While a kernel is lowered, a value that nothing but literals and integers has gone into has the type ``WEAK_FLOAT`` or
-``WEAK_INT`` (:mod:`terms`) and is cast where it is combined with a number of a type. In: a lowered body. Out: the same
-body, in place, without weak types: values that an operation, a branch or a loop makes one number are of one type,
-float64 if any of them is cast to float64 and float32 otherwise; integers have 64 bits if any is cast to such a type or
-does not fit in int32. So a literal in a float64 kernel has all its digits, whatever it went through on the way, and a
-float32 kernel computes in float32.
+While a kernel is lowered, a value that has been made of literals and integers alone has the type ``WEAK_FLOAT`` or
+``WEAK_INT`` (:mod:`terms`) and is cast where it is combined with a number of a type. Afterwards the body is rewritten
+without weak types: values that an operation, a branch or a loop makes one number are of one type, float64 if any of
+them is cast to float64 and float32 otherwise; integers have 64 bits if any is cast to such a type or does not fit in
+int32. So a literal in a float64 kernel has all its digits, whatever it went through on the way, and a float32 kernel
+computes in float32.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["fits", "resolve_weak"]
 
 
 def fits(number: int, t: T.Scalar) -> bool:
-    """Whether an integer lies in the range of an integer type."""
+    """Return whether an integer lies in the range of an integer type."""
     if t.kind is T.Kind.UINT:
         return 0 <= number < 1 << t.bits
     return -(1 << (t.bits - 1)) <= number < 1 << (t.bits - 1)
@@ -38,6 +38,7 @@ def resolve_weak(body: Region, *, wide: bool = False) -> None:
         For integers that no type holds together.
     """
     ops = list(_walk(body))
+    # Literals are folded where they meet, so there may be none left.
     if not any(v.type in WEAK for v in _values(ops)):
         return
     classes = _Classes()
@@ -67,6 +68,7 @@ class _Classes:
         root = v
         while (above := self._parent.get(root)) is not None:
             root = above
+        # Paths are made short, so that long chains of ops are found in one step later.
         while v is not root:
             self._parent[v], v = root, self._parent[v]
         return root
@@ -79,7 +81,7 @@ class _Classes:
 
 
 def _walk(region: Region) -> Iterator[Op]:
-    """All ops, also those in the functions of maps."""
+    """Yield all ops, also those in the functions of maps."""
     for op in region.ops:
         yield op
         for sub in _regions(op):
@@ -92,7 +94,7 @@ def _regions(op: Op) -> tuple[Region, ...]:
 
 
 def _values(ops: Iterable[Op]) -> Iterator[Value]:
-    """Everything that is defined."""
+    """Yield everything that is defined."""
     for op in ops:
         yield from op.results
         for sub in _regions(op):
@@ -100,7 +102,8 @@ def _values(ops: Iterable[Op]) -> Iterator[Value]:
 
 
 def _equal(op: Op) -> list[Sequence[Value]]:
-    """Groups of values of an op that have one type."""
+    """Return groups of values of an op that have one type."""
+    # A cast is where two types meet, so it joins nothing.
     if op.name == "cast":
         return []
     if op.name == "if":
@@ -111,6 +114,7 @@ def _equal(op: Op) -> list[Sequence[Value]]:
         return [*While(op).chains]
     if (inner := op.attrs.get("body")) is not None:
         return list(zip(op.operands, inner.params, strict=False))
+    # An op may take an integer and a float, as a power does; each kind is a class.
     floats, integers = ([v for v in (*op.operands, *op.results) if _is_float(v) is kind] for kind in (True, False))
     return [floats, integers]
 
@@ -120,12 +124,13 @@ def _is_float(v: Value) -> bool:
 
 
 def _demands(ops: Iterable[Op], classes: _Classes) -> tuple[set[Value], dict[Value, list[tuple[int, Loc | None]]]]:
-    """Classes that are cast to a type of 64 bits, and the integer literals of each."""
+    """Return the classes that are cast to a type of 64 bits, and the integer literals of each."""
     wide: set[Value] = set()
     numbers: dict[Value, list[tuple[int, Loc | None]]] = {}
     for op in ops:
         if op.name == "cast" and op.operands[0].type in WEAK:
             source, to = op.operands[0], op.result.type
+            # A weak integer that is cast to float64 need not have 64 bits itself.
             if isinstance(to, (T.Scalar, T.Vec)) and _bits(to) == 64 and T.scalar_of(to).is_float == _is_float(source):
                 wide.add(classes.find(source))
         elif op.name == "const" and op.result.type in WEAK and not _is_float(op.result):
@@ -142,6 +147,7 @@ def _float(wide: bool) -> T.Scalar:
 
 
 def _integer(wide: bool, numbers: Sequence[tuple[int, Loc | None]]) -> T.Scalar:
+    # Only the literals are looked at: what is computed of them may overflow as elsewhere.
     for t in (T.INT64,) if wide else (T.INT32, T.INT64):
         if all(fits(number, t) for number, _ in numbers):
             return t
@@ -167,8 +173,10 @@ def _retype(body: Region, ops: Iterable[Op]) -> None:
                 same[op.result] = op.operands[0]
         elif op.name == "if":
             op.attrs = {**op.attrs, "types": tuple(r.type for r in op.results)}
+    # A cast is removed before its result is replaced, or it would become its own operand.
     for region in (body, *(r for op in ops for r in _regions(op))):
         region.ops[:] = [op for op in region.ops if not (op.name == "cast" and op.result in same)]
+    # Names are for messages, and the cast's may be the variable's.
     _keep_names(same)
     substitute(body, same)
     for op in ops:

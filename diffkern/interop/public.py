@@ -1,7 +1,7 @@
 """The functions for other frameworks, under the names of the package; a framework is imported when one is called.
 
-In: what the user calls. Out: what the framework's own package of modules here makes of it; or an error that says what
-to install.
+Each passes its arguments on to the module here for its framework; without the framework there is an error with the
+command that installs it.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ def _torch(module: str) -> Any:
     if sys.modules.get("torch") is not None and (found := sys.modules.get(name)) is not None:
         return found  # importlib would take a good part of the time of from_torch
     try:
+        # By itself first, so that an error in diffkern's own module is not taken for a missing package.
         importlib.import_module("torch")
     except ImportError as error:
         raise ImportError('this needs PyTorch: pip install "diffkern[torch]"') from error
@@ -47,6 +48,7 @@ def _torch(module: str) -> Any:
 
 def _jax(function: str) -> Callable[..., Any]:
     try:
+        # As for PyTorch: only a missing package gets the command that installs it.
         importlib.import_module("jax")
     except ImportError as error:
         raise ImportError('this needs JAX: pip install "diffkern[jax]"') from error
@@ -73,7 +75,7 @@ def from_dlpack(source: Any, dtype: Any = None) -> array:
     Raises
     ------
     BufferError
-        If the memory does not lie on a device of diffkern, or `source` refuses.
+        If the memory is not on a device of diffkern, or `source` refuses.
     TypeError
         If the types do not fit.
     """
@@ -91,7 +93,7 @@ def to_dlpack(a: array) -> Any:
     Returns
     -------
     capsule
-        To be consumed once.
+        A capsule, which is consumed once.
     """
     return a.__dlpack__()
 
@@ -116,7 +118,7 @@ def from_torch(
         Whether the array's gradient is to be the tensor's ``.grad``, which is made if there is none; by default if
         the tensor requires one.
     grad : torch.Tensor or array, optional
-        What to take as gradient instead.
+        The gradient to take instead.
 
     Returns
     -------
@@ -128,7 +130,9 @@ def from_torch(
 
 
 def tensor_in_c(t: torch.Tensor, dtype: Any) -> tuple[bytes, Callable[[], array]] | None:
-    """Return a tensor in the bytes of an array of C, and what makes the array; None where the array is to be made."""
+    """Return a tensor in the bytes of a C array, and a function that makes the array; None if the array
+    is to be made.
+    """
     found: tuple[bytes, Callable[[], array]] | None = _torch("arrays").described_in_c(t, dtype)
     return found
 
@@ -140,7 +144,7 @@ def to_torch(a: array, requires_grad: bool | None = None) -> torch.Tensor:
     Parameters
     ----------
     a : array
-        The array. Pending work is waited for; of a GPU's array by PyTorch's current stream.
+        The array. Pending work is waited for; for an array on a GPU, PyTorch's current stream waits.
     requires_grad : bool, optional
         Whether the tensor requires a gradient, by default if the array has one; that is then its ``.grad``.
 
@@ -184,8 +188,8 @@ def torch_function(
     -------
     TorchFunction
         Called with a tensor or number for each parameter that is not an output, it returns a tensor, or a tuple of
-        tensors if there are several. Outputs begin as zeros where the kernel may read them or leave them out. Calls
-        take ``launch_dims`` and ``output_dims`` as well, in place of those given here.
+        tensors if there are several. Outputs begin as zeros if the kernel may read them or leave them out. Calls
+        take ``launch_dims`` and ``output_dims`` as well, instead of those given here.
     """
     made: TorchFunction = _torch("function").TorchFunction(
         kernel, num_outputs, launch_dims, output_dims, in_out_argnames, enable_backward
@@ -199,7 +203,8 @@ def dtype_to_torch(dtype: Any) -> torch.dtype:
     Parameters
     ----------
     dtype
-        A scalar, vector or matrix type, such as ``dk.vec3``; of a vector or matrix the type of its components is meant.
+        A scalar, vector or matrix type, such as ``dk.vec3``; for a vector or matrix, the type of its components is
+        used.
 
     Returns
     -------
@@ -215,7 +220,7 @@ def dtype_to_torch(dtype: Any) -> torch.dtype:
 
 
 def dtype_from_torch(torch_dtype: torch.dtype) -> DType:
-    """Return the scalar type that a type of PyTorch is.
+    """Return the scalar type for a type of PyTorch.
 
     Parameters
     ----------
@@ -252,7 +257,7 @@ def device_to_torch(device: Any = None) -> str:
 
 
 def device_from_torch(torch_device: torch.device | str) -> Device:
-    """Return the device that a device of PyTorch is.
+    """Return the device for a device of PyTorch.
 
     Parameters
     ----------
@@ -273,12 +278,12 @@ def device_from_torch(torch_device: torch.device | str) -> Device:
 
 
 def stream_from_torch(stream_or_device: Any = None) -> Stream:
-    """Return a stream of PyTorch as one of diffkern's.
+    """Return a PyTorch stream as a diffkern stream.
 
     Parameters
     ----------
     stream_or_device : torch.cuda.Stream, torch.device or str, optional
-        A stream, or a device whose current stream is meant; by default that of the current device.
+        A stream, or a device, which stands for its current stream; by default that of the current device.
 
     Returns
     -------
@@ -289,12 +294,12 @@ def stream_from_torch(stream_or_device: Any = None) -> Stream:
 
 
 def stream_to_torch(stream_or_device: Any = None) -> Any:
-    """Return a stream of diffkern's as one of PyTorch.
+    """Return a diffkern stream as a PyTorch stream.
 
     Parameters
     ----------
     stream_or_device : Stream, Device or str, optional
-        A stream, or a device whose current stream is meant; by default that of the current device.
+        A stream, or a device, which stands for its current stream; by default that of the current device.
 
     Returns
     -------
@@ -311,7 +316,7 @@ def _call(name: str, argument: Any) -> Any:
 
 @brief
 def from_jax(a: Any, dtype: Any = None) -> array:
-    """Return an array over the memory of one of JAX's, without a copy. It cannot be written to.
+    """Return an array over the memory of a JAX array, without a copy. It cannot be written to.
 
     Parameters
     ----------
@@ -331,7 +336,7 @@ def from_jax(a: Any, dtype: Any = None) -> array:
 
 @brief
 def to_jax(a: array) -> Any:
-    """Return one of JAX's arrays over the memory of an array, or a copy where JAX asks for one.
+    """Return a JAX array over the memory of an array, or a copy if JAX asks for one.
 
     Parameters
     ----------
@@ -347,7 +352,7 @@ def to_jax(a: array) -> Any:
 
 
 def dtype_from_jax(jax_dtype: Any) -> DType:
-    """Return the scalar type that a type of JAX is.
+    """Return the scalar type for a type of JAX.
 
     Parameters
     ----------
@@ -373,7 +378,8 @@ def dtype_to_jax(dtype: Any) -> Any:
     Parameters
     ----------
     dtype
-        A scalar, vector or matrix type, such as ``dk.vec3``; of a vector or matrix the type of its components is meant.
+        A scalar, vector or matrix type, such as ``dk.vec3``; for a vector or matrix, the type of its components is
+        used.
 
     Returns
     -------
@@ -389,7 +395,7 @@ def dtype_to_jax(dtype: Any) -> Any:
 
 
 def device_from_jax(jax_device: Any) -> Device:
-    """Return the device that a device of JAX is.
+    """Return the device for a device of JAX.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""A kernel as a function of arrays: which parameters are passed, which are results, and how large the results are.
+"""A kernel as a function of arrays: the parameters that are passed, the results, and the sizes of the results.
 
-In: a kernel whose last parameters are outputs, and what the user says of dimensions. Out: a :class:`CallSpec`, which
+From a kernel whose last parameters are outputs, and the user's dimensions, this module makes a :class:`CallSpec`, which
 gives the launch's dimensions and the outputs' shapes from the shapes of the inputs. Shapes are those of elements,
-without components; extents are passed on as they come, so that symbolic ones stay what they are.
+without components; extents are passed on unchanged, so that symbolic ones stay symbolic.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Shape = tuple[Any, ...]
 
 
 class Callee(Protocol):
-    """What is called: a kernel, or a function that launches kernels."""
+    """The callee: a kernel, or a function that launches kernels."""
 
     @property
     def name(self) -> str: ...
@@ -49,19 +49,19 @@ class Sizes(NamedTuple):
 
 
 def resolved(dims: Any, args: Sequence[Any]) -> Any:
-    """Return dimensions as a call with these arguments has them: what callables among them return."""
+    """Return dimensions for a call with these arguments: callables among them are called."""
     if isinstance(dims, Mapping):
         return {name: resolved(d, args) for name, d in dims.items()}
     return dims(*args) if callable(dims) else dims
 
 
 def _is_open(dims: Any) -> bool:
-    """Whether dimensions depend on the arguments of a call."""
+    """Return whether dimensions depend on the arguments of a call."""
     return any(map(_is_open, dims.values())) if isinstance(dims, Mapping) else callable(dims)
 
 
 class CallSpec:
-    """How a kernel is called as a function that returns its outputs.
+    """The calling convention of a kernel as a function that returns its outputs.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ class CallSpec:
     results : tuple of int
         Parameters that are returned, in order.
     launch_dims, output_dims
-        What is the same in all calls; None where callables give it.
+        The dimensions that are the same in all calls; None if callables give them.
     is_open : bool
         Whether callables give dimensions, from the arguments of each call.
 
@@ -167,6 +167,7 @@ class CallSpec:
             raise self._error(f"{name} has 1 to {MAX_NDIM} extents, not {dims!r}")
         shape = tuple(operator.index(d) if isinstance(d, np.integer) else d for d in given)
         for extent in shape:
+            # Symbolic extents are of a framework's own classes: only types that cannot be an extent are refused.
             bad = extent is None or isinstance(extent, (bool, np.bool_, float, np.floating, np.ndarray, str))
             if bad or (isinstance(extent, int) and not 0 <= extent < 2**31):
                 raise self._error(f"{name} are integers, at least 0 and less than 2**31, not {dims!r}")
@@ -201,7 +202,7 @@ class CallSpec:
         tensors : mapping of int to tuple
             The shapes of the tensors among them, by parameter.
         launch_dims, output_dims : optional
-            What the call has instead of what the function was made with.
+            Dimensions of this call, instead of those that the function was made with.
         """
         launch_dims = resolved(self._given[0] if launch_dims is None else launch_dims, args)
         output_dims = resolved(self._given[1] if output_dims is None else output_dims, args)
@@ -210,7 +211,7 @@ class CallSpec:
         return Sizes(dims, tuple(self.output_shapes(dims, self.checked_output_dims(output_dims)).values()))
 
     def with_sizes(self, sizes: Sizes) -> CallSpec:
-        """Return the same for calls of these sizes."""
+        """Return the same convention for calls of these sizes."""
         made = copy.copy(self)
         fixed = dict(zip(self.outputs, sizes.shapes, strict=True))
         made._given = made.launch_dims, made.output_dims = sizes.dims, fixed
@@ -243,6 +244,7 @@ class CallSpec:
     def shapes_of(self, tensors: Mapping[int, Shape]) -> dict[int, Shape]:
         """Return the shapes of the arrays among the tensors that are passed, by parameter and without components."""
         found: dict[int, Shape] = {}
+        # A parameter without an annotation is an array if its tensor has axes.
         for k, shape in tensors.items():
             _, ndim, components = self._forms[k]
             if ndim > 0 or (ndim < 0 and len(shape) > 0):
@@ -252,6 +254,7 @@ class CallSpec:
     def output_shapes(self, dims: Shape, output_dims: Mapping[int, Shape] | None = None) -> dict[int, Shape]:
         """Return the shape of each pure output, by parameter, from the dimensions of the launch."""
         given = self.output_dims if output_dims is None else output_dims
+        # By parameter, so that a mapping may give some of the outputs their shapes and leave the others to the launch.
         found: dict[int, Shape] = {}
         for k in self.outputs:
             shape = dims if given is None or k not in given else given[k]
@@ -267,7 +270,7 @@ class CallSpec:
 
 
 def _form(parameter: Parameter) -> tuple[str, int, Shape]:
-    """Return the name of a parameter, its number of axes and components: -1 axes where it may be a number too."""
+    """Return the name of a parameter, its number of axes and its components: -1 axes if it may be a number too."""
     annotation = parameter.annotation
     if not isinstance(annotation, ArrayAnnotation):
         return parameter.name, -1 if annotation is None else 0, ()

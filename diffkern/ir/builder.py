@@ -1,8 +1,8 @@
 """Builds IR: appends ops to a current region, inferring result types from the operation table.
 
-What comes in are operand values and attributes; what goes out are well-typed ops. A :class:`Builder` never rewrites
-what it has built; simplification is the business of ``diffkern.opt``, apart from the trivial identities that
-:meth:`Builder.add` and friends apply so that derivative rules can be written without special cases.
+A :class:`Builder` takes operand values and attributes and produces well-typed ops. It never rewrites what it has built;
+simplification is the business of ``diffkern.opt``, apart from the trivial identities that :meth:`Builder.add` and
+friends apply so that derivative rules can be written without special cases.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from diffkern.ops.table import lookup
 
 
 class _At:
-    """A block whose ops have a position: one stands around nearly every op, so this is no generator."""
+    """A context in which new ops get another source position.
+
+    It is a class because one is entered around nearly every op, and a generator would be slower.
+    """
 
     __slots__ = ("_builder", "_loc")
 
@@ -112,17 +115,18 @@ class Builder:
     # -- constants ---------------------------------------------------------------------------------------------------
 
     def const(self, value: bool | int | float, type: Scalar) -> Value:
-        """A literal. Floats keep their full Python value; codegen rounds them to ``type``."""
+        """Return a literal. Floats keep their full Python value; codegen rounds them to ``type``."""
+        # The integer `1` as a float constant would be printed, and folded, as an integer.
         if type.is_float:
             value = float(value)
         return self.one("const", value=value, type=type)
 
     def zero(self, type: Type) -> Value:
-        """The additive zero of a scalar or composite type."""
+        """Return the additive zero of a scalar or composite type."""
         return self.full(type, 0)
 
     def full(self, type: Type, value: float) -> Value:
-        """A scalar constant, or a composite with every component equal to it."""
+        """Return a scalar constant, or a composite with every component equal to it."""
         if isinstance(type, Scalar):
             return self.const(value if type != BOOL else bool(value), type)
         if isinstance(type, (Vec, Mat)):
@@ -133,11 +137,12 @@ class Builder:
         raise TypeError(f"no constant of type {type}")
 
     def i32(self, value: int) -> Value:
-        """An int32 literal."""
+        """Return an int32 literal."""
         return self.const(value, INT32)
 
     # -- arithmetic --------------------------------------------------------------------------------------------------
 
+    # Cotangents of tiles are tiles: rules that add or negate them call these two methods without knowing the shape.
     def add(self, a: Value, b: Value) -> Value:
         return self.each("add", a, b) if isinstance(a.type, Tile) else self.one("add", a, b)
 
@@ -148,9 +153,10 @@ class Builder:
         return self.one("mul", a, b)
 
     def each(self, name: str, *tiles: Value) -> Value:
-        """An op on the elements of tiles of one type."""
+        """Append an op on the elements of tiles of one type."""
         t = tiles[0].type
         assert isinstance(t, Tile)
+        # The body of a `tile_map` is a region of its own, so its ops must not go to the region that receives the map.
         body = Region(tuple(Value(value_type(t.dtype)) for _ in tiles))
         with self.into(body):
             body.yields = (self.one(name, *body.params),)
@@ -166,24 +172,24 @@ class Builder:
         return self.one("select", cond, a, b)
 
     def scale(self, a: Value, s: Value) -> Value:
-        """``a * s`` where ``a`` is a composite or a scalar and ``s`` a scalar."""
+        """Return ``a * s`` where ``a`` is a composite or a scalar and ``s`` a scalar."""
         return self.one("mul" if isinstance(a.type, Scalar) else "scale", a, s)
 
     def cast(self, a: Value, to: Element) -> Value:
-        """``a`` as another type; ``a`` itself when it has that type already."""
+        """Return ``a`` as another type; ``a`` itself when it has that type already."""
         return a if a.type == to else self.one("cast", a, to=to)
 
     def extract(self, a: Value, index: int) -> Value:
         return self.one("extract", a, index=index)
 
     def components(self, a: Value) -> list[Value]:
-        """All components of a composite, or the scalar itself."""
+        """Return all components of a composite, or the scalar itself."""
         if isinstance(a.type, (Vec, Mat)):
             return [self.extract(a, k) for k in range(a.type.size)]
         return [a]
 
     def construct(self, type: Type, components: Sequence[Value]) -> Value:
-        """A composite from its components, or the one scalar."""
+        """Return a composite of its components, or the one scalar."""
         if isinstance(type, (Vec, Mat)):
             return self.one("construct", *components, type=type)
         (value,) = components

@@ -32,18 +32,21 @@ class Cloner:
 
     def op(self, op: Op) -> None:
         """Copy one op; results are entered into the environment."""
+        # Regions first: they see only values defined before the op, and their copies must not see its results.
         regions = tuple(self.region(sub) for sub in op.regions)
         self.emit(op, self.values(op.operands), regions)
 
     def emit(self, op: Op, operands: tuple[Value, ...], regions: tuple[Region, ...]) -> Op:
         results = tuple(Value(r.type, r.name) for r in op.results)
+        # Attributes are shared between the copies: no pass changes the mapping of an op in place.
         copy = Op(op.name, operands, results, op.attrs, regions, op.loc)
         self.b.region.ops.append(copy)
         self.env.update(zip(op.results, results, strict=True))
         return copy
 
     def region(self, region: Region) -> Region:
-        """A copy of a whole region with fresh parameters."""
+        """Return a copy of a whole region with fresh parameters."""
+        # Parameters enter the environment before the body is copied, because its ops use them.
         copy = Region(tuple(Value(p.type, p.name) for p in region.params))
         self.env.update(zip(region.params, copy.params, strict=True))
         with self.b.into(copy):
@@ -59,10 +62,11 @@ class Cloner:
 
 
 def clone_function(fn: Function) -> Function:
-    """A copy with the same parameters and a body of its own, which passes may change in place.
+    """Return a copy with the same parameters and a body of its own, which passes may change in place.
 
     Its augmented assignments stay as they are written: those that are noted beside the function are the original's.
     """
+    # An update names the store op that ends it by identity, and the copy has other ops.
     return replace(fn, body=Cloner(Builder()).region(fn.body), updates=())
 
 
@@ -70,6 +74,7 @@ def substitute(region: Region, mapping: dict[Value, Value]) -> None:
     """Replace uses of values throughout a region, in place. Chains in the mapping are followed."""
 
     def resolve(v: Value) -> Value:
+        # A value may be replaced by one that is itself replaced later in the same pass.
         while v in mapping:
             v = mapping[v]
         return v
@@ -85,7 +90,7 @@ def substitute(region: Region, mapping: dict[Value, Value]) -> None:
 
 
 def defined_in(region: Region) -> set[Value]:
-    """All values defined in a region and the regions nested in it, its parameters included."""
+    """Return all values defined in a region and the regions nested in it, its parameters included."""
     out = set(region.params)
     for op in walk(region):
         out.update(op.results)
@@ -96,6 +101,7 @@ def defined_in(region: Region) -> set[Value]:
 
 def free_values(region: Region) -> list[Value]:
     """Values used in a region but defined outside of it, in order of first use."""
+    # Values are defined once, so one set for the whole region suffices: no scope can shadow another.
     inner = defined_in(region)
     out: dict[Value, None] = {}
     for op in walk(region):

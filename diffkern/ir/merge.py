@@ -1,7 +1,8 @@
-"""A function in which parameters stand for one array.
+"""Merging of array parameters that receive the same array.
 
-In: a function, and parameters that are given the array of another one. Out: a copy that accesses these arrays by that
-parameter alone, so that what is true of one array is seen to be: which elements are overwritten, and by which thread.
+:func:`with_merged` takes a function and the pairs of parameters that are given one array, and returns a copy that
+accesses that array through one parameter only. Analyses of one array then see every access to it: which elements are
+overwritten, and by which thread.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ __all__ = ["with_merged"]
 
 
 def with_merged(fn: Function, merged: Sequence[tuple[int, int]]) -> Function:
-    """Return a copy that uses parameters in the place of others, which are not used any more.
+    """Return a copy that uses one parameter instead of each merged one; the merged ones stay, but are unused.
 
     Parameters
     ----------
     fn : Function
         The function, which yields nothing.
     merged : sequence of (int, int)
-        Each parameter with the one in its place.
+        Each merged parameter with the one that replaces it, by position.
     """
     out = clone_function(fn)
     instead = {out.params[k]: out.params[of] for k, of in merged}

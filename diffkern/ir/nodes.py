@@ -14,9 +14,8 @@ the rest of that region and in the regions nested in it. Control flow is three o
            Trips: ``max(0, ceil((stop - start) / step))``, known at entry. A zero step makes zero trips.
 ``while``  operands ``init``; regions ``test(*carried) -> (bool,)`` and ``body(*carried) -> carried'``.
 
-Their parts have names in ``diffkern.ir.views``.
-The only effects are on arrays (load, store, atomic, accumulate) and on loop stacks of the reverse sweep.
-Which ops exist, their types and effects is the table in ``diffkern.ops``.
+Their parts have names in ``diffkern.ir.views``. The only effects are on arrays (load, store, atomic, accumulate) and on
+loop stacks of the reverse sweep. Which ops exist, their types and effects is the table in ``diffkern.ops``.
 """
 
 from __future__ import annotations
@@ -32,6 +31,7 @@ from diffkern.ir.types import Type
 class Value:
     """A value defined once. Identity is what counts; ``name`` is a hint (the user's name) for printing."""
 
+    # A program has very many values, and slots keep each small.
     __slots__ = ("name", "type")
 
     def __init__(self, type: Type, name: str = "") -> None:
@@ -73,18 +73,18 @@ class Op:
 class Update:
     """An augmented assignment to an element of an array, or to a component of one.
 
-    It is lowered to a load, an operation and a store. Whether it has to be one atomic update instead is decided once
-    the whole function is known.
+    It is lowered to a load, an operation and a store. Whether it has to become one atomic update instead is decided
+    once the whole function is known.
 
     Attributes
     ----------
     store
         The op that ends it.
     kind
-        What an atomic update does: ``add``, ``sub``, ``and``, ``or`` or ``xor``.
+        The operation of the atomic update: ``add``, ``sub``, ``and``, ``or`` or ``xor``.
     prelude
-        The ops that compute, from values that are there at the store, what it yields: the operand of an atomic update
-        of the whole element, with the neutral number for components that are not meant.
+        The ops that compute the operand of an atomic update of the whole element from values available at the store.
+        Components that the assignment does not touch get the operation's neutral element.
     """
 
     store: Op
@@ -93,14 +93,14 @@ class Update:
 
     @property
     def operand(self) -> Value:
-        """What an atomic update takes."""
+        """The operand of the atomic update."""
         (value,) = self.prelude.yields
         return value
 
 
 @dataclass(eq=False, slots=True)
 class Function:
-    """A kernel: parameters, body, and where it came from.
+    """A kernel: parameters, body, and its source.
 
     Attributes
     ----------
@@ -111,22 +111,22 @@ class Function:
     body
         The region executed by each thread.
     loc
-        Where the ``def`` stands.
+        The position of the ``def``.
     tid_arity
         How many components of the thread index the kernel asks for (0 when it never calls ``tid``).
     source_lines
         Absolute line number → text of the user's source, for comments in generated code.
     threads
-        How many threads of a block hold numbers of their own beside the tiles they share; 0 where a block is one.
+        How many threads of a block hold values of their own beside the tiles they share; 0 if a block is one thread.
     unfused
-        Whether a product and a sum must not become one operation.
+        Whether a product and a sum must not be contracted to one fused operation.
     tiled
-        Whether what is launched are blocks that work on tiles of several elements. On a target with blocks of threads
+        Whether the launch is over blocks that work on tiles of several elements. On a target with blocks of threads
         the tiles are dealt out to these already; elsewhere each block is one thread.
     blocks
-        Whether a thread is a whole block of those that the kernel is written for.
+        Whether one thread executes a whole block of the threads that the kernel is written for.
     dynamic_shared
-        Whether the launch has to ask for the shared memory.
+        Whether the launch has to request the shared memory.
     updates
         The augmented assignments to elements of arrays in it, until it is decided which are atomic.
     """
@@ -150,7 +150,7 @@ class Function:
 
 
 def walk(region: Region) -> Iterator[Op]:
-    """All ops of a region and of the regions nested in it, in program order (an op before its regions)."""
+    """Yield all ops of a region and of the regions nested in it, in program order (an op before its regions)."""
     # Not by a recursion: an op would be handed up through all the regions around it.
     pending: list[Iterator[Op] | Region] = [region]
     while pending:
@@ -160,6 +160,8 @@ def walk(region: Region) -> Iterator[Op]:
         for op in top:
             yield op
             if op.regions:
+                # The iterator of this level stays below on the stack and resumes after the last region. Regions are
+                # pushed in reverse, so that the first one is on top.
                 pending += op.regions[::-1]
                 break
         else:
@@ -167,5 +169,5 @@ def walk(region: Region) -> Iterator[Op]:
 
 
 def count_ops(region: Region) -> int:
-    """Number of ops in a region and the regions nested in it."""
+    """Return the number of ops in a region and the regions nested in it."""
     return sum(1 for _ in walk(region))

@@ -1,11 +1,11 @@
 """Passes, and the one place that runs them.
 
 A pass takes a function, changes it in place and returns the same object. So do all transformations and lowerings of the
-compiler; who needs a function as it was clones it first (:func:`diffkern.ir.clone.clone_function`). A pass has a name,
-and says of which stage (:mod:`diffkern.ir.stages`) the function is before and after it.
+compiler; a caller that still needs the original clones it first (:func:`diffkern.ir.clone.clone_function`). A pass has
+a name, and declares the stage (:mod:`diffkern.ir.stages`) of the function before and after it.
 
 A pipeline is a sequence of passes. While it runs, its :class:`Context` may have each result verified against the stage
-that the pass leaves, and may be shown it.
+that the pass leaves, and may pass it to a watcher.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Pass:
     Attributes
     ----------
     name
-        What ``diffkern inspect --after`` calls it.
+        The name by which ``diffkern inspect --after`` selects it.
     before, after
-        The stage of what it takes and of what it leaves.
+        The stage of the function it takes and of the function it leaves.
     function
-        What changes a function in place, and returns it.
+        The callable that changes a function in place and returns it.
     """
 
     name: str
@@ -45,14 +45,14 @@ class Pass:
 
 @dataclass(frozen=True)
 class Context:
-    """How passes are run.
+    """The options with which passes are run.
 
     Attributes
     ----------
     verify
         Whether functions are verified after each pass, as they always are where ``verify.ALWAYS`` is set.
     watch
-        What is shown every function after each pass.
+        A callback that receives every function after each pass.
     """
 
     verify: bool = False
@@ -60,6 +60,7 @@ class Context:
 
     def done(self, name: str, stage: Stage, fn: Function) -> Function:
         """Verify and show what a step has left, and return it."""
+        # Verified before it is shown: a watcher that prints may fail on invalid IR, and would hide which pass broke it.
         if self.verify or verifier.ALWAYS:
             verifier.verify(fn, stage)
         if self.watch is not None:
@@ -80,6 +81,7 @@ def run(passes: Sequence[Pass], fn: Function, context: Context = PLAIN) -> Funct
         If the context has functions verified, and a pass leaves one that is not of its stage.
     """
     for step in passes:
+        # Callers keep a reference to the function they passed in, and would go on with a stale one.
         if step.function(fn) is not fn:
             raise verifier.InvalidIR(f"pass {step.name} returned another function than the one it was given")
         context.done(step.name, step.after, fn)

@@ -20,6 +20,7 @@ class _Printer:
         self.taken: set[str] = set()
 
     def define(self, v: Value) -> str:
+        # Hints need not be unique, since inlining and unrolling copy them: a number makes the text unambiguous.
         base = v.name or str(len(self.names))
         name, n = base, 0
         while name in self.taken:
@@ -33,11 +34,13 @@ class _Printer:
         return self.names.get(v, f"<undefined {v!r}>")
 
     def attrs(self, op: Op) -> str:
+        # The result types of an `if` are printed with its results, and the body of a tile op as a region below.
         shown = {k: v for k, v in op.attrs.items() if not (op.name == "if" and k == "types" or k == "body")}
         if not shown:
             return ""
         return " {" + ", ".join(f"{k}={_attr(v)}" for k, v in sorted(shown.items())) + "}"
 
+    # Invalid IR is printed as well, so that a verifier error can be looked into: `use` doesn't fail.
     def region(self, region: Region, depth: int) -> None:
         for op in region.ops:
             self.op(op, depth)
@@ -52,6 +55,7 @@ class _Printer:
         body = op.attrs.get("body")
         if body is not None:
             out = ", ".join(map(self.define, op.results))
+            # The results are numbered before the parameters of the body, in the order in which a reader meets them.
             self.lines.append(f"{pad}{out} = {head} {{{line}")
             params = ", ".join(map(self.define, body.params))
             self.lines.append(f"{pad}  each({params}):" if params else f"{pad}  each:")
@@ -68,12 +72,13 @@ class _Printer:
             params = ", ".join(map(self.define, sub.params))
             self.lines.append(f"{pad}  {label}({params}):" if params else f"{pad}  {label}:")
             self.region(sub, depth + 2)
+        # Results stand behind the regions, which is also where they become visible.
         out = ", ".join(map(self.define, op.results))
         self.lines.append(f"{pad}}}" + (f" -> {out}" if out else ""))
 
 
 def _labels(op: Op) -> tuple[str, ...]:
-    """The names of an op's regions."""
+    """Return the names of an op's regions."""
     if op.name == "ruled":
         return tuple(name for name, there in op.attrs.items() if name != "results" and there)
     return {"if": ("then", "else"), "for": ("body",), "while": ("cond", "body")}[op.name]
@@ -88,7 +93,7 @@ def _attr(value: Any) -> str:
 
 
 def to_text(fn: Function, note: Callable[[Value], str] = lambda v: "") -> str:
-    """The function as text, ending in a newline; ``note`` is what stands behind the type of a value."""
+    """Return the function as text, ending in a newline; ``note(v)`` follows the type where a value is defined."""
     p = _Printer(note)
     params = ", ".join(map(p.define, fn.params))
     p.lines.append(f"kernel {fn.name}({params}) tid={fn.tid_arity} {{")

@@ -1,6 +1,6 @@
-"""Stages: what may occur in a function where. The table that the verifier checks functions against.
+"""Stages: what may occur in a function at each point of the pipeline. The verifier checks functions against this table.
 
-Each row takes what the stage before it had and says what is added and what is gone: operations by family or name, kinds
+Each row starts from the stage before it and names what is added and what is gone: operations by family or name, kinds
 of types, marks that passes leave on operations, modes of accumulations, and facts about the whole function. A pass
 (:mod:`diffkern.ir.passes`) names the stage that it takes and the one that it leaves.
 
@@ -41,12 +41,12 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Stage:
-    """What may occur in a function.
+    """The set of what may occur in a function.
 
     Attributes
     ----------
     name
-        How messages and ``diffkern inspect`` call the stage.
+        The name of the stage in messages and in ``diffkern inspect``.
     holds
         What is true of every function in it, in one sentence.
     ops
@@ -70,7 +70,7 @@ class Stage:
     facts: frozenset[str] = frozenset()
 
     def within(self, other: Stage) -> bool:
-        """Whether every function of this stage is one of the other."""
+        """Return whether every function of this stage is also one of the other."""
         return (
             self.ops <= other.ops
             and self.types <= other.types
@@ -93,11 +93,14 @@ class Stage:
         facts: Collection[str] = (),
         done: Collection[str] = (),
     ) -> Stage:
-        """The stage after this one: less operations `gone`, types `without` and facts `done`, with all the others."""
+        """Return the stage after this one: without operations `gone`, types `without` and facts `done`, with the others
+        added.
+        """
         return replace(
             self,
             name=name,
             holds=holds,
+            # Removed before added: an operation may leave with its family and come back by name.
             ops=(self.ops - set(gone)) | set(ops),
             types=(self.types - set(without)) | set(types),
             marks=self.marks | set(marks),
@@ -128,6 +131,8 @@ WRITTEN = Stage(
     "written",
     "what the kernel says, typed; `a[i] += v` is a load, an operation and a store, noted beside the function; loop "
     "stacks are of derivatives that it calls",
+    # Loop stacks occur before differentiation only because a kernel may call derivatives, which are already lowered to
+    # sweeps.
     ops=frozenset(all_ops()) - _INTERNAL | _LOOP_STACKS,
     types=frozenset({Scalar, Vec, Mat, Array, Tile, Stack}),
     facts=frozenset({"updates"}),
@@ -150,6 +155,8 @@ ADJOINT = NORMAL.then(
     "adjoint",
     "the primal's replay and the reverse sweep, with loop stacks; every accumulation is plain",
     ops={"accumulate", "deposit", "tile_accumulate", "tile_scatter"},
+    # The adjoint has been generated: funcs with rules are replaced by their derivatives, and reports belong to the
+    # launch of the primal.
     gone=_RULES | REPORTS,
     marks=("replay",),
     modes=("plain",),
@@ -157,12 +164,14 @@ ADJOINT = NORMAL.then(
 PROGRAM = ADJOINT.then(
     "program",
     "what is printed and what a target takes, forward or adjoint: how each accumulation is made is decided",
+    # Reports are allowed again because PROGRAM also takes the primal, which has them.
     ops=REPORTS,
     modes=("atomic", "reduce"),
 )
 LOOPS = PROGRAM.then(
     "loops",
     "tiles are buffers of one thread, their operations loops",
+    # The product of two tiles on one thread is loops; only blocks of threads multiply buffers in one operation.
     ops=_family("buffer") - {"buffer_product"},
     gone=_TILES,
     types=(Buffer,),
@@ -173,6 +182,7 @@ LOOPS = PROGRAM.then(
 SERIAL = LOOPS.then(
     "serial",
     "a thread is a whole block where its threads worked together: no barrier is left",
+    # The threads of a block run one after the other in one thread, so there is nobody left to wait for.
     gone=_WORK_OF_BLOCKS,
     facts=("blocks",),
 )
@@ -181,6 +191,7 @@ CPU = SERIAL.then(
     "arithmetic is of scalars; vectors and matrices are only composed and decomposed; arithmetic that makes integers "
     "is marked",
     ops=("array_at",),
+    # Composites survive as values in memory and at calls: only `construct` and `extract` remain of their operations.
     gone=_COMPOSITES - _WHOLE | _EXPANDED,
     marks=("as_written",),
 )

@@ -1,6 +1,6 @@
 """The layout of stamps: one row of 64-bit integers for each element of an array, and how accesses are numbered.
 
-In: nothing. Out: the columns of a row. A program writes them (:mod:`diffkern.ad.stamps`), and the run time reads them
+This module defines the columns of a row. A program writes them (:mod:`diffkern.ad.stamps`), and the run time reads them
 (:mod:`diffkern.runtime.stamps`).
 """
 
@@ -12,6 +12,8 @@ __all__ = [
     "BLOCK", "EARLY", "FIELDS", "LATEST", "LEAST", "READ", "SITES", "STORED", "UPDATED", "VALUE",
 ]  # fmt: skip
 
+# All columns but LATEST are updated with an atomic maximum, so that rows can start as zeros. A minimum is kept as the
+# maximum of `LEAST - number`, in the column behind its maximum.
 STORED: Final = 0
 """Of an element: the greatest store; the one behind it has the least, as what is missing to LEAST."""
 READ: Final = 2
@@ -25,6 +27,7 @@ UPDATED: Final = 7
 LATEST: Final = 9
 """The thread that was the latest to store there, from 1 on."""
 FIELDS: Final = 10
+# Greater than any number of an access, and far enough from 2**63 that differences do not overflow.
 LEAST: Final = 1 << 62
 SITES: Final = 1 << 12
 """The number of an access is that of the thread times this, and that of the place in the source, from 1 on."""

@@ -1,8 +1,8 @@
-"""Structs as types of arguments, and what they become in the IR: one parameter for each field.
+"""Structs as types of arguments, and the IR parameters that replace them: one for each field.
 
-In: the types of a kernel's arguments. Out: the types of its IR parameters, the *leaves*. The IR itself knows no
-structs: a struct passed by value is a parameter for each field, an array of structs is a strided array for each field
-over the same memory. Spellings hold names and types of the fields in order and nothing else.
+This module maps the types of a kernel's arguments to the types of its IR parameters, the *leaves*. The IR itself knows
+no structs: a struct passed by value is a parameter for each field, an array of structs is a strided array for each
+field over the same memory. Spellings hold names and types of the fields in order and nothing else.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class StructArray:
 
 @dataclass(frozen=True, slots=True)
 class IndexedArray:
-    """An array seen through index arrays: its own layout, and for each axis that of the index array, "" without one."""
+    """An array seen through index arrays: its own layout, and for each axis that of the index array ("" if none)."""
 
     dtype: T.Element
     ndim: int
@@ -89,9 +89,9 @@ class Leaf:
     Attributes
     ----------
     argument
-        The index of the argument it is part of.
+        The index of the argument that it is part of.
     path
-        The fields that lead to it; none for an argument that is no struct.
+        The fields that lead to it; empty for an argument that is no struct.
     name
         The argument's name and the path, with dots.
     """
@@ -103,20 +103,25 @@ class Leaf:
 
 
 def leaves(t: Argument) -> Iterator[tuple[tuple[str, ...], T.Type]]:
-    """Paths and types of the IR parameters of an argument, in order."""
+    """Yield the path and type of each IR parameter of an argument, in order."""
     if isinstance(t, Struct):
         for name, inner in t.fields:
             for path, leaf in leaves(inner):
+                # A field of float16 arrives widened: it is passed by value, in a register.
                 yield (name, *path), T.value_type(leaf) if isinstance(leaf, (T.Scalar, T.Vec, T.Mat)) else leaf
     elif isinstance(t, StructArray):
         for path, element in _elements(t.dtype):
             is_null = t.layout == T.NULL
             if isinstance(element, T.Array):
+                # The outer axes hold descriptors; the axes of the arrays they describe follow.
                 layout = T.NULL if is_null else f"{T.POINTING}{t.ndim}"
                 yield path, T.Array(element.dtype, t.ndim + element.ndim, layout)
             else:
+                # A field of a struct is strided even if the array is contiguous: the step is the size of the whole
+                # struct.
                 yield path, T.Array(element, t.ndim, "A" if not is_null else T.NULL)
     elif isinstance(t, IndexedArray):
+        # The launch passes the array and its index arrays in this order.
         yield ("data",), T.Array(t.dtype, t.ndim, t.layout)
         for axis, layout in enumerate(t.indices):
             if layout:
@@ -139,7 +144,8 @@ def _elements(struct: Struct) -> Iterator[tuple[tuple[str, ...], T.Element | T.A
 
 
 def descriptor(struct: Struct, name: str, t: T.Array | StructArray) -> T.Vec:
-    """What an element of an array holds for an array field: address, extents in elements, strides in bytes.
+    """Return the type of the descriptor that an element holds for an array field: address, extents in elements, strides
+    in bytes.
 
     Raises
     ------
@@ -152,11 +158,12 @@ def descriptor(struct: Struct, name: str, t: T.Array | StructArray) -> T.Vec:
             f"{struct.name} has the array field {name!r} of {element}, so it cannot be the element of an array; "
             "fields that are arrays of other numbers, vectors and matrices may be"
         )
+    # One integer for the address, and an extent and a stride for each axis.
     return T.Vec(T.UINT64, 1 + 2 * t.ndim)
 
 
 def flatten(names: Sequence[str], types: Sequence[Argument]) -> list[Leaf]:
-    """The IR parameters of a kernel's arguments."""
+    """Return the IR parameters of a kernel's arguments."""
     return [
         Leaf(k, path, ".".join((name, *path)), leaf)
         for k, (name, t) in enumerate(zip(names, types, strict=True))
@@ -165,7 +172,7 @@ def flatten(names: Sequence[str], types: Sequence[Argument]) -> list[Leaf]:
 
 
 def declared(t: Argument) -> Argument:
-    """The type without what the passed arrays add to it: their layout."""
+    """Return the type without the part that the passed arrays determine: their layout."""
     if isinstance(t, Struct):
         return Struct(t.name, tuple((name, _declared_field(inner)) for name, inner in t.fields))
     if isinstance(t, StructArray):
@@ -180,24 +187,24 @@ def _declared_field(t: FieldType) -> FieldType:
 
 
 def null_of(t: T.Array | StructArray) -> T.Array | StructArray:
-    """The type of None in the place of an array."""
+    """Return the type of None passed instead of an array."""
     return type(t)(t.dtype, t.ndim, T.NULL)  # type: ignore[arg-type]
 
 
 def is_null(t: Argument) -> bool:
-    """Whether an argument is None in the place of an array."""
+    """Return whether an argument is None passed instead of an array."""
     return isinstance(t, (T.Array, StructArray)) and t.layout == T.NULL
 
 
 def holds_arrays(struct: Struct) -> bool:
-    """Whether a field is an array."""
+    """Return whether a field is an array."""
     return any(
         isinstance(t, (T.Array, StructArray)) or (isinstance(t, Struct) and holds_arrays(t)) for _, t in struct.fields
     )
 
 
 def holds_memory(struct: Struct) -> bool:
-    """Whether a field is an array that is not null."""
+    """Return whether a field is an array that is not null."""
     return any(
         (isinstance(t, (T.Array, StructArray)) and not is_null(t)) or (isinstance(t, Struct) and holds_memory(t))
         for _, t in struct.fields
@@ -205,5 +212,5 @@ def holds_memory(struct: Struct) -> bool:
 
 
 def carries_gradient(t: Argument) -> bool:
-    """Whether some part of an argument of this type has a gradient."""
+    """Return whether some part of an argument of this type has a gradient."""
     return any(T.is_differentiable(leaf) for _, leaf in leaves(t))

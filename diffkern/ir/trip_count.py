@@ -1,4 +1,4 @@
-"""How many trips a ``for`` makes: ``len(range(start, stop, step))``, and none for a step of 0.
+"""The number of trips of a ``for``: ``len(range(start, stop, step))``, and none for a step of 0.
 
 ::
 
@@ -9,9 +9,9 @@ The bounds and the step are integers of one type. Their distance and the step's 
 int8, 127 - -128 and -(-128) do not), but they fit the unsigned type of the same width, and so does the number of trips.
 So distances are taken modulo that width and read as unsigned.
 
-:func:`trip_count` is the only definition. It is written for whatever has the operations of :class:`Numbers`: ops of the
-IR (:func:`count_trips`, for adjoints and the frontend), values of LLVM (``targets.emit.loops``) and Python's integers
-(:data:`PYTHON`). Constant bounds are a ``range`` of Python's.
+:func:`trip_count` is the only definition. It is generic over the operations of :class:`Numbers`, which are implemented
+by ops of the IR (:func:`count_trips`, for adjoints and the frontend), by LLVM values (``targets.emit.loops``) and by
+Python's integers (:data:`PYTHON`). Constant bounds are a ``range`` of Python's.
 """
 
 from __future__ import annotations
@@ -33,43 +33,43 @@ class Numbers(Protocol[N]):
 
     @property
     def signed(self) -> bool:
-        """Whether the range's type has negative integers."""
+        """True if the range's type has negative integers."""
         ...
 
     def less(self, a: N, b: N) -> N:
-        """Whether one integer of the range is less than another."""
+        """Return whether one integer of the range is less than another."""
         ...
 
     def is_zero(self, step: N) -> N:
-        """Whether the step is 0."""
+        """Return whether the step is 0."""
         ...
 
     def distance(self, low: N, high: N) -> N:
-        """``high - low`` as a count; for ``low <= high``."""
+        """Return ``high - low`` as a count; for ``low <= high``."""
         ...
 
     def ahead(self, low: N, high: N) -> N:
-        """``max(0, high - low)`` as a count."""
+        """Return ``max(0, high - low)`` as a count."""
         ...
 
     def whole(self, distance: N, size: N) -> N:
-        """``(distance - 1) // size + 1`` of counts that are not 0."""
+        """Return ``(distance - 1) // size + 1`` of counts that are not 0."""
         ...
 
     def number(self, value: int) -> N:
-        """A literal count."""
+        """Return a literal count."""
         ...
 
     def bound(self, value: int) -> N:
-        """A literal of the range's type."""
+        """Return a literal of the range's type."""
         ...
 
     def select(self, condition: N, a: N, b: N) -> N:
-        """One of two integers."""
+        """Return one of two integers."""
         ...
 
     def only_if(self, a: N, unless: N) -> N:
-        """``a and not unless``."""
+        """Return ``a and not unless``."""
         ...
 
 
@@ -79,16 +79,19 @@ def trip_count(numbers: Numbers[N], start: N, stop: N, step: N, known: int | Non
     if known is not None:
         low, high = (start, stop) if known >= 0 else (stop, start)
         if abs(known) <= 1:
+            # A step of 1 or -1 needs no division, and most loops have one: the distance is the count.
             return numbers.ahead(low, high) if known else none
         whole = numbers.whole(numbers.distance(low, high), numbers.number(abs(known)))
         return numbers.select(numbers.less(low, high), whole, none)
     zero = numbers.bound(0)
+    # A negative step is a range that is walked from `stop` to `start`, so both directions share one formula.
     low, high, size = start, stop, numbers.distance(zero, step)
     if numbers.signed:
         down = numbers.less(step, zero)
         low, high = numbers.select(down, stop, start), numbers.select(down, start, stop)
         size = numbers.select(down, numbers.distance(step, zero), size)
     never = numbers.is_zero(step)
+    # The division is computed on every path, also where there is no trip: its divisor must not be 0.
     size = numbers.select(never, numbers.number(1), size)
     runs = numbers.only_if(numbers.less(low, high), never)
     return numbers.select(runs, numbers.whole(numbers.distance(low, high), size), none)
@@ -118,10 +121,11 @@ PYTHON: Numbers[Any] = _Python()
 
 
 def counter_type(t: Scalar) -> Scalar:
-    """The signed type in which the trips of a loop over integers of type ``t`` are numbered.
+    """Return the signed type in which the trips of a loop over integers of type ``t`` are numbered.
 
-    Of 8 and 16 bits there may be more trips than the type has numbers. A loop of 2**31 trips over 32 bits, or of 2**63
-    over 64, has a number of trips that does not fit: see the preconditions of differentiated kernels.
+    Integers of 8 and 16 bits are numbered in int32, since there may be more trips than the type has numbers. A loop of
+    2**31 trips over 32 bits, or of 2**63 over 64, has a number of trips that does not fit: see the preconditions of
+    differentiated kernels.
     """
     return INT64 if t.bits == 64 else INT32
 
@@ -144,9 +148,11 @@ class _Ops:
 
     def is_zero(self, step: Value) -> Value:
         zero = self.bound(0)
+        # The mark tells debug programs to report a step of 0 at this comparison; it changes nothing else.
         return self.b.one("eq", step, zero, range_step=True) if self.reported else self.b.one("eq", step, zero)
 
     def distance(self, low: Value, high: Value) -> Value:
+        # The difference may wrap around in the range's type; as a count of the same width it is right again.
         return self.b.cast(self.b.sub(high, low), self.to)
 
     def ahead(self, low: Value, high: Value) -> Value:
@@ -154,11 +160,13 @@ class _Ops:
 
     def whole(self, distance: Value, size: Value) -> Value:
         unsigned = UINT64 if self.to.bits == 64 else UINT32
+        # A division of unsigned numbers: a distance of 2**31 or more is negative in the signed counter type.
         before = self.b.cast(self.b.sub(distance, self.number(1)), unsigned)
         passed = self.b.one("floordiv", before, self.b.cast(size, unsigned))
         return self.b.add(self.b.cast(passed, self.to), self.number(1))
 
     def number(self, value: int) -> Value:
+        # The IR spells constants of a signed type by their signed value.
         return self.b.const(value if value < 1 << (self.to.bits - 1) else value - (1 << self.to.bits), self.to)
 
     def bound(self, value: int) -> Value:
@@ -184,7 +192,7 @@ def count_trips(
     Parameters
     ----------
     b
-        Where the ops go.
+        The builder that receives the ops.
     bounds
         Start, stop and step.
     known
@@ -203,7 +211,7 @@ def count_trips(
 
 
 def _widened(b: Builder, values: tuple[Value, ...]) -> Any:
-    """Integers of 8 and 16 bits as int32, in which nothing that is computed of them here wraps."""
+    """Return integers of 8 and 16 bits as int32, in which no result computed from them here wraps around."""
     t = values[0].type
     assert isinstance(t, Scalar)
     return values if t.bits >= 32 else tuple(b.cast(v, INT32) for v in values)
@@ -215,6 +223,7 @@ def index_of_trip(
     """Emit the index of a trip by its number; ``from_zero`` if the start is a literal 0."""
     t = start.type
     assert isinstance(t, Scalar)
+    # With step 1 and start 0 the index is the number itself, and no widening casts are emitted for it.
     if known != 1 or not from_zero:
         start, step = _widened(b, (start, step))
     wide = start.type if t.bits >= 32 else INT32
@@ -225,7 +234,7 @@ def index_of_trip(
 
 
 def trip_of(b: Builder, index: Value, start: Value, step: Value, known: int | None = None) -> Value:
-    """Emit the number of the trip that has an index."""
+    """Emit the number of the trip that has this index."""
     t = index.type
     assert isinstance(t, Scalar)
     index, start, step = _widened(b, (index, start, step))
@@ -244,11 +253,12 @@ def trip_of(b: Builder, index: Value, start: Value, step: Value, known: int | No
 
 
 def is_last_trip(b: Builder, index: Value, stop: Value, step: Value) -> Value:
-    """Emit whether the trip with an index is the last one; the step is not 0."""
+    """Emit whether the trip with this index is the last one; the step is not 0."""
     index, stop, step = _widened(b, (index, stop, step))
     wide = index.type
     assert isinstance(wide, Scalar)
     zero = b.const(0, wide)
+    # `index + step >= stop` could overflow at the end of the type's range; the distance that is left cannot.
     left, size = b.sub(stop, index), step
     if wide.kind is Kind.INT:
         down = b.one("lt", step, zero)

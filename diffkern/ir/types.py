@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 
 class Kind(enum.Enum):
-    """What a scalar is, apart from its width."""
+    """The kind of a scalar, apart from its width."""
 
     BOOL = "bool"
     INT = "int"
@@ -30,6 +30,7 @@ class Scalar:
     kind: Kind
     bits: int
 
+    # Scalars are hashed in every type lookup, and the name identifies them: the generated hash would hash three fields.
     def __hash__(self) -> int:
         return hash(self.name)
 
@@ -75,7 +76,7 @@ STORAGE_ONLY = frozenset({FLOAT16, BFLOAT16})
 
 
 class Role(enum.Enum):
-    """What the numbers of a vector stand for: operators, constructors and attributes depend on it, no pass does."""
+    """The meaning of a vector's components: operators, constructors and attributes depend on it, no pass does."""
 
     VECTOR = "vec"
     QUATERNION = "quat"
@@ -96,6 +97,7 @@ class Vec:
     role: Role = Role.VECTOR
 
     def __str__(self) -> str:
+        # NumPy's names count both parts: complex64 consists of two float32.
         if self.role is Role.COMPLEX and self.dtype in (FLOAT32, FLOAT64):
             return f"complex{2 * self.dtype.bits}"
         return f"vec{self.length}<{self.dtype}>" if self.role is Role.VECTOR else f"{self.role.value}<{self.dtype}>"
@@ -138,22 +140,22 @@ class Mat:
 
 
 def quaternion(dtype: Scalar) -> Vec:
-    """The type of quaternions over a scalar type."""
+    """Return the type of quaternions over a scalar type."""
     return Vec(dtype, 4, Role.QUATERNION)
 
 
 def transform(dtype: Scalar) -> Vec:
-    """The type of transforms over a scalar type."""
+    """Return the type of transforms over a scalar type."""
     return Vec(dtype, 7, Role.TRANSFORM)
 
 
 def complex_number(dtype: Scalar) -> Vec:
-    """The type of complex numbers whose parts are of a scalar type."""
+    """Return the type of complex numbers whose parts are of a scalar type."""
     return Vec(dtype, 2, Role.COMPLEX)
 
 
 def is_complex(t: object) -> bool:
-    """Whether this is a type of complex numbers."""
+    """Return whether this is a type of complex numbers."""
     return isinstance(t, Vec) and t.role is Role.COMPLEX
 
 
@@ -193,19 +195,21 @@ class Array:
 
     @property
     def is_null(self) -> bool:
-        """Whether None is passed for it."""
+        """True if None is passed for it."""
         return self.layout == NULL
 
     @property
     def outer(self) -> int:
-        """The axes whose elements hold descriptors of arrays; 0 for an array of numbers."""
+        """The number of axes whose elements hold descriptors of arrays; 0 for an array of numbers."""
         return int(self.layout[1:]) if self.layout[0] == POINTING else 0
 
     @property
     def held(self) -> Array:
-        """The array as it lies in memory: of descriptors, if its elements hold them."""
+        """The array as it lies in memory: an array of descriptors, if its elements hold them."""
         if not self.outer:
             return self
+        # A descriptor is an address, and an extent and a stride for each of the inner axes. Its elements may be fields
+        # of structs, so that the array of them is strided.
         return Array(Vec(UINT64, 1 + 2 * (self.ndim - self.outer)), self.outer, "A")
 
 
@@ -225,9 +229,9 @@ class Stack:
 class Tile:
     """A block of elements that one block of threads works on together, a single SSA value with a shape known now.
 
-    ``own``: it is an array of one thread, whatever the others do.
+    ``own`` marks an array of one thread, independent of the other threads of its block.
 
-    ``dtype`` is what is stored, as in an array: elements of float16 and bfloat16 tiles are computed with in float32.
+    ``dtype`` is the stored type, as in an array: elements of float16 and bfloat16 tiles are computed with in float32.
     """
 
     dtype: Element
@@ -254,7 +258,7 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Memory of one thread for ``size`` elements: to which a tile is lowered for a target."""
+    """Memory of one thread for ``size`` elements; the form to which a tile is lowered for a target."""
 
     dtype: Element
     size: int
@@ -275,7 +279,7 @@ Type: TypeAlias = Scalar | Vec | Mat | Array | Stack | Tile | Buffer
 
 
 def scalar_of(t: Type) -> Scalar:
-    """The scalar type at the bottom of an element type or of an array's elements."""
+    """Return the scalar type at the bottom of an element type or of an array's elements."""
     if isinstance(t, Scalar):
         return t
     if isinstance(t, (Vec, Mat)):
@@ -286,7 +290,8 @@ def scalar_of(t: Type) -> Scalar:
 
 
 def wrap_integer(value: int, t: Scalar) -> int:
-    """The value an integer takes in a register of type ``t``."""
+    """Return the value of an integer in a register of type ``t``, reduced modulo its width."""
+    # In two's complement, as registers of all targets hold integers.
     value &= (1 << t.bits) - 1
     if t.kind is Kind.INT and value >= 1 << (t.bits - 1):
         value -= 1 << t.bits
@@ -294,12 +299,12 @@ def wrap_integer(value: int, t: Scalar) -> int:
 
 
 def value_type(t: Element) -> Element:
-    """The type an element has once it is loaded: float16 and bfloat16 widen to float32, the rest stays."""
+    """Return the type of an element once it is loaded: float16 and bfloat16 widen to float32, the rest stays."""
     return with_scalar(t, FLOAT32) if scalar_of(t) in STORAGE_ONLY else t
 
 
 def is_exact_index(t: Type) -> bool:
-    """Whether a sum or product of this type is computed without wrapping around where it is an index.
+    """Return whether a sum or product of this type is computed without wrapping around where it is an index.
 
     Unsigned integers, and those of 8 and 16 bits, wrap there as well.
     """
@@ -307,17 +312,17 @@ def is_exact_index(t: Type) -> bool:
 
 
 def is_differentiable(t: Type) -> bool:
-    """Whether values of this type carry a cotangent (floating-point scalars, composites and arrays of them)."""
+    """Return whether values of this type carry a cotangent (floating-point scalars, composites and arrays of them)."""
     return not isinstance(t, (Stack, Buffer)) and scalar_of(t).is_float
 
 
 def is_shared(t: Type) -> bool:
-    """Whether this is memory that the threads of a block share."""
+    """Return whether this is memory that the threads of a block share."""
     return isinstance(t, Array) and t.layout == SHARED
 
 
 def with_scalar(t: Element, scalar: Scalar) -> Element:
-    """The same shape of element over another scalar type."""
+    """Return the same shape of element over another scalar type."""
     if isinstance(t, Vec):
         return Vec(scalar, t.length, t.role)
     if isinstance(t, Mat):
@@ -330,7 +335,7 @@ _COMPLEX = {str(t): t for t in (complex_number(FLOAT32), complex_number(FLOAT64)
 
 @functools.cache
 def parse_type(spelling: str) -> Array | Element:
-    """The type of a program's parameter from its spelling, as manifests have it.
+    """Return the type of a program's parameter from its spelling in a manifest.
 
     Raises
     ------
@@ -340,10 +345,12 @@ def parse_type(spelling: str) -> Array | Element:
     head, _, inside = spelling.removesuffix(">").partition("<")
     try:
         if head.startswith("array"):
+            # Split at the last comma: the element type may have one of its own, the layout never has.
             dtype, _, layout = inside.rpartition(",")
             element = parse_type(dtype)
             if not isinstance(element, Array):
                 return Array(element, int(head[5:-1]), layout)
+        # Before the vectors: a complex number is spelled by NumPy's name, without brackets.
         if head in _COMPLEX:
             return _COMPLEX[head]
         if head == "quat":
@@ -361,7 +368,7 @@ def parse_type(spelling: str) -> Array | Element:
 
 
 def parse_array_type(spelling: str) -> Array:
-    """The type of a program's parameter that is an array, from its spelling."""
+    """Return the type of an array parameter of a program from its spelling."""
     t = parse_type(spelling)
     assert isinstance(t, Array)
     return t

@@ -1,8 +1,8 @@
-"""The verifier: what every valid function satisfies. It runs after each pass in tests and in debug mode.
+"""The verifier: the rules that every valid function satisfies. It runs after each pass in tests and in debug mode.
 
 Checked: each value is defined once and before its uses, in a visible region; attributes, operand and result types
 follow the operation table; regions have the parameters and yields that their op demands. With a stage, also that
-nothing occurs which the stage does not have.
+nothing occurs that the stage does not allow.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class InvalidIR(CompileError):
 
 
 def _name(what: Function | Op) -> str:
-    """What messages call a function or an op."""
+    """Return the name of a function or an op in messages."""
     if isinstance(what, Op) and what.loc:
         return f"{what.name} (line {what.loc.line})"
     return what.name
 
 
 class _Verifier:
-    """Goes through regions; names are spelled where something is wrong, since nearly always nothing is."""
+    """Walks regions and checks them. Names are spelled only for an error, since nearly always there is none."""
 
     def __init__(self, stage: Stage | None) -> None:
         self.defined: set[Value] = set()
@@ -51,7 +51,7 @@ class _Verifier:
         self.visible.add(v)
 
     def invisible(self, v: Value, where: str) -> InvalidIR:
-        """The error of a use of a value that cannot be seen."""
+        """Return the error of a use of a value that is not visible."""
         state = "not visible here" if v in self.defined else "never defined"
         return InvalidIR(f"{where} uses {v!r}, which is {state}")
 
@@ -63,6 +63,8 @@ class _Verifier:
         for y in region.yields:
             if y not in self.visible:
                 raise self.invisible(y, f"yield of {_name(where)}")
+        # Values of a region are not visible after it. Only its own level has to be removed: nested regions have removed
+        # theirs.
         # What is inside is not seen behind it.
         self.visible.difference_update(region.params)
         for op in region.ops:
@@ -74,9 +76,10 @@ class _Verifier:
                 raise InvalidIR(f"{_name(where)}: there is no {t} in stage {stage.name}")
 
     def belongs(self, op: Op, stage: Stage) -> None:
-        """Check that the stage has such an op."""
+        """Check that the stage allows such an op."""
         if op.name not in stage.ops:
             raise InvalidIR(f"there is no {_name(op)} in stage {stage.name}")
+        # Marks are attributes with a meaning to one later pass only; a leftover one would be ignored silently.
         marks = STAGED_MARKS.intersection(op.attrs) - stage.marks
         if marks:
             found = ", ".join(sorted(marks))
@@ -91,6 +94,7 @@ class _Verifier:
             if v not in self.visible:
                 raise self.invisible(v, _name(op))
         self.types(op)
+        # Before the results are defined: the regions of an op must not use them.
         for sub in op.regions:
             self.region(sub, op)
         body = op.attrs.get("body")
@@ -116,6 +120,7 @@ class _Verifier:
             raise InvalidIR(f"{_name(op)} has results {got}, not {want}")
 
     def structure(self, op: Op) -> None:
+        # The grammar of `diffkern.ir.nodes`, as equations between types of results, parameters and yields.
         results = tuple(r.type for r in op.results)
         yields = [tuple(v.type for v in sub.yields) for sub in op.regions]
         params = [tuple(v.type for v in sub.params) for sub in op.regions]
@@ -143,12 +148,12 @@ def verify(fn: Function, stage: Stage | None = None) -> Function:
     fn : Function
         The function.
     stage : Stage, optional
-        The stage that it is to be of; of any by default.
+        The stage that it has to be of; any by default.
 
     Returns
     -------
     Function
-        The same.
+        The same function.
 
     Raises
     ------

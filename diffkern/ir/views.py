@@ -1,6 +1,6 @@
 """Ops with regions and accesses of memory, by the names of their parts instead of positions.
 
-A view holds nothing but its op: it costs one small object, and what changes in the op is seen through it.
+A view holds nothing but its op: it costs one small object, and changes of the op are seen through it.
 """
 
 from __future__ import annotations
@@ -40,17 +40,18 @@ class If(_View):
 
     @property
     def deciding(self) -> tuple[Value, ...]:
-        """The values that decide which way a thread takes."""
+        """The values that decide which branch a thread takes."""
         return self.op.operands[:1]
 
     @property
     def choices(self) -> list[tuple[Value, Value, Value]]:
-        """Each result with what it is in either branch."""
+        """Each result with its value in either branch."""
+        # Both branches yield as many values as the op has results.
         return list(zip(self.op.results, self.then.yields, self.orelse.yields, strict=True))
 
 
 class _Loop(_View):
-    """What ``for`` and ``while`` have in common."""
+    """The common part of ``for`` and ``while``."""
 
     __slots__ = ()
 
@@ -105,7 +106,8 @@ class For(_Loop):
         return self.op.regions[0].params[0]
 
     def trips(self, constant: Callable[[Value], float | None]) -> range | None:
-        """The values of the index, if all bounds are constants; a step of zero makes no trip."""
+        """Return the values of the index, if all bounds are constants; a step of zero makes no trip."""
+        # The bounds are asked for as constants one by one: an analysis may know a bound that is no literal op.
         start, stop, step = map(constant, self.op.operands[:3])
         if start is None or stop is None or step is None:
             return None
@@ -123,7 +125,7 @@ class For(_Loop):
 
 
 class While(_Loop):
-    """A ``while``: ``test`` yields before each trip whether there is one."""
+    """A ``while``: ``test`` yields before each trip whether there is another one."""
 
     __slots__ = ()
 
@@ -170,13 +172,13 @@ Loop: TypeAlias = For | While
 
 
 class Ruled(_View):
-    """A call of a func with rules of its own."""
+    """A call of a func with custom derivative rules."""
 
     __slots__ = ()
 
     @property
     def returned(self) -> tuple[Value, ...]:
-        """What the func itself returns, one for each result."""
+        """The values that the func itself returns, one for each result."""
         return self.op.operands[: self.op.attrs["results"]]
 
     @property
@@ -186,12 +188,12 @@ class Ruled(_View):
 
     @property
     def derivative(self) -> Region | None:
-        """From a cotangent for each result to those of the inputs."""
+        """The region that takes a cotangent for each result and yields those of the inputs."""
         return self.op.regions[0] if self.op.attrs["derivative"] else None
 
     @property
     def replay(self) -> Region | None:
-        """What yields the results in a replay."""
+        """The region that yields the results in a replay."""
         return self.op.regions[-1] if self.op.attrs["replayed"] else None
 
     @property
@@ -202,22 +204,23 @@ class Ruled(_View):
 
 
 def is_loop(op: Op) -> bool:
-    """Whether an op is a ``for`` or a ``while``."""
+    """Return whether an op is a ``for`` or a ``while``."""
     return op.name in ("for", "while")
 
 
 def loop(op: Op) -> Loop:
-    """The view of a loop of either kind."""
+    """Return the view of a loop of either kind."""
     return For(op) if op.name == "for" else While(op)
 
 
 def control(op: Op) -> If | For | While:
-    """The view of a branch or loop."""
+    """Return the view of a branch or loop."""
     return If(op) if op.name == "if" else loop(op)
 
 
 def deciding(op: Op) -> tuple[Value, ...]:
-    """The values that decide which way a thread takes through the regions of an op."""
+    """Return the values that decide which way a thread takes through the regions of an op."""
+    # The regions of a `ruled` op are no ways of a thread: a derivative uses one of them instead of the op.
     return () if op.name == "ruled" else control(op).deciding
 
 
@@ -232,34 +235,36 @@ class Access(_View):
 
     @property
     def index(self) -> tuple[Value, ...]:
-        """One integer per axis; of a tile, where it begins."""
+        """One integer per axis; for a tile, its first element."""
+        # The operand behind the indices is the value that is written, or the tile of elements along an axis, or both.
         found = self.op.operands[1:] if self.op.name in LOADS else self.op.operands[1:-1]
         return found[:-1] if "along" in self.op.attrs else found
 
     @property
     def places(self) -> tuple[Value, ...]:
-        """The index, and the tile by which elements are found along an axis, if there is one."""
+        """The index, and the tile that selects elements along an axis, if there is one."""
         return self.op.operands[1:] if self.op.name in LOADS else self.op.operands[1:-1]
 
     @property
     def along(self) -> dict[str, Any]:
-        """The axis along which elements are found by the elements of a tile, as an attribute of the op."""
+        """The axis along which a tile's elements select elements, as an attribute of the op."""
         return {"along": self.op.attrs["along"]} if "along" in self.op.attrs else {}
 
     @property
     def value(self) -> Value:
-        """What is stored, or what the element is updated with; a load has none."""
+        """The stored value, or the operand of the update; a load has none."""
+        # In all of these ops, the value comes last.
         return self.op.operands[-1]
 
     @property
     def wrap(self) -> tuple[bool, ...]:
-        """For each index of an element whether it may be negative and counts from the end."""
+        """For each index of an element, whether it may be negative and counts from the end."""
         wrap: tuple[bool, ...] = self.op.attrs["wrap"]
         return wrap
 
 
 class Part(_View):
-    """A part or an element of a tile: taken out, put in or added to."""
+    """A part or an element of a tile that is extracted, inserted or added to."""
 
     __slots__ = ()
 
@@ -269,12 +274,13 @@ class Part(_View):
 
     @property
     def index(self) -> tuple[Value, ...]:
-        """One integer per axis; of a part, where it begins."""
+        """One integer per axis; for a part, its first element."""
+        # Ops that write have the value in between.
         return self.op.operands[1 if self.op.name in ("tile_view", "tile_extract") else 2 :]
 
     @property
     def value(self) -> Value:
-        """What is put in or added."""
+        """The value that is inserted or added."""
         return self.op.operands[1]
 
 
@@ -293,5 +299,5 @@ class Slot(_View):
 
     @property
     def values(self) -> tuple[Value, ...]:
-        """What is written, one value per field."""
+        """The values that are written, one per field."""
         return self.op.operands[2:]

@@ -1,6 +1,6 @@
-"""What may be written in a kernel: dtypes, annotations, ``@dk.func``, and in :mod:`.intrinsics` the built-in functions.
+"""The kernel language: dtypes, annotations, ``@dk.func``, and in :mod:`.intrinsics` the built-in functions.
 
-A leaf package: both the compiler and the run time import it, and it knows neither.
+A leaf package: both the compiler and the run time import it, and it imports neither.
 """
 
 from __future__ import annotations
@@ -78,7 +78,9 @@ _CONSTANTS: Final[Mapping[str, float]] = {
 
 
 def public_names() -> dict[str, object]:
-    """What ``diffkern`` exports of the kernel language besides built-in functions and :data:`COMPOSITES`, by name."""
+    """Return the names of the kernel language that ``diffkern`` exports, besides built-in functions and
+    :data:`COMPOSITES`.
+    """
     names: dict[str, object] = {**SCALARS, "bool_": SCALARS["bool"]}
     names.update(_CONSTANTS)
     names.update(

@@ -1,6 +1,7 @@
 """Alternatives in type hints: ``dk.float32 | None``, ``dk.array[float] | None``.
 
-In: what stands in annotations and is no class of Python's, which has the operator itself. Out: ``typing.Union``.
+Annotations that are instances, not classes, lack the operator ``|``, which Python gives to classes only. This base
+class adds it; the result is a ``typing.Union``.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ __all__ = ["Alternative"]
 
 
 class Alternative:
-    """What may be one of several types in a hint."""
+    """An object that may be one of several types in a hint."""
 
     __slots__ = ()
 

@@ -1,7 +1,8 @@
 """Parameter annotations: ``dk.array(dtype=float, ndim=2)``, or ``dk.array[float, 2]``, or ``dk.array2d[float]``.
 
-In: a dtype as the user spells it. Out: an :class:`ArrayAnnotation`, an immutable description of what a parameter
-takes. The array class itself belongs to the run time, which returns the same annotations when called without data.
+A dtype as the user spells it becomes an :class:`ArrayAnnotation`, an immutable description of the arrays that a
+parameter takes. The array class itself belongs to the run time, which returns the same annotations when called without
+data.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ class _Any:
         return "dk.ANY"
 
     def __reduce__(self) -> str:
+        # A name of this module makes pickle return the one object: annotations are told from it by identity.
         return "ANY"  # the one of this module
 
 
@@ -52,7 +54,8 @@ ANY: Final = _Any()
 class ArrayAnnotation(Alternative):
     """An array parameter: the type of its elements (None: any, or any of some kinds) and its number of axes.
 
-    ``indexed``: it is seen through index arrays. The layout is not part of it: it comes from the array that is passed.
+    ``indexed``: the array is accessed through index arrays. The layout is not part of it: it comes from the array that
+    is passed.
     """
 
     element: Stored | None
@@ -62,11 +65,12 @@ class ArrayAnnotation(Alternative):
 
     @property
     def dtype(self) -> Any:
-        """The type of the elements, as users know it; ``Any`` or a type variable where it is not decided."""
+        """The type of the elements as users know it; ``Any`` or a type variable if it is not determined."""
         if self.element is not None:
             return public_type(self.element)
         return Any if self.kinds is None else self.kinds.variable or self.kinds
 
+    # Written by hand, as `eq=False`: a subclass with attributes of a program's own must equal the annotation it spells.
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ArrayAnnotation) and self._fields == other._fields
 
@@ -82,14 +86,14 @@ class ArrayAnnotation(Alternative):
         return f"{'indexed' * self.indexed}array{self.ndim}d<{element}>"
 
     def takes(self, element: Stored) -> bool:
-        """Whether elements of this type are of a kind that fits."""
+        """Return whether elements of this type are of a kind that fits."""
         return self.kinds is None or self.kinds.accepts(element)
 
     def __repr__(self) -> str:
         return f"array{self.ndim}d[{self.element if self.element is not None else 'Any'}]"
 
     def accepts(self, t: Array | StructArray | IndexedArray) -> bool:
-        """Whether an array of this type may be passed."""
+        """Return whether an array of this type may be passed."""
         if isinstance(t, IndexedArray) is not self.indexed:
             return False
         return t.ndim == self.ndim and self.element in (None, t.dtype) and self.takes(t.dtype)
@@ -98,7 +102,7 @@ class ArrayAnnotation(Alternative):
 class _ArrayAnnotation(ArrayAnnotation):
     """An annotation as users get it, to which a program may add attributes of its own.
 
-    Programs for Warp tell annotations of arrays by the name of this class.
+    Programs for Warp recognize annotations of arrays by the name of this class.
     """
 
 
@@ -114,7 +118,7 @@ class TileAnnotation(Alternative):
         return f"tile<{self.dtype if self.dtype is not None else 'any'}{extents}>"
 
     def accepts(self, t: Any) -> bool:
-        """Whether a tile of this type may be passed."""
+        """Return whether a tile of this type may be passed."""
         if self.dtype is not None and t.dtype != self.dtype:
             return False
         return self.shape is None or (
@@ -133,7 +137,9 @@ def tile_annotation(item: Any) -> TileAnnotation:
     dtype, *extents = item if isinstance(item, tuple) else (item,)
     if len(extents) == 1 and isinstance(extents[0], tuple):
         extents = list(extents[0])
+    # Type checkers accept an extent in brackets only as `Literal[n]`, so both spellings are taken.
     shape = tuple(values[0] if (values := get_args(n)) else n for n in extents)
+    # `type(n) is int` and not `isinstance`: True is an integer to Python, and no extent.
     if not all(type(n) is int and (n > 0 or n == -1) for n in shape):
         raise KernelTypeError(
             f"dk.tile[...] takes an element type and extents, not {item!r}",
@@ -157,6 +163,7 @@ def array_annotation(dtype: Any = ANY, ndim: int = 1) -> ArrayAnnotation:
             f"an array has 1 to {MAX_NDIM} axes, not ndim={ndim!r}",
             remedy=f"write ndim=1 to ndim={MAX_NDIM}, or join two axes of the array with reshape",
         )
+    # Before the dtype is resolved: a type variable is no dtype, and resolving it would be an error.
     kinds = pattern_of(dtype)
     if kinds is not None:
         return _ArrayAnnotation(None, ndim, kinds)
@@ -197,6 +204,7 @@ class ArrayOf(Alternative):
         **options
             What else ``dk.array`` takes.
         """
+        # One positional argument is a dtype in `dk.array2d(float)` and data in `dk.array2d([[1.0]])`.
         if data is not None and dtype is ANY and not options and _is_type(data):
             return array_annotation(data, self.ndim)
         if data is None and not options:

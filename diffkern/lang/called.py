@@ -1,8 +1,9 @@
-"""What programs of other compilers call: funcs, their derivatives, and single threads of kernels.
+"""The forms in which programs of other compilers call funcs, their derivatives, and single threads of kernels.
 
-In: a func or a kernel. Out: a :class:`Called` for each form in which it may be called from a program that is no kernel.
+A func or a kernel has a :class:`Called` for each form in which it may be called from a program that is no kernel.
 Called from Python it is evaluated on the host; numba asks each object that it finds for the attribute
-``_numba_type_``. What answers is said by whoever loads the compiler.
+``_numba_type_``. The module that loads the compiler sets the functions that answer (:func:`set_evaluator`,
+:func:`set_numba_type`), since this package doesn't import it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ __all__ = ["Called", "Form", "KnownToNumba", "evaluated", "set_evaluator", "set_
 
 
 class Form(enum.Enum):
-    """What is wanted of a func or a kernel."""
+    """The requested form of a func or a kernel."""
 
     VALUE = "value"
     GRAD = "grad"
@@ -29,12 +30,12 @@ class Form(enum.Enum):
 
     @property
     def of_kernel(self) -> bool:
-        """Whether it is one thread of a kernel, whose first argument is the thread's index."""
+        """True if it is one thread of a kernel, whose first argument is the thread's index."""
         return self in (Form.THREAD, Form.THREAD_ADJOINT)
 
 
 class KnownToNumba:
-    """What functions that numba compiles may name."""
+    """An object that functions compiled by numba may name."""
 
     __slots__ = ()
 
@@ -51,7 +52,7 @@ class Called(KnownToNumba):
     Attributes
     ----------
     owner
-        The func or kernel; of the derivative of a derivative that one.
+        The func or kernel; for the derivative of a derivative, the inner derivative.
     pyfunc
         The Python function of the func or kernel.
     form
@@ -67,13 +68,13 @@ class Called(KnownToNumba):
 
     @property
     def name(self) -> str:
-        """How it is written: ``f``, ``f.grad``."""
+        """The spelling of a call of it: ``f``, ``f.grad``."""
         own: str = self.owner.name if isinstance(self.owner, Called) else self.pyfunc.__name__
         return own if self.form is Form.VALUE else f"{own}.{self.form.value}"
 
     @computed_once
     def grad(self) -> Called:
-        """The gradient of a derivative that gives one number."""
+        """The gradient of a derivative whose result is one number."""
         return self._derivative(Form.GRAD)
 
     @computed_once
@@ -88,6 +89,7 @@ class Called(KnownToNumba):
 
     @property
     def _numba_type_(self) -> Any:
+        # Numba is given types for the forms of funcs and kernels only.
         if isinstance(self.owner, Called):
             raise KernelTypeError(
                 f"{self.name} cannot be called from functions that numba compiles",
@@ -112,6 +114,7 @@ class Called(KnownToNumba):
         """Evaluate on the host."""
         return evaluated(self, args, kwargs)
 
+    # By attribute of the owner: the owner is pickled by its import path, and the form is found on it again.
     def __reduce__(self) -> Any:
         return getattr, (self.owner, self.form.value)
 
@@ -124,13 +127,13 @@ _evaluator: Evaluator | None = None
 
 
 def evaluated(called: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What a call from Python gives, of a :class:`Called` or of a built-in function."""
+    """Return the result of a call from Python, for a :class:`Called` or a built-in function."""
     assert _evaluator is not None
     return _evaluator(called, args, kwargs)
 
 
 def set_evaluator(evaluator: Evaluator) -> None:
-    """Say what evaluates calls from Python."""
+    """Set the function that evaluates calls from Python."""
     global _evaluator
     _evaluator = evaluator
 
@@ -139,6 +142,6 @@ _numba_type: Callable[[KnownToNumba], Any] | None = None
 
 
 def set_numba_type(answer: Callable[[KnownToNumba], Any]) -> None:
-    """Say what tells numba the type of an object."""
+    """Set the function that gives numba the type of an object."""
     global _numba_type
     _numba_type = answer

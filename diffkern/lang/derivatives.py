@@ -1,4 +1,4 @@
-"""What ``dk.grad``, ``dk.vjp`` and ``dk.jvp`` are: makers of derivatives of funcs, in kernels and from Python."""
+"""The class of ``dk.grad``, ``dk.vjp`` and ``dk.jvp``, which make derivatives of funcs, in kernels and from Python."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ class Transformation:
 
     def __call__(self, function: Func | Composed | Intrinsic | Called) -> Called:
         """Return the derivative of a func, a built-in, or a derivative."""
+        # A built-in has no attribute `grad`; the func that calls it has.
         if isinstance(function, (Composed, Intrinsic)):
             function = as_func(function)
         if not isinstance(function, (Func, Called)):

@@ -1,7 +1,7 @@
-"""Dialects of the kernel language: where programs written for another tool mean something else by the same text.
+"""Dialects of the kernel language: the differences in meaning of programs that are written for another tool.
 
-In: the dialect of the decorator. Out: a function that remembers in which dialect it is written. The frontend asks for
-the facts, never for the name, and lowers each func in its own dialect, whatever kernel calls it.
+The decorator records the dialect with the function. The frontend asks for the facts, never for the name, and lowers
+each func in its own dialect, whatever kernel calls it.
 """
 
 from __future__ import annotations
@@ -31,35 +31,37 @@ __all__ = [
 
 
 class IntegerQuotient(enum.Enum):
-    """What ``a / b`` of two integers is."""
+    """The result of ``a / b`` of two integers."""
 
     FLOAT = "a float"
     TRUNCATED = "an integer, rounded toward zero"
 
 
 class Remainder(enum.Enum):
-    """Which sign ``a % b`` has."""
+    """The sign of ``a % b``."""
 
     OF_DIVISOR = "that of b, as in Python"
     OF_DIVIDEND = "that of a, as in C"
 
 
 class Nan(enum.Enum):
-    """What becomes of a NaN among the arguments of min, max and clamp, and of their atomic forms."""
+    """The treatment of a NaN among the arguments of min, max and clamp, and of their atomic forms."""
 
     PASSED_ON = "the result, as in NumPy"
     SKIPPED = "the other argument is the result, as with fmin of C"
 
 
 class Elements(enum.Enum):
-    """What an element of an array or a part of a value is where a call changes its argument, as a random draw does."""
+    """The treatment of an element or a part of a value as an argument that the call changes, such as the state of a
+    random generator.
+    """
 
     REFUSED = "an error: a variable is wanted"
     COPIED = "a copy, whose change is lost"
 
 
 class Printed(enum.Enum):
-    """What ``print`` shows."""
+    """The output format of ``print``."""
 
     AS_PYTHON = "numbers with all their digits, [x, y] of a vector, [[a, b], [c, d]] of a matrix"
     AS_C = "%g and %d of a number, the components of a vector with spaces between, a line for each row of a matrix"
@@ -67,7 +69,7 @@ class Printed(enum.Enum):
 
 @dataclass(frozen=True)
 class Dialect:
-    """What the text of a kernel means where dialects differ.
+    """The meaning of a kernel's text where dialects differ.
 
     Attributes
     ----------
@@ -76,29 +78,29 @@ class Dialect:
     integer_quotient, remainder, nan, elements, printed
         One field for each difference.
     narrow_elements
-        Whether what is read from arrays of float16 and bfloat16 are numbers of that type, which are rounded where they
-        are named; else they are of float32.
+        Whether elements read from arrays of float16 and bfloat16 are values of that type, which are rounded when they
+        are assigned to a name; else they are float32.
     namespace
         The module whose built-in functions are known by their bare names too.
     zero_gradients
-        Whether gradients of a loss that depends on nothing which requires one are zeros, with a warning; else asking
+        Whether gradients of a loss that depends on no array with `requires_grad` are zeros, with a warning; else asking
         for them is an error.
     later_of_equals
         Whether the last of equal arguments of min, max and clamp has the derivative, else the first.
     clamped_cosines
-        Whether arguments of acos and asin beyond 1 and -1 are taken for these numbers, and have no derivative; else the
-        result is NaN.
+        Whether arguments of acos and asin beyond 1 and -1 are clamped to these numbers, and have no derivative; else
+        the result is NaN.
     floored_quotients
         Whether ``a // b`` of floats is the quotient rounded down; else it is exact, as in Python.
     unset_is_zero
-        Whether a variable is zero of its type where the function begins, and an array null; else reading one that may
-        be unset is an error.
+        Whether a variable is zero of its type at the start of the function, and an array null; else reading one that
+        may be unset is an error.
     arrays_are_chosen
-        Whether a variable may stand for one array or another one, as a branch decides; else that is an error.
+        Whether a variable may stand for one array or another one, depending on a branch; else that is an error.
     bools_are_numbers
         Whether a bool that is compared with a number is 0 or 1; else comparing the two is an error.
     integers_wrap
-        Whether integers that a type does not hold are wrapped around where they are converted to it or passed to a
+        Whether integers out of the range of a type are wrapped around where they are converted to it or passed to a
         kernel; else they are errors.
     long_shapes
         Whether the shape of an array has zeros behind its last axis, up to four extents; else these are errors.
@@ -109,13 +111,13 @@ class Dialect:
     object_attributes
         Whether attributes of objects of a program's own are constants, as those of modules and classes are.
     first_axes
-        Whether ``tid()`` as fewer values than elsewhere in a kernel is the index along the first axes; else it is an
-        error.
+        Whether ``tid()`` unpacked to fewer values than elsewhere in a kernel is the index along the first axes; else it
+        is an error.
     struct_defaults
         Whether the value that a class gives a field of a struct is the field's default; else the field begins as zero.
     cotangents_stay
-        Whether an adjoint that is launched by hand leaves the gradients that it is given for outputs as they are, where
-        the kernel does not read these; else they are set to zero where it overwrites.
+        Whether an adjoint that is launched by hand leaves the gradients that it is given for outputs unchanged, where
+        the kernel does not read the outputs; else they are set to zero where the kernel overwrites the outputs.
     """
 
     name: str
@@ -178,6 +180,8 @@ _MARK: Final = "__diffkern_dialect__"
 
 def spoken(pyfunc: Callable[..., Any], dialect: Dialect) -> Callable[..., Any]:
     """Return a function that is written in a dialect: the one given, or a copy if that is taken in another one."""
+    # The first decorator decides: a function decorated again in another dialect is copied, since the mark on the
+    # original may already have been read.
     known = pyfunc.__dict__.setdefault(_MARK, dialect)
     if known == dialect:
         return pyfunc
@@ -195,10 +199,12 @@ def dialect_of(pyfunc: Callable[..., Any]) -> Dialect:
 def copied(function: Any, space: dict[str, Any], cells: Any) -> Any:
     """Return a function of the same code, parameters and dialect over other globals and closure variables."""
     made = FunctionType(function.__code__, space, function.__name__, function.__defaults__, cells)
+    # ``FunctionType`` takes the defaults of positional parameters only.
     made.__kwdefaults__ = function.__kwdefaults__
     made.__annotations__ = dict(function.__annotations__)
     made.__module__, made.__qualname__ = function.__module__, function.__qualname__
     made.__dict__[_MARK] = dialect_of(function)
+    # Text and static results are recorded for a function object, which a copy of `__dict__` would not satisfy.
     share_text(made, function)
     results = kept_results(function)
     if results is not None:

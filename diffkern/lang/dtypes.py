@@ -1,6 +1,6 @@
 """Element types as users name them: ``dk.float32``, ``dk.vec3``, ``dk.mat33`` and the Python and NumPy types alike.
 
-In: whatever a user may write as a dtype. Out: an element type of the IR. Each dtype object knows its IR type and its
+This module maps every spelling of a dtype to an element type of the IR. Each dtype object knows its IR type and its
 NumPy type, and can be called: in a kernel it converts or constructs, on the host it makes a NumPy value.
 """
 
@@ -44,6 +44,7 @@ class DType(Alternative):
     def __init__(self, ir: T.Scalar, numpy: np.dtype[Any]) -> None:
         self.ir: Final = ir
         self.numpy: Final = numpy
+        # The host class needs a NumPy scalar to derive from; NumPy has no bfloat16, whose values are float32 numbers.
         self._host: Final = _host_class(np.dtype(np.float32) if ir == T.BFLOAT16 else numpy, self)
 
     @property
@@ -67,14 +68,14 @@ class DType(Alternative):
 
     @property
     def _length_(self) -> int:
-        """How many numbers an element has."""
+        """The number of components of an element."""
         return 1
 
     def __repr__(self) -> str:
         return self.ir.name
 
     def __call__(self, value: Any = 0) -> Any:
-        """A scalar of NumPy; on the host, bfloat16 values are float32 rounded to bfloat16."""
+        """Return a scalar of NumPy; on the host, bfloat16 values are float32 rounded to bfloat16."""
         if isinstance(value, (np.ndarray, CompositeValue)) and value.ndim:
             raise TypeError(f"{self.name} is made of one number, not of {value!r}")
         if self.ir == T.BFLOAT16:
@@ -95,6 +96,7 @@ class DType(Alternative):
         return hash(self.ir)
 
     def __eq__(self, other: object) -> builtins.bool:
+        # A dtype equals the class of its values on the host, so that `type(x) == dk.float32` holds as it does in Warp.
         return isinstance(other, DType) and other.ir == self.ir or other is self._host
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -102,7 +104,7 @@ class DType(Alternative):
 
 
 def _ctype(stored: np.dtype[Any]) -> type:
-    """The type of ctypes for an element; of float16, which C lacks, that of its bits."""
+    """Return the type of ctypes for an element; for float16, which C lacks, that of its bits."""
     found: type = np.ctypeslib.as_ctypes_type(np.dtype(np.uint16) if stored == np.float16 else stored)
     return found
 
@@ -114,12 +116,14 @@ def _scalar(name: str) -> DType:
 def rounded_to_bfloat16(values: Any) -> Any:
     """Return float32 numbers rounded to bfloat16."""
     bits = np.asarray(values, dtype=np.float32).view(np.uint32).astype(np.uint64)
+    # Round to nearest, ties to even: 0x7FFF is one less than half of the last kept bit, and the bit itself is added so
+    # that ties carry if it is odd. In 64 bits, because the sum overflows 32 bits for some NaNs.
     rounded = (bits + np.uint64(0x7FFF) + ((bits >> np.uint64(16)) & np.uint64(1))) & np.uint64(0xFFFF0000)
     return np.where(np.isnan(values), np.float32(np.nan), rounded.astype(np.uint32).view(np.float32))[()]
 
 
 class _HostType(type):
-    """The type of the classes of scalars on the host, which are equal to their dtypes as types of values."""
+    """The metaclass of scalars' classes on the host, which are equal to their dtypes as types of values."""
 
     of: DType
 
@@ -131,7 +135,7 @@ class _HostType(type):
 
 
 def _host_class(numpy: np.dtype[Any], of: DType) -> Any:
-    """The class of scalars on the host: NumPy's, with the attribute ``value``, Python's number."""
+    """Return the class of scalars on the host: NumPy's, with the attribute ``value``, a number of Python."""
     base = numpy.type
     if base is np.bool_:  # which has no subclasses
         return base
@@ -154,6 +158,8 @@ class CompositeType(Alternative, type):
     ir: T.Composite
 
     def __new__(mcs, name: str, ir: Any, scalar: Any, **keywords: Any) -> CompositeType:
+        # A class statement that derives from a type calls the metaclass with the bases in this position;
+        # `composite_type` calls it with an IR type.
         if isinstance(ir, tuple):  # the bases of a class statement, and its body
             return _derived(name, ir, scalar, keywords)
         known: dict[str, Any] = {"ir": ir, "_shape_": ir.shape, "_length_": ir.size, "_wp_scalar_type_": scalar}
@@ -170,7 +176,7 @@ class CompositeType(Alternative, type):
 
     @property
     def name(cls) -> str:
-        """How it is shown."""
+        """The name under which it is shown."""
         return cls.__name__
 
     @property
@@ -215,6 +221,7 @@ class CompositeType(Alternative, type):
 
     def _over(cls, held: Any) -> Any:
         """Return the value whose components lie in an array."""
+        # A view, not a copy: `from_buffer` relies on sharing the memory.
         return held.view(cls)
 
     def from_buffer_copy(cls, buffer: Any, offset: int = 0) -> Any:
@@ -251,7 +258,9 @@ class CompositeType(Alternative, type):
 
 
 def _described_as_warp(ir: T.Composite, scalar: Any) -> dict[str, Any]:
-    """What programs for Warp ask of a type: its family and the numbers that choose a type of it."""
+    """Return the attributes by which Warp programs inspect a type: its family and the parameters that select a type of
+    it.
+    """
     role = ir.role if isinstance(ir, T.Vec) else None
     one = {T.Role.QUATERNION: "quat_t", T.Role.TRANSFORM: "transform_t"}.get(role) if role else "mat_t"
     extents = () if one in ("quat_t", "transform_t") else ir.shape
@@ -283,15 +292,18 @@ class InMemoryType(_ArrayType, CompositeType):  # type: ignore[misc, valid-type]
         """Return the class, as ctypes makes it of the types of rows."""
         scalar = SCALARS[ir.dtype.name].numpy
         element: Any = _ctype(np.dtype(np.float32) if ir.dtype == T.BFLOAT16 else scalar)
+        # ctypes nests the inner extents in the element type: a matrix is an array of arrays of rows.
         for extent in ir.shape[:0:-1]:
             element = element * extent
         body |= {"_type_": element, "_length_": ir.shape[0]}
         made: Any = _ArrayType.__new__(mcs, name, bases, body)
         _ArrayType.__init__(made, name, bases, body)  # which is what tells ctypes of it from Python 3.13 on
+        # Only now: ctypes has read the nested types from the body, and Warp's programs expect the flat ones.
         made._length_, made._type_ = ir.size, _ctype(scalar)  # as Warp has them
         return made
 
     def _over(cls, held: Any) -> Any:
+        # ctypes needs writable, contiguous memory to share; any other array is copied.
         if held.flags.writeable and held.flags.c_contiguous:
             return _ArrayType.from_buffer(cls, held)
         return _ArrayType.from_buffer_copy(cls, np.ascontiguousarray(held).data)
@@ -299,7 +311,7 @@ class InMemoryType(_ArrayType, CompositeType):  # type: ignore[misc, valid-type]
 
 @dataclass(frozen=True)
 class Repeated:
-    """Values of a type one after the other: ``vec3 * 4``, as types of ctypes are repeated."""
+    """Values of a type one after the other: ``vec3 * 4``, in the way types of ctypes are repeated."""
 
     of: CompositeType
     count: int
@@ -328,6 +340,7 @@ class DerivedType(CompositeType):
         return isinstance(other, CompositeType) and cls.ir == other.ir
 
     def __hash__(cls) -> int:
+        # Equal classes must have equal hashes: that of the type they are derived from.
         return hash(composite_type(cls.ir))
 
 
@@ -352,8 +365,12 @@ _DOCUMENTATION: Final = frozenset({
 
 
 def _derived(name: str, bases: tuple[Any, ...], body: Mapping[str, Any], keywords: Mapping[str, Any]) -> CompositeType:
-    """Return what a class statement makes of a type: another name for it, or a class with members of its own."""
+    """Return the result of a class statement over a type: the type under another name, or a class with members of its
+    own.
+    """
     composites = [base for base in bases if isinstance(base, CompositeType)]
+    # A body that only says `pass` is another name for the type: values of a class of its own would not be instances of
+    # it.
     if len(bases) == 1 and _DOCUMENTATION.issuperset(body):
         return composites[0]
     if len(composites) != 1 or isinstance(composites[0], ComplexType):
@@ -386,7 +403,9 @@ class ComplexType(CompositeType):
 
 
 def _as_number(part: Any) -> Any:
-    """A part of a complex number; one of another type than a number is an error of Python's."""
+    """Return a part of a complex number as Python's number; a part of any other type is passed on, so that Python
+    raises its own error.
+    """
     return part.item() if isinstance(part, np.generic) else part
 
 
@@ -411,6 +430,7 @@ for _kind in (CompositeType, InMemoryType):
 
 
 def _scalars() -> dict[str, DType]:
+    # NumPy has no bfloat16: its bits are stored.
     stored = {"bool": "bool_", "bfloat16": "uint16"}
     return {name: DType(t, np.dtype(getattr(np, stored.get(name, name)))) for name, t in T.SCALARS.items()}
 
@@ -426,7 +446,7 @@ _VECTOR_SUFFIXES: Final[Mapping[str, str]] = {
 
 
 def _named() -> dict[str, T.Composite]:
-    """The types that have names; the first name of a type is the one that is shown."""
+    """Return the types that have names; the first name of a type is the one that is shown."""
     kinds: dict[str, tuple[Callable[[T.Scalar], T.Composite], builtins.bool]] = {}
     for n in (2, 3, 4):
         kinds[f"vec{n}"] = functools.partial(T.Vec, length=n), False
@@ -446,6 +466,7 @@ def _named() -> dict[str, T.Composite]:
 
 NAMED: Final[Mapping[str, T.Composite]] = _named()
 """Vectors, matrices and their like that have names."""
+# Reversed, so that the first of several names of a type is written last and stays.
 _SHOWN: Final[dict[T.Composite, str]] = {ir: name for name, ir in reversed(list(NAMED.items()))}
 _OF_IR: Final[dict[T.Composite, CompositeType]] = {}
 
@@ -455,12 +476,13 @@ def composite_type(ir: T.Composite) -> CompositeType:
     known = _OF_IR.get(ir)
     if known is None:
         kind = ComplexType if T.is_complex(ir) else CompositeType if ir.dtype == T.FLOAT16 else InMemoryType
+        # `setdefault`, not an assignment: two threads that make the same type must end up with one object.
         known = _OF_IR.setdefault(ir, kind(_SHOWN.get(ir, str(ir)), ir, SCALARS[ir.dtype.name]))
     return known
 
 
 class _Composites(Mapping[str, CompositeType]):
-    """The composite types that have names; each is made when it is asked for."""
+    """The named composite types; each is made when it is asked for, which is faster than making all at import."""
 
     def __getitem__(self, name: str) -> CompositeType:
         return composite_type(NAMED[name])
@@ -502,7 +524,7 @@ _NUMBA: Final = ("numba", "numba_cuda")
 
 
 def resolve_dtype(obj: Any) -> T.Element:
-    """The element type meant by a dtype object, a Python type or a NumPy type.
+    """Return the element type meant by a dtype object, a Python type or a NumPy type.
 
     Parameters
     ----------
@@ -519,12 +541,14 @@ def resolve_dtype(obj: Any) -> T.Element:
         return obj.ir
     if isinstance(obj, (T.Scalar, T.Vec, T.Mat)):
         return obj
+    # Only types are looked up: an unhashable object of a user's must reach the error below, not fail here.
     if isinstance(obj, type) and obj in _PYTHON:
         return _PYTHON[obj]
     if isinstance(obj, np.dtype) or (isinstance(obj, type) and issubclass(obj, np.generic)):
         name = np.dtype(obj).name
         if name in _ELEMENTS:
             return _ELEMENTS[name]
+    # Known by module and name, so that numba is not imported for it.
     if type(obj).__module__.partition(".")[0] in _NUMBA and getattr(obj, "name", None) in T.SCALARS:
         return T.SCALARS[obj.name]
     raise TypeError(
@@ -534,7 +558,7 @@ def resolve_dtype(obj: Any) -> T.Element:
 
 
 def object_shown(obj: Any) -> str:
-    """An object in a message; this is asked for any object of a user's, whose class may fail to show it."""
+    """Return an object as text for a message; it may be any object of a user's, whose class may fail to show it."""
     try:
         return f"an array of {obj.dtype}" if isinstance(obj, np.ndarray) else repr(obj)
     except Exception:
@@ -595,13 +619,14 @@ def dtype_to_numpy(dtype: Any) -> np.dtype[Any]:
 
 
 def element_of_value(value: Any) -> T.Element | None:
-    """The element type of a number or a vector given by value, or None if it is something else.
+    """Return the element type of a number or a vector given by value, or None if it is something else.
 
-    Python numbers have the default types (float32, int32, bool); NumPy scalars keep theirs; what a composite type
-    has made keeps that type.
+    Python numbers have the default types (float32, int32, bool); NumPy scalars keep theirs, and values of a composite
+    type keep that type.
     """
     if isinstance(value, CompositeValue):
         return value.ir
+    # bool before int, of which it is a subclass. NumPy's float64 is a subclass of Python's float, and is excluded.
     for python, scalar in ((builtins.bool, T.BOOL), (int, T.INT32), (float, T.FLOAT32), (complex, _PYTHON[complex])):
         if isinstance(value, python) and not isinstance(value, np.generic):
             return scalar

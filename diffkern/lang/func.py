@@ -1,7 +1,7 @@
 """``@dk.func``: a Python function that kernels may call.
 
-In: a plain function. Out: a :class:`Func`, which the frontend inlines at each call in a kernel and which is still an
-ordinary function when called on the host.
+:class:`Func` wraps a plain function. The frontend inlines it at each call in a kernel, and it is still an ordinary
+function when called on the host.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ __all__ = ["RULES", "Func", "check_function", "constant", "func", "function_of_d
 
 
 def check_function(obj: Any, decorator: str) -> None:
-    """Refuse to decorate what is no function written in Python.
+    """Refuse to decorate an object that is no function written in Python.
 
     Raises
     ------
     MisuseError
-        With what to decorate instead.
+        With a remedy that names the function to decorate instead.
     """
     if isinstance(obj, FunctionType):
         return
@@ -49,9 +49,12 @@ def check_function(obj: Any, decorator: str) -> None:
 
 
 def function_of_dispatcher(obj: Any) -> FunctionType | None:
-    """Return the Python function that an object compiled by numba, or for its simulator, was made of; else None."""
+    """Return the Python function from which numba, or its simulator, made an object; None if the object is none of
+    these.
+    """
     if type(obj).__module__.partition(".")[0] not in ("numba", "numba_cuda"):
         return None
+    # `py_func` on numba's dispatchers, `fn` on the simulator's.
     found = getattr(obj, "py_func", None) or getattr(obj, "fn", None)
     return found if isinstance(found, FunctionType) else None
 
@@ -61,7 +64,9 @@ RULES: Final = "__diffkern_rules__"
 
 
 def rules_of(pyfunc: Callable[..., Any]) -> tuple[Rule, ...]:
-    """What differentiation takes instead of a func, which is given as its Python function."""
+    """Return the rules that differentiation applies to a func instead of its body; the func is given as its Python
+    function.
+    """
     of, kept = pyfunc.__dict__.get(RULES, (None, ()))
     # What functools.wraps makes has the attributes of another function.
     return kept if of is not None and of() is pyfunc else ()
@@ -83,15 +88,18 @@ class Func(ByPath, KnownToNumba):
 
     def __init__(self, pyfunc: Callable[..., Any], dialect: Dialect = NATIVE, others: Iterable[Func] = ()) -> None:
         check_function(pyfunc, "@dk.func")
+        # Before anything reads the source: the file may change between decoration and first launch.
         take_text(pyfunc)
         self.pyfunc = spoken(pyfunc, dialect)
+        # After the dialect is set, since a copy of the function is what has to keep the results.
         settle_static(self.pyfunc)
         functools.update_wrapper(self, pyfunc)
         own = _annotations(self)
+        # A func with the same annotations is redefined, as by a notebook cell that runs again.
         self.overloads: tuple[Func, ...] = (*(f for f in others if _annotations(f) != own), self)
 
     def on(self, simt: bool) -> Func | None:
-        """The func that a processor or a GPU runs where this one is called; None if there is none."""
+        """Return the func that a CPU or a GPU runs where this one is called; None if there is none."""
         return self
 
     def overload(self, pyfunc: Callable[..., Any]) -> Func:
@@ -127,15 +135,16 @@ class Func(ByPath, KnownToNumba):
 
     @property
     def rules(self) -> tuple[Rule, ...]:
-        """What differentiation takes instead of the func (:mod:`diffkern.lang.rules`)."""
+        """The rules that differentiation applies instead of the func's body (:mod:`diffkern.lang.rules`)."""
         return rules_of(self.pyfunc)
 
     @rules.setter
     def rules(self, rules: tuple[Rule, ...]) -> None:
+        # With a weak reference to the function: attributes are copied by functools.wraps, and tell so whose they are.
         self.pyfunc.__dict__[RULES] = weakref.ref(self.pyfunc), rules
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the Python function itself, on the host; of several overloads the one that the arguments fit."""
+        """Run the Python function itself, on the host; of several overloads, the one that fits the arguments."""
         if len(self.overloads) > 1:
             return _for_values(self.overloads, args, kwargs)(*args, **kwargs)
         return self.pyfunc(*args, **kwargs)
@@ -144,9 +153,9 @@ class Func(ByPath, KnownToNumba):
     def grad(self) -> Called:
         """The partial derivatives.
 
-        ``f.grad(x, y)`` is ``(df/dx, df/dy)``, one for each floating-point argument by value, in order; the bare
-        number, not a tuple, where there is one. The func returns one floating-point number. It is called from Python,
-        and from functions that numba compiles.
+        ``f.grad(x, y)`` is ``(df/dx, df/dy)``, one for each floating-point argument by value, in order; if there is
+        only one, it is the bare number, not a tuple. The func returns one floating-point number. It is called from
+        Python, and from functions that numba compiles.
         """
         return Called(self, self.pyfunc, Form.GRAD, "The partial derivatives with respect to the arguments by value.")
 
@@ -178,11 +187,14 @@ class Func(ByPath, KnownToNumba):
 
 
 def _annotations(func: Func) -> list[Any]:
+    # The result's type does not decide which overload a call takes.
     return [annotation for name, annotation in func.pyfunc.__annotations__.items() if name != "return"]
 
 
 def _for_values(overloads: Sequence[Func], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any]:
-    """The function of the overload whose annotations are the types of values, else the first that can be called."""
+    """Return the function of the overload whose annotations are the values' types, else the first that
+    can be called.
+    """
     callable_ones = []
     for candidate in overloads:
         signature = inspect.signature(candidate.pyfunc)
@@ -191,6 +203,7 @@ def _for_values(overloads: Sequence[Func], args: tuple[Any, ...], kwargs: dict[s
         except TypeError:
             continue
         callable_ones.append(candidate.pyfunc)
+        # Text of annotations is evaluated where the overload was written.
         wanted = {name: _evaluated(signature.parameters[name].annotation, candidate.pyfunc) for name in bound}
         if all(_is_of(value, wanted[name]) for name, value in bound.items()):
             return candidate.pyfunc
@@ -198,7 +211,7 @@ def _for_values(overloads: Sequence[Func], args: tuple[Any, ...], kwargs: dict[s
 
 
 def _evaluated(annotation: Any, pyfunc: Callable[..., Any]) -> Any:
-    """An annotation; one that is text as what it says where the function stands."""
+    """Return an annotation; one that is text is evaluated in the scope of the function."""
     if not isinstance(annotation, str):
         return annotation
     cells = inspect.getclosurevars(pyfunc).nonlocals
@@ -209,7 +222,7 @@ def _evaluated(annotation: Any, pyfunc: Callable[..., Any]) -> Any:
 
 
 def _is_of(value: Any, annotation: Any) -> bool:
-    """Whether a value has the type that an annotation says, as far as that can be told."""
+    """Return whether a value has the annotated type, as far as that can be decided."""
     if annotation is inspect.Parameter.empty or annotation is Any:
         return True
     try:

@@ -1,6 +1,7 @@
 """Built-in functions and derivatives as funcs.
 
-In: a built-in, or a derivative of a derivative. Out: a func that does nothing but call it, with its parameters.
+Given a built-in, or a derivative of a derivative, these functions return a func of the same parameters whose body is
+one call of it. The rest of the compiler then handles funcs only.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ def as_func(built_in: Composed | Intrinsic, dialect: Dialect = NATIVE) -> Func:
     MisuseError
         For one without parameters.
     """
+    # The signature is text for people: brackets mark optional parameters, dots repeated ones, which a func cannot have.
     parts = [part.strip(" []") for part in built_in.signature.split(",") if "..." not in part]
     names = [part.partition("=")[0] for part in parts if part]
     if not names:
@@ -49,6 +51,7 @@ def calling(derivative: Called, count: int) -> Func:
     if found is None:
         names = [f"x{k}" for k in range(count)]
         name = derivative.name.replace(".", "_")
+        # The name of the file must be unique among derivatives: linecache would return the text of another one.
         file = f"<{derivative.name} of {count} arguments, {id(derivative)}>"
         found = _written(name, names, names, derivative, file, dialect_of(derivative.pyfunc))
         derivative.funcs[count] = found
@@ -57,6 +60,8 @@ def calling(derivative: Called, count: int) -> Func:
 
 def _written(name: str, parts: Sequence[str], names: Sequence[str], called: Any, file: str, dialect: Dialect) -> Func:
     text = f"def {name}({', '.join(parts)}):\n    return called({', '.join(names)})\n"
+    # The frontend reads source, so generated functions need a text that linecache finds. An entry without a time of
+    # modification is never considered stale.
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     space: dict[str, Any] = {"called": called, "__name__": __name__}
     exec(compile(text, file, "exec"), space)

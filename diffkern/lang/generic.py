@@ -1,7 +1,7 @@
-"""Types over the scalar type of a call: what parameters of library functions take, and what their bodies construct.
+"""Types over the scalar type of a call, for parameters of library functions and the values that their bodies construct.
 
-In: nothing. Out: the table :data:`GENERICS`. In one call of a library function all floats have one scalar type; there
-``vec3`` is the vector of three numbers of that type, as an annotation and as a constructor.
+The table is :data:`GENERICS`. In one call of a library function all floats have one scalar type; there ``vec3`` is the
+vector of three numbers of that type, as an annotation and as a constructor.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Generic:
     Attributes
     ----------
     name
-        How library functions and their documentation write it.
+        Its spelling in library functions and their documentation.
     accepts
-        Whether an argument of a type fits; numbers that become floats are asked for as floats.
+        Whether an argument of a type fits; numbers that become floats are passed as floats.
     make
         The type over a scalar type; None where a name stands for several.
     """
@@ -54,13 +54,14 @@ class Generic:
 
     @property
     def is_number(self) -> bool:
-        """Whether it is a number rather than a vector or matrix."""
+        """True if it is a number rather than a vector or matrix."""
         return self.accepts(FLOAT32)
 
     def over(self, scalar: Scalar) -> Element:
-        """The type over a scalar type; that of literals alone has the width of the default."""
+        """Return the type over a scalar type; literals alone give a vector or matrix of the default width."""
         assert self.make is not None, f"{self.name} stands for several types"
         made = self.make(scalar)
+        # Numbers stay literals, which adapt to what they meet; a vector has to decide on a scalar type.
         weak = scalar.name in _OF_LITERALS and not (self.is_number or is_complex(made))
         return self.make(FLOAT32) if weak else made
 
@@ -90,6 +91,7 @@ def _is_float(t: Element) -> bool:
 
 
 def _fixed(name: str, make: Callable[[Scalar], Element]) -> Generic:
+    # Compared over one scalar type, so that it fits whatever the scalar type of the call is.
     return Generic(name, lambda t: _is_float(t) and with_scalar(t, FLOAT32) == make(FLOAT32), make)
 
 

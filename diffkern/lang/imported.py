@@ -1,7 +1,7 @@
-"""Objects that stand for a function of a module: they are pickled by where they are imported from, as functions are.
+"""Objects that stand for a function of a module: they are pickled by their import path, as functions are.
 
-In: an object and the function it was made of. Out: its import path, or an error where that leads to something else. In
-copies of what refers to it, it is itself.
+Pickling such an object gives the import path of the function it was made of, or an error if that path leads to another
+object. Copying and deep copying return the object itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["ByPath", "is_found"]
 
 
 class ByPath(ABC):
-    """What is pickled by import path. A subclass says of which function it is."""
+    """A base class of objects that are pickled by import path. A subclass names the function."""
 
     __slots__ = ()
 
@@ -25,6 +25,7 @@ class ByPath(ABC):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         function = self._function()
+        # Checked when it is pickled: unpickling in another process would silently return something else.
         if not is_found(self, function):
             raise pickle.PicklingError(
                 f"{self!r} cannot be pickled: that keeps its import path, and {function.__module__}."
@@ -40,7 +41,7 @@ class ByPath(ABC):
 
 
 def is_found(obj: object, function: Callable[..., Any]) -> bool:
-    """Whether an object is what the import path of a function leads to."""
+    """Return whether the import path of a function leads to this object."""
     found: Any = sys.modules.get(function.__module__)
     for name in function.__qualname__.split("."):
         found = getattr(found, name, None)

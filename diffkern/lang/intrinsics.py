@@ -1,7 +1,7 @@
-"""The built-in functions of the kernel language, and which Python and NumPy functions mean the same.
+"""The built-in functions of the kernel language, and the Python and NumPy functions that mean the same.
 
-In: nothing. Out: one :class:`Intrinsic` per built-in, under Warp's name, or the :class:`Composed` of a function of the
-library, and :func:`lowering_key`, which tells by identity (never by name) whether a callable is a built-in and which
+The module defines one :class:`Intrinsic` per built-in, under Warp's name, or the :class:`Composed` of a library
+function, and :func:`lowering_key`, which decides by identity (never by name) whether a callable is a built-in and which
 one. What each key lowers to is the frontend's business.
 """
 
@@ -67,7 +67,7 @@ class Intrinsic:
 
     @property
     def signatures(self) -> tuple[str, ...]:
-        """The ways of calling it."""
+        """The spellings of a call of it."""
         return (self.signature,)
 
     @property
@@ -77,17 +77,18 @@ class Intrinsic:
 
     @property
     def family(self) -> Family:
-        """What it is about."""
+        """The family to which it belongs."""
         return family_of(self.name, self._row)
 
     @property
     def on_host(self) -> bool:
-        """Whether Python may call it, too."""
+        """True if Python may call it, too."""
         return not self._in_kernels_alone
 
     @brief
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Evaluate on the host; what needs threads or changes memory exists in kernels alone."""
+        """Evaluate on the host; built-ins that need threads or change memory exist in kernels alone."""
+        # Python's numbers are computed with directly; everything else goes to the evaluator of the run time.
         if self._host is not None and (not kwargs or self._host.__module__ == output.__name__):
             # Operators, which values of every type know, and what prints. Values divide as Warp's do, kernels do not.
             of_values = self._host.__module__ in ("_operator", output.__name__) and self.name not in ("div", "mod")
@@ -105,6 +106,7 @@ class Intrinsic:
         try:
             return self._host(*args, **kwargs)
         except TypeError as error:
+            # Only errors of the call itself are reworded: one from a user's own object keeps its traceback.
             if isinstance(error, KernelError) or is_of_user(error):
                 raise
             given = ", ".join(map(described, args)) or "nothing"
@@ -288,6 +290,7 @@ _TILES: Final[Mapping[str, tuple[str, str]]] = {
 def _make() -> dict[str, Intrinsic | Composed]:
     table: dict[str, Intrinsic | Composed] = {**COMPOSED}
     for row in (*scalar.ROWS, *composite.ROWS):
+        # Later tables override earlier ones: an operation of the table may have the name of a library function.
         if (b := row.built_in) is not None:
             name = b.name or row.name
             table[name] = Intrinsic(name, b.signature, b.doc, b.host, row)
@@ -319,7 +322,9 @@ is a function of the run time elsewhere.
 
 
 def _foreign() -> dict[Any, str]:
-    """Functions of Python and NumPy, by identity. Keys with ``int_`` round to an integer, as Python's functions do."""
+    """Return the functions of Python and NumPy, by identity, with their keys. Keys with ``int_`` round to an integer,
+    as Python's functions do.
+    """
     table: dict[Any, str] = {
         builtins.abs: "abs", builtins.min: "min", builtins.max: "max", builtins.pow: "pow",
         builtins.round: "int_round", builtins.len: "len", builtins.breakpoint: "breakpoint",
@@ -331,6 +336,8 @@ def _foreign() -> dict[Any, str]:
         math.degrees: "degrees", math.radians: "radians",
     }  # fmt: skip
     for row in scalar.ROWS:
+        # Only functions of math and NumPy are taken: the host function of a row may be a private one of diffkern's,
+        # whose name a user's function could not have.
         if row.built_in is not None and row.built_in.of_floats:
             # math.cbrt and math.exp2 came with Python 3.11.
             by_name = (getattr(module, row.name, None) for module in (math, np))
@@ -356,7 +363,7 @@ _FOREIGN: Final[Mapping[Any, str]] = _foreign()
 
 
 def in_kernels(key: str) -> Callable[[_F], _F]:
-    """Let a function of the host be a built-in where a kernel calls it."""
+    """Mark a function of the host as a built-in where a kernel calls it."""
 
     def mark(function: _F) -> _F:
         function.__kernel_key__ = key  # type: ignore[attr-defined]
@@ -366,10 +373,12 @@ def in_kernels(key: str) -> Callable[[_F], _F]:
 
 
 def lowering_key(obj: Any) -> str | None:
-    """The key of the built-in that a callable is, or None if it is not one."""
+    """Return the key of the built-in that a callable is, or None if it is not one."""
     if isinstance(obj, (Intrinsic, Composed)):
         return obj.name
+    # Functions of Python are hashable, so the mark is looked up without the exception handling below.
     if isinstance(obj, FunctionType):
+        # Only functions of the host that are marked so, such as those of diffkern's modules.
         return _FOREIGN.get(obj) or obj.__dict__.get("__kernel_key__")
     try:
         return _FOREIGN.get(obj)

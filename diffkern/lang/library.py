@@ -1,13 +1,13 @@
-"""Built-in functions that are written in the kernel language: which there are, and what is known of each.
+"""Built-in functions that are written in the kernel language: their names, and the facts known of each.
 
-In: functions of the modules of ``diffkern/library``, decorated with :func:`built_in`. Out: a :class:`Composed` built-in
-for each name, whose module is imported when it is first asked for more than its name. The frontend inlines it like a
+Functions of the modules of ``diffkern/library`` are decorated with :func:`built_in`. Each name is a :class:`Composed`
+built-in, whose module is imported when more than its name is first asked for. The frontend inlines it like a
 ``@dk.func``; called on the host, the same function is evaluated.
 
-The docstring of a library function is what the reference says: what it does, then paragraphs that begin with
+The docstring of a library function is its text in the reference: what it does, then paragraphs that begin with
 ``Derivative:``, ``Kinks:`` and ``Example:``, the last one lines of a kernel as in :class:`~diffkern.ops.row.Entry`.
-Types of parameters and results come from annotations, which are those of :mod:`diffkern.lang.generic`, or any of a
-func's.
+Types of parameters and results come from annotations, which are those of :mod:`diffkern.lang.generic`, or any that a
+func may have.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Overload:
     pyfunc
         The Python function.
     sets
-        Parameters that are variables of the caller which the call changes: what the function returns begins with what
-        they become, and the rest is the call's result.
+        Parameters that are variables of the caller which the call changes: the function returns their new values first,
+        and the rest is the call's result.
     """
 
     pyfunc: Callable[..., Any]
@@ -48,6 +48,7 @@ class Overload:
     @computed_once
     def signature(self) -> inspect.Signature:
         """The parameters, with annotations as objects."""
+        # Annotations of library modules are text, as ``from __future__ import annotations`` makes them.
         return inspect.signature(self.pyfunc, eval_str=True)
 
     @computed_once
@@ -59,11 +60,12 @@ class Overload:
         )
 
     def takes(self) -> Mapping[str, str]:
-        """What each parameter takes, in the words of the reference."""
+        """Return the type of each parameter, in the words of the reference."""
         return {name: _type_text(p.annotation) for name, p in self.signature.parameters.items()}
 
     def returns(self) -> str:
-        """What comes back, in the words of the reference."""
+        """Return the type of the result, in the words of the reference."""
+        # From the text of the annotation, whose names are the reference's; as an object it has lost them.
         found = _parts(str(self.pyfunc.__annotations__["return"]))[len(self.sets) :]
         return " and ".join(map(_in_words, found))
 
@@ -106,32 +108,34 @@ class Composed:
     def overloads(self) -> tuple[Overload, ...]:
         """Its functions, in the order in which they are tried."""
         if not self._overloads:
+            # The import runs the decorators, which call `add`.
             importlib.import_module(f"diffkern.library.{self.module}")
         return tuple(self._overloads)
 
     def add(self, overload: Overload) -> None:
-        """Take a function, with which its module defines it."""
+        """Add a function; its module calls this when it defines one."""
         self._overloads.append(overload)
 
     @property
     def sets(self) -> int:
-        """How many variables of the caller each call changes."""
+        """The number of variables of the caller that each call changes."""
         return min(len(overload.sets) for overload in self.overloads)
 
     @property
     def signature(self) -> str:
-        """Its parameters, as shown in help and errors; of several overloads the first one's."""
+        """Its parameters, as shown in help and errors; for several overloads, those of the first."""
         return self.overloads[0].shown
 
     @property
     def summary(self) -> str:
-        """What it does."""
+        """The first paragraph of its documentation."""
         return self._paragraphs()[""]
 
     @property
     def entry(self) -> Entry:
         """Its entry in the reference."""
         first, said = self.overloads[0], self._paragraphs()
+        # Parameters of overloads are matched by position: the names are the first one's.
         kinds: dict[str, list[str]] = {name: [] for name in first.takes()}
         for overload in self.overloads:
             for name, k in zip(kinds, overload.takes().values(), strict=False):
@@ -143,17 +147,17 @@ class Composed:
 
     @property
     def signatures(self) -> tuple[str, ...]:
-        """The ways of calling it."""
+        """The spellings of a call of it."""
         return tuple(dict.fromkeys(overload.shown for overload in self.overloads))
 
     @property
     def family(self) -> Family:
-        """What it is about."""
+        """The family to which it belongs."""
         return _APART.get(self.name) or _FAMILIES[self.module]
 
     @property
     def on_host(self) -> bool:
-        """Whether Python may call it, too."""
+        """True if Python may call it, too."""
         return self.family is not Family.QUERIES or self.name == "lower_bound"
 
     def _paragraphs(self) -> dict[str, str]:
@@ -162,6 +166,7 @@ class Composed:
             head, colon, rest = text.partition(":")
             title = head if colon and head in ("Derivative", "Kinks", "Example") else ""
             body = rest.strip() if title else text
+            # An example is code, whose lines stay; prose is joined to one line.
             body = body if title == "Example" else " ".join(body.split())
             parts[title] = f"{parts[title]} {body}" if title in parts else body
         return parts
@@ -178,6 +183,7 @@ class Composed:
         return f"<dk.{self.name}({self.signature})>"
 
     def __reduce__(self) -> tuple[Any, ...]:
+        # By name: a copy in another process is the built-in itself there, not another object.
         return _named, (self.name,)
 
 
@@ -280,6 +286,7 @@ def built_in(name: str = "", *, sets: str = "") -> Callable[[_Function], Any]:
     """
 
     def decorate(pyfunc: _Function) -> Composed:
+        # A name that is not in the table is a mistake of the module, found when it is imported.
         composed = COMPOSED[name or pyfunc.__name__]
         composed.add(Overload(pyfunc, tuple(sets.split())))
         return composed
@@ -288,7 +295,7 @@ def built_in(name: str = "", *, sets: str = "") -> Callable[[_Function], Any]:
 
 
 def of_complex(name: str) -> Callable[[_Function], Any]:
-    """Decorate what a built-in function of real numbers is for complex ones."""
+    """Decorate the complex overload of a built-in function of real numbers."""
 
     def decorate(pyfunc: _Function) -> Any:
         COMPLEX[name].add(Overload(pyfunc))

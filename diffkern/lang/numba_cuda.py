@@ -1,8 +1,7 @@
 """The names of ``numba.cuda`` that a kernel may use: threads, blocks, memory of a block, atomics.
 
-In: nothing. Out: one object for each name, in :data:`LANGUAGE`, which ``diffkern.cuda`` exports; and :func:`ours`,
-which says which of them an object of numba stands for. Numba itself is never imported: its objects are known by module
-and name.
+:data:`LANGUAGE` has one object for each name, which ``diffkern.cuda`` exports; :func:`ours` maps an object of numba to
+its counterpart. Numba itself is never imported: its objects are known by module and name.
 """
 
 from __future__ import annotations
@@ -58,6 +57,7 @@ class CudaIntrinsic(Intrinsic):
 
 
 def _named(name: str) -> CudaIntrinsic:
+    # The path of names is walked as attributes are: namespaces hold classes, the language a mapping.
     found: Any = LANGUAGE
     for part in name.split(".")[1:]:
         found = found[part] if isinstance(found, Mapping) else getattr(found, part)
@@ -114,6 +114,7 @@ def _namespace(name: str, members: Mapping[str, Any]) -> type:
 def _language() -> dict[str, Any]:
     made: dict[str, Any] = {}
     inside: dict[str, dict[str, Any]] = {}
+    # A dotted name is a member of a namespace, such as `cuda.atomic.add`.
     for name, (signature, doc) in _CALLS.items():
         intrinsic = CudaIntrinsic(f"cuda.{name}", signature, doc)
         space, _, last = name.rpartition(".")
@@ -144,23 +145,26 @@ def _is_numba(obj: Any) -> bool:
 
 
 def member(owner: Any, name: str) -> Any:
-    """Return what a name of numba's module is in the language; None if the owner is something else."""
+    """Return the object of the language for a name of numba's module; None if the owner is something else."""
     if isinstance(owner, ModuleType) and owner.__name__ in _MODULES:
         return LANGUAGE.get(name)
     return None
 
 
 def ours(obj: Any) -> Any:
-    """Return what an object of numba stands for in the kernel language; any other object as it is.
+    """Return the counterpart in the kernel language of an object of numba; any other object is returned unchanged.
 
-    A function compiled by numba stands for the Python function that it was made of.
+    A function compiled by numba is mapped to the Python function that it was made of.
     """
+    # Almost every object of a kernel is one of these, and none of them is numba's.
     if isinstance(obj, (FunctionType, ModuleType, str, int, float, tuple)):
         return obj
+    # The attribute is asked for by identity with True: objects of users may answer any attribute.
     if getattr(obj, "is_numba_kernel", False) is True:
         return _func_of(obj.py_func)
     if not (_is_numba(obj) or _is_numba(type(obj))):
         return obj
+    # Before callables in general: a dispatcher is callable, and stands for the function that it compiles.
     function = function_of_dispatcher(obj)
     if function is not None:
         return _func_of(function)
@@ -180,6 +184,7 @@ _FUNC: Final = "__diffkern_func__"
 def _func_of(function: FunctionType) -> Func:
     """Return the function of a dispatcher for use in kernels, one object for each."""
     found = function.__dict__.get(_FUNC)
+    # functools.wraps copies the attribute to other functions, so it is checked whose func it is.
     if found is None or found.pyfunc is not function:
         found = function.__dict__[_FUNC] = Func(function)
     return found

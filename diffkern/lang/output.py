@@ -1,4 +1,4 @@
-"""What prints in kernels, on the host."""
+"""Built-ins that print, on the host."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ _LENGTH = re.compile(r"(%[-+ #0]*\d*(?:\.\d+)?)(?:hh|h|ll|l|j|z|t|L)(?=[diuoxXeE
 
 def printf(text: str, *values: Any) -> None:
     """Print a text with values in its fields, as C's ``printf`` does."""
+    # Python's formats know no C length modifiers such as `%lld`: they are removed, since Python's integers have no
+    # width.
     sys.stdout.write(_LENGTH.sub(r"\1", text) % values)
 
 

@@ -1,7 +1,7 @@
 """Annotations that stand for several types: type variables, vectors of any length, tuples.
 
-In: what a user wrote. Out: a :class:`Pattern`, which says of a type whether it fits, or a :class:`TupleOf`. ``Scalar``,
-``Float`` and ``Int`` are the type variables over all numbers, all floats and all integers.
+A spelling of the user's becomes a :class:`Pattern`, which decides whether a type fits, or a :class:`TupleOf`.
+``Scalar``, ``Float`` and ``Int`` are the type variables over all numbers, all floats and all integers.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ Scalar: Any = TypeVar("Scalar", *_FLOATS, *_INTEGERS)  # type: ignore[misc]
 
 @dataclass(frozen=True, slots=True)
 class Pattern(Alternative):
-    """A type that is not decided by the annotation.
+    """A type that is not determined by the annotation.
 
     Attributes
     ----------
     text
-        How it is shown.
+        Its text in messages.
     members
         The types that fit; None for all.
     shape
         Of a vector or matrix: its extents, None for any; its components are of one of the ``members``.
     variable
-        The type variable: where it stands several times in a signature, it is one type.
+        The type variable: all its occurrences in one signature are one type.
     """
 
     text: str
@@ -52,7 +52,7 @@ class Pattern(Alternative):
         return self.text
 
     def accepts(self, t: Stored) -> bool:
-        """Whether a type fits."""
+        """Return whether a type fits."""
         if not self.shape:
             return self.members is None or t in self.members
         if not isinstance(t, (T.Vec, T.Mat)) or len(t.shape) != len(self.shape):
@@ -63,7 +63,7 @@ class Pattern(Alternative):
 
 @dataclass(frozen=True, slots=True)
 class TupleOf(Alternative):
-    """A tuple: the annotation of each item; of a variadic one, that of all."""
+    """A tuple: the annotation of each item; for a variadic one, that of all items."""
 
     items: tuple[Any, ...]
     variadic: bool = False
@@ -74,7 +74,7 @@ class TupleOf(Alternative):
 
 
 def pattern_of(obj: Any) -> Pattern | None:
-    """The pattern that a type variable is, or None for anything else.
+    """Return the pattern of a type variable, or None for anything else.
 
     Raises
     ------
@@ -91,7 +91,7 @@ def pattern_of(obj: Any) -> Pattern | None:
 
 
 def tuple_items(obj: Any) -> tuple[tuple[Any, ...], bool] | None:
-    """The items of ``tuple[...]`` and whether it ends in ``...``; None for anything else."""
+    """Return the items of ``tuple[...]`` and whether it ends in ``...``; None for anything else."""
     if get_origin(obj) is not tuple:
         return None
     items = get_args(obj)
@@ -101,5 +101,6 @@ def tuple_items(obj: Any) -> tuple[tuple[Any, ...], bool] | None:
 
 
 def is_callable(obj: Any) -> bool:
-    """Whether an annotation is that of a function."""
+    """Return whether an annotation is that of a function."""
+    # `typing.Callable` without parameters has no origin of its own, and is recognized by its text.
     return obj is Callable or get_origin(obj) is Callable or str(obj).startswith("typing.Callable")

@@ -1,9 +1,9 @@
-"""Objects on the host that kernels know by an id, and queries of them, which kernels loop over.
+"""Objects on the host that kernels know by an id, and queries of them, over which kernels loop.
 
-In: nothing. Out: how an id is made up, and the structs that queries are. An object of the host has a *descriptor* in
-the memory of its device, a few words at an address that stays; its id is that address, with its kind and a number of
-the descriptor's user above the 48 bits of an address. The first word of a descriptor is the id again, so that a number
-that is no id, or whose object is gone, is told from the others. What the other words say is the kind's own.
+The module defines how an id is composed, and the structs that queries are. An object of the host has a *descriptor* in
+the memory of its device, a few words at an address that doesn't change; its id is that address, with its kind and the
+number of the descriptor's user above the 48 bits of an address. The first word of a descriptor is the id again, so that
+a number that is no id, or whose object has been destroyed, is recognized. The other words depend on the kind.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def identity(kind: int, address: int, use: int) -> int:
     kind : int
         Its kind.
     address : int
-        Where its descriptor lies.
+        The address of its descriptor.
     use : int
         How many objects had the descriptor before it.
     """
@@ -56,7 +56,8 @@ def identity(kind: int, address: int, use: int) -> int:
 
 
 class HashGridQuery:
-    """What :func:`hash_grid_query` returns in a kernel: the annotation of a func's parameter that takes a query.
+    """The query returned by :func:`hash_grid_query` in a kernel; also the annotation of a func's parameter that takes
+    one.
 
     ``HashGridQuery[dk.float64]``, which names the type of numbers of the grid, is the same.
     """
@@ -95,7 +96,9 @@ class HashGridQuery:
 
 
 class BvhQuery:
-    """What the queries of a :class:`Bvh` return in a kernel: the annotation of a func's parameter that takes one."""
+    """The result of the queries of a :class:`Bvh` in a kernel; also the annotation of a func's parameter that takes
+    one.
+    """
 
     # Where arrays of the tree begin: boxes and links of the nodes, the sorted items and their boxes (0: the leaves').
     boxes: int
@@ -119,17 +122,18 @@ class BvhQuery:
 
 
 class BvhQueryTiled(BvhQuery):
-    """What :func:`tile_bvh_query_aabb` and :func:`tile_bvh_query_ray` return in a kernel: a query that all threads of a
-    block share, and the annotation of a func's parameter that takes one.
+    """The result of :func:`tile_bvh_query_aabb` and :func:`tile_bvh_query_ray` in a kernel: a query that all threads of
+    a
+    block share; also the annotation of a func's parameter that takes one.
     """
 
 
 class MeshQueryAABBTiled(BvhQuery):
-    """What :func:`tile_mesh_query_aabb` returns in a kernel: the same of the faces of a mesh."""
+    """The result of :func:`tile_mesh_query_aabb` in a kernel: such a query over the faces of a mesh."""
 
 
 class MeshQuery(BvhQuery):
-    """What :func:`mesh_query_aabb` and :func:`mesh_query_sphere` return in a kernel: the annotation of a func's
+    """The result of :func:`mesh_query_aabb` and :func:`mesh_query_sphere` in a kernel; also the annotation of a func's
     parameter that takes one.
     """
 
@@ -139,25 +143,25 @@ class MeshQuery(BvhQuery):
 
 
 class _Result:
-    """What a query returns, which kernels make."""
+    """The result of a query; only kernels make one."""
 
     def __init__(self) -> None:
         raise KernelTypeError(f"a {type(self).__name__} is made in a kernel", remedy="call the query there")
 
 
 class MeshQueryPoint(_Result):
-    """What :func:`mesh_query_point` and its like return in a kernel.
+    """The result of :func:`mesh_query_point` and its variants in a kernel.
 
     Attributes
     ----------
     result
         Whether a face was found.
     sign
-        -1 if the point is inside the mesh, else 1; 0 of queries that do not ask for it.
+        -1 if the point is inside the mesh, else 1; 0 for queries that do not determine it.
     face
         The face.
     u, v
-        The weights of its first and second vertex at the place that was found.
+        The barycentric weights of its first and second vertex at the point found.
     """
 
     result: bool
@@ -168,7 +172,7 @@ class MeshQueryPoint(_Result):
 
 
 class MeshQueryRay(_Result):
-    """What :func:`mesh_query_ray` returns in a kernel.
+    """The result of :func:`mesh_query_ray` in a kernel.
 
     Attributes
     ----------
@@ -179,9 +183,9 @@ class MeshQueryRay(_Result):
     face
         The face.
     t
-        How far along the ray, in lengths of its direction.
+        The distance along the ray, in lengths of its direction.
     u, v
-        The weights of the face's first and second vertex at the hit.
+        The barycentric weights of the face's first and second vertex at the hit.
     normal
         The face's unit normal.
     """
@@ -202,7 +206,8 @@ _TYPES: Final[Mapping[str, T.Scalar | T.Vec]] = {
 
 
 def _struct(cls: type) -> Struct:
-    """The struct of the fields that a class and those it is derived from annotate."""
+    """Return the struct of the fields that a class and those it is derived from annotate."""
+    # From the base class on, so that a derived query begins with the fields of the one it extends.
     stated = {name: t for base in reversed(cls.__mro__) for name, t in vars(base).get("__annotations__", {}).items()}
     return Struct(cls.__name__, tuple((n, T.UINT64 if n in _ADDRESSES else _TYPES[t]) for n, t in stated.items()))
 

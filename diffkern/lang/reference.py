@@ -1,8 +1,8 @@
-"""Docstrings of built-in functions: what each takes, returns and has for a derivative, with an example.
+"""Docstrings of built-in functions: parameters, result and derivative of each, with an example.
 
-In: a built-in's name, its signature and, where it is one operation, the row of the table. Out: its docstring, made when
-it is first asked for. What the row says, or what follows from it (types, derivative, a value), is taken from there;
-the others are in :mod:`diffkern.lang.reference_entries`.
+The docstring of a built-in is made, when it is first asked for, from its name, its signature and, where it is one
+operation, the row of the table. Everything that the row states, or that follows from it (types, derivative, a value),
+is taken from there; the rest is in :mod:`diffkern.lang.reference_entries`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def docstring(name: str, signature: str, doc: str, row: OpDef | None, host: Call
     name, signature, doc : str
         Its name, its parameters, and what it does in a sentence.
     row : OpDef or None
-        The row of the operation that it is.
+        The row of its operation.
     host : callable or None
         The function of Python's numbers.
     """
@@ -51,28 +51,30 @@ def entry_of(name: str, signature: str, row: OpDef | None, host: Callable[..., A
     name, signature : str
         Its name and its parameters.
     row : OpDef or None
-        The row of the operation that it is.
+        The row of its operation.
     host : callable or None
         The function of Python's numbers.
     """
+    # A row that states its own entry needs none here.
     known = row.built_in.entry if row is not None and row.built_in is not None else ENTRIES[name]
     return known or _of_row(name, signature, row, host)
 
 
 def family_of(name: str, row: OpDef | None) -> Family:
-    """Return what a built-in is about.
+    """Return the family of a built-in.
 
     Parameters
     ----------
     name : str
         Its name.
     row : OpDef or None
-        The row of the operation that it is.
+        The row of its operation.
     """
     if row is None:
         return next(family for family, entries in BY_FAMILY.items() if name in entries)
     if row.family == "composite":
         return Family.COMPOSITES
+    # By what it takes: bits and logic take no floats.
     return Family.SCALARS if FLOAT64 in _accepted(row) else Family.INTEGERS
 
 
@@ -84,7 +86,7 @@ def described(name: str, signature: str, doc: str, entry: Entry) -> str:
     name, signature, doc : str
         Its name, its parameters, and what it does.
     entry : Entry
-        What the reference says of it.
+        The entry of the reference.
     """
     parts = [f"{name}({signature})", doc]
     if entry.takes:
@@ -107,6 +109,7 @@ def _example(text: str) -> Iterator[str]:
         return
     yield ".. code-block:: python"
     yield ""
+    # A line in the entry has several statements, which are shown below one another.
     yield from (f"    {line}" for line in text.split("; "))
 
 
@@ -130,8 +133,9 @@ def _kinks(row: OpDef) -> str:
 
 
 def _accepted(row: OpDef) -> list[Scalar]:
-    """The kinds of numbers that an operation takes, each by one of its types."""
+    """Return the kinds of numbers that an operation takes, each by one of its types."""
 
+    # The type rule itself is asked, so that the reference cannot disagree with the compiler.
     def takes(t: Scalar) -> bool:
         try:
             row.infer([t] * (row.arity or 0), {})
@@ -143,6 +147,7 @@ def _accepted(row: OpDef) -> list[Scalar]:
 
 
 def _result(row: OpDef, kinds: Sequence[Scalar]) -> str:
+    # The last kind is the widest: a float where floats are taken.
     (result,) = row.infer([kinds[-1]] * (row.arity or 0), {})
     return "bool" if result == BOOL else "float" if kinds == [FLOAT64] else "Of the same type."
 
@@ -159,6 +164,7 @@ def _derivative(row: OpDef, names: Sequence[str], kinds: Sequence[Scalar]) -> st
 
 
 def _exception_last(formula: str) -> str:
+    # `a if c else b` reads in prose as `b (a where c)`.
     special, _, usual = formula.rpartition(" else ")
     value, _, where = special.partition(" if ")
     return f"{usual} ({value} where {where})" if special else usual
@@ -169,18 +175,20 @@ def _words(formula: str) -> list[str]:
 
 
 def _named(formula: str, names: Sequence[str]) -> str:
-    """A formula in x and y with the names of the signature, and constants by name."""
+    """Return a formula in x and y with the names of the signature, and constants by name."""
     known = {"0.6931471805599453": "log(2)", "2.302585092994046": "log(10)", "1.1283791670955126": "(2/sqrt(pi))"}
     for number, word in known.items():
         formula = formula.replace(number, word)
+    # Word by word: a plain replacement of `x` would hit `exp`.
     new = dict(zip("xy", names, strict=False))
     pieces = itertools.groupby(formula, lambda c: c.isalnum() or c == "_")
     return "".join(new.get(piece, piece) for piece in ("".join(group) for _, group in pieces))
 
 
 def _value(name: str, arity: int, host: Callable[..., Any], kinds: Sequence[Scalar]) -> str:
-    """A call with numbers that are in the function's domain, and what it returns."""
+    """Return a call with numbers that are in the function's domain, and its result."""
     floats, ints, flags = (0.5, 1.5), (6, 3), (True, False)
+    # Some domains exclude one order of the two numbers, such as acosh and acos: the second is tried as well.
     for numbers in [floats, floats[::-1]] if FLOAT64 in kinds else [ints if INT32 in kinds else flags]:
         given = numbers[:arity]
         try:

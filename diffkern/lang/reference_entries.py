@@ -1,7 +1,6 @@
-"""What the reference says of built-in functions that do not follow from a row of the table of operations.
+"""Entries of the reference for built-in functions that do not follow from a row of the table of operations.
 
-In: nothing. Out: for each of them what it takes, returns and has for a derivative, with an example that runs as a line
-of a kernel.
+Each states what the function takes, returns and has for a derivative, with an example that runs as a line of a kernel.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ __all__ = ["BY_FAMILY", "ENTRIES", "NONE", "PRELUDE", "STEP", "Family"]
 
 
 class Family(enum.Enum):
-    """What a built-in function is about: a page of the reference each, with its title."""
+    """The subject of a built-in function: one page of the reference each, with its title."""
 
     SCALARS = "Scalar mathematics"
     INTEGERS = "Integers, bits and logic"
@@ -196,6 +195,7 @@ def _reports() -> dict[str, Entry]:
 
 
 def _tiles() -> dict[str, Entry]:
+    # Most entries of tiles share their parameters and the first lines of their examples.
     made = "shape : int or tuple of int, literals; dtype : type of number, optional; storage : str, optional"
     array = "a : array; {}offset : tuple of int, optional; bounds_check, aligned : bool, optional"
     tile, two = "a : tile", "a, b : tile, of one shape"

@@ -1,7 +1,7 @@
 """Parameters of funcs that stand for variables of the caller: ``wp.ref[float]`` in Warp's dialect.
 
-In: a type. Out: an annotation. What a func assigns to such a parameter the caller's variable, element, component or
-field has when the call is over.
+A type in brackets gives an annotation. A value that a func assigns to such a parameter is, when the call returns, the
+value of the caller's variable, element, component or field.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ class Reference:
 
     @property
     def is_changed(self) -> bool:
-        """Whether the caller's variable may be another one after a call: what an array holds is its own business."""
+        """True if the caller's variable may have another value after a call. An array's elements may change without
+        that.
+        """
         return not isinstance(self.dtype, ArrayAnnotation)
 
     def __eq__(self, other: object) -> bool:

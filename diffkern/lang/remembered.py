@@ -1,7 +1,7 @@
-"""What was found out about a text, remembered for processes that see the same text again.
+"""Facts about a text, remembered for processes that see the same text again.
 
-In: the digest of a file's text, a name for what was found out, and bytes. Out: these bytes, in this process or a later
-one. Whoever loads the run time says where they are kept; without that they are not.
+:meth:`Memory.keep` stores bytes under the digest of a file's text and a name; :meth:`Memory.find` returns them, in this
+process or a later one. The module that loads the run time sets the storage; without it nothing is remembered.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ __all__ = ["Memory", "memory", "set_memory"]
 
 
 class Memory(Protocol):
-    """Where it is kept; what is damaged, or was not kept, is not found."""
+    """The storage. Entries that are damaged or missing are not found."""
 
     def find(self, text: bytes, name: bytes) -> bytes | None:
-        """Return what was kept under a name for a text."""
+        """Return the bytes kept under a name for a text."""
 
     def keep(self, text: bytes, name: bytes, found: bytes) -> None:
-        """Keep something under a name for a text."""
+        """Keep bytes under a name for a text."""
 
 
 class _Nothing:
@@ -33,11 +33,11 @@ _memory: Memory = _Nothing()
 
 
 def set_memory(memory: Memory) -> None:
-    """Say where it is kept."""
+    """Set the storage."""
     global _memory
     _memory = memory
 
 
 def memory() -> Memory:
-    """Return where it is kept."""
+    """Return the storage."""
     return _memory

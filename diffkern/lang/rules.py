@@ -1,7 +1,6 @@
-"""``@dk.func_grad`` and ``@dk.func_replay``: what differentiation takes instead of what it would make of a func.
+"""``@dk.func_grad`` and ``@dk.func_replay``: functions that replace the derived adjoint of a func, or its replay.
 
-In: a func and a Python function. Out: the function as a :class:`Rule` of the func, which the frontend lowers beside
-each call of it.
+The decorated Python function becomes a :class:`Rule` of the func, which the frontend lowers beside each call of it.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class RuleKind(enum.Enum):
-    """What a function says about a func."""
+    """The part of a func's differentiation that a function replaces."""
 
     GRAD = "func_grad"
     REPLAY = "func_replay"
@@ -31,7 +30,7 @@ class RuleKind(enum.Enum):
 
 @dataclass(frozen=True)
 class Rule:
-    """What differentiation takes instead of a func, or of a part of it.
+    """A function that differentiation uses instead of a func, or instead of a part of it.
 
     Attributes
     ----------
@@ -73,11 +72,10 @@ def func_grad(forward: Func) -> Callable[[F], F]:
 
     The decorated function takes the arguments of the func, then a cotangent for each result. In it
     ``dk.adjoint[x] += v`` adds to the cotangent of the argument ``x``, or to that of a part of it, as in
-    ``dk.adjoint[v][0] += ...`` and ``dk.adjoint[s.field] += ...``. Of an argument that is an array,
-    ``dk.adjoint[a][i] += v`` adds to the cotangent of an element at once, like an atomic update, and
-    ``dk.adjoint[a][i]`` reads it; the derivative says everything about the array's elements: where the func overwrites
-    one, it is what sets the element's cotangent to 0. Arguments that it does not name get 0. Funcs that it calls are
-    not differentiated.
+    ``dk.adjoint[v][0] += ...`` and ``dk.adjoint[s.field] += ...``. For an argument that is an array,
+    ``dk.adjoint[a][i] += v`` adds atomically to the cotangent of an element, and ``dk.adjoint[a][i]`` reads it; the
+    derivative is responsible for all of the array's elements: where the func overwrites one, the derivative sets the
+    element's cotangent to 0. Arguments that it does not name get 0. Funcs that it calls are not differentiated.
 
     Parameters
     ----------
@@ -99,11 +97,11 @@ def func_grad(forward: Func) -> Callable[[F], F]:
 
 @brief
 def func_replay(forward: Func) -> Callable[[F], F]:
-    """Say what the adjoint of a kernel runs in place of a func, where it needs the func's results once more.
+    """Replace a func in the adjoint of a kernel, where the adjoint needs the func's results once more.
 
-    The decorated function takes the arguments of the func and returns what it returned in the forward launch, for
+    The decorated function takes the arguments of the func and returns the func's result of the forward launch, for
     example from an array in which the func has kept it: the result of an atomic update cannot be rematerialized.
-    The derivative of the func stays what it is.
+    The derivative of the func is unchanged.
 
     Parameters
     ----------
@@ -130,8 +128,11 @@ def _decorator(forward: Func, kind: RuleKind) -> Callable[[F], F]:
 
     def decorate(function: F) -> F:
         with Entrance(name, function):
+            # In the func's own dialect: a rule is a part of it.
             rule = Rule(kind, Func(function, dialect_of(forward.pyfunc)))
             _check(forward, rule)
+        # A rule that is defined again replaces its earlier version, as in a notebook; one for other annotations is
+        # added.
         forward.rules = (*(old for old in forward.rules if not _same(old, rule)), rule)
         return function
 
@@ -142,6 +143,7 @@ def _check(forward: Func, rule: Rule) -> None:
     """Refuse a function that cannot take the arguments of the func."""
     wanted = list(inspect.signature(forward.pyfunc).parameters)
     given = list(inspect.signature(rule.func.pyfunc).parameters)
+    # The number of results is known only when the func has been lowered.
     fits = len(given) >= len(wanted) if rule.kind is RuleKind.GRAD else len(given) == len(wanted)
     if not fits:
         more = ", then a cotangent for each result" if rule.kind is RuleKind.GRAD else ""
@@ -152,9 +154,10 @@ def _check(forward: Func, rule: Rule) -> None:
 
 
 def _same(old: Rule, new: Rule) -> bool:
-    """Whether a rule replaces an earlier one: the same part of the func, for arguments annotated alike."""
+    """Return whether a rule replaces an earlier one: the same part of the func, for arguments annotated alike."""
     return old.kind is new.kind and _annotations(old) == _annotations(new)
 
 
 def _annotations(rule: Rule) -> list[str]:
+    # As text, since annotations may be texts that cannot be evaluated yet.
     return [str(p.annotation) for p in inspect.signature(rule.func.pyfunc).parameters.values()]

@@ -1,7 +1,7 @@
-"""``dk.static``: expressions of a kernel that Python evaluates, once, where the kernel is defined.
+"""``dk.static``: expressions of a kernel that Python evaluates, once, at the definition of the kernel.
 
-In: a function that is being decorated. Out: the results of its static expressions, kept with it in the order in which
-they stand in it. Who finds and evaluates them is said by whoever loads the frontend.
+The results of a function's static expressions are kept with the function, in the order of their position in its source.
+The module that loads the frontend sets the function that finds and evaluates them.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ _RESULTS: Final = "__diffkern_static__"
 
 
 def static(value: Any) -> Any:
-    """Let Python evaluate an expression of a kernel, where the kernel is defined; the result stands in its place.
+    """Let Python evaluate an expression of a kernel, at the definition of the kernel; the result replaces it.
 
-    The expression may use whatever Python sees there, and the variables of loops whose bounds are constants: such a
-    loop is unrolled. Of ``if dk.static(condition):`` only the branch that is taken is compiled. Called from Python it
-    returns its argument.
+    The expression may use any name that Python sees there, and the variables of loops whose bounds are constants: such
+    a loop is unrolled. For ``if dk.static(condition):`` only the branch that is taken is compiled. Called from Python
+    it returns its argument.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ _settler: Callable[[Callable[..., Any]], None] | None = None
 
 
 def set_settler(settler: Callable[[Callable[..., Any]], None]) -> None:
-    """Say what evaluates the static expressions of a function."""
+    """Set the function that evaluates the static expressions of a function."""
     global _settler
     _settler = settler
 
@@ -64,6 +64,8 @@ def settle_static(pyfunc: Callable[..., Any]) -> None:
         If one cannot be evaluated, or the function's source is not found.
     """
     code = pyfunc.__code__
+    # Asked of the code object, which costs nothing: finding static expressions needs the source, and most kernels have
+    # none. A user may have imported `static` under another name, which the globals tell.
     names = {*code.co_names, *code.co_freevars}
     if static.__name__ in names or any(pyfunc.__globals__.get(name) is static for name in code.co_names):
         assert _settler is not None
@@ -71,12 +73,12 @@ def settle_static(pyfunc: Callable[..., Any]) -> None:
 
 
 def keep_results(pyfunc: Callable[..., Any], results: list[Any]) -> None:
-    """Keep what the static expressions of a function are."""
+    """Keep the results of a function's static expressions."""
     pyfunc.__dict__[_RESULTS] = weakref.ref(pyfunc), pyfunc.__code__, results
 
 
 def kept_results(pyfunc: Callable[..., Any]) -> list[Any] | None:
-    """Return what the static expressions of a function are; None if they have not been evaluated."""
+    """Return the results of a function's static expressions; None if they have not been evaluated."""
     of, code, results = pyfunc.__dict__.get(_RESULTS, (None, None, None))
     # What functools.wraps makes has the attributes of another function, and a function may be given another one's code.
     found: list[Any] | None = results if of is not None and of() is pyfunc and code is pyfunc.__code__ else None

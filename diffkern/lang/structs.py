@@ -1,7 +1,7 @@
 """Struct classes as kernels see them: names, types and defaults of the fields.
 
-In: a class decorated with ``@dk.struct``. Out: its :class:`Definition`, which both the compiler and the run time read.
-The decorator itself and what instances do on the host stand in ``diffkern.runtime.structs``.
+A class decorated with ``@dk.struct`` has a :class:`Definition`, which both the compiler and the run time read. The
+decorator itself and the behaviour of instances on the host are in ``diffkern.runtime.structs``.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Constant:
 
 @dataclass(frozen=True, eq=False)
 class Definition:
-    """What ``@dk.struct`` found in a class.
+    """The facts that ``@dk.struct`` found in a class.
 
     Attributes
     ----------
@@ -57,9 +57,9 @@ class Definition:
     defaults
         Values of the fields that have one, converted: numbers, vectors, :class:`Constant`.
     dialect
-        In which dialect its methods are written.
+        The dialect in which its methods are written.
     methods, properties
-        The funcs that its methods and properties are, by name.
+        The funcs of its methods and properties, by name.
     """
 
     type: Struct
@@ -83,6 +83,8 @@ _AMBIGUOUS: set[Struct] = set()
 def register(cls: type, definition: Definition) -> None:
     """Make a class known as a struct."""
     before = _CLASSES.get(definition.type)
+    # Types are equal by name and fields, so two classes can share one. With the same methods it doesn't matter which is
+    # found.
     if before is not None and not _is_redefined(before, cls) and not _have_same_methods(before, definition):
         _AMBIGUOUS.add(definition.type)
     setattr(cls, DEFINITION, definition)
@@ -90,26 +92,28 @@ def register(cls: type, definition: Definition) -> None:
 
 
 def _is_redefined(before: type, cls: type) -> bool:
-    """Whether a class takes the place of another: it stands under the same name in the same module."""
+    """Return whether a class replaces another: it has the same name in the same module."""
     place = cls.__module__, cls.__qualname__
+    # A class inside a function is a new one in each call, and does not replace those of other calls.
     return (before.__module__, before.__qualname__) == place and "<locals>" not in cls.__qualname__
 
 
 def _have_same_methods(before: type, definition: Definition) -> bool:
     known = vars(before)[DEFINITION].functions
     return known.keys() == definition.functions.keys() and all(
+        # By code and closure, not by identity: the same class statement run twice makes new functions.
         f.pyfunc.__code__ == known[name].pyfunc.__code__ and f.pyfunc.__closure__ == known[name].pyfunc.__closure__
         for name, f in definition.functions.items()
     )
 
 
 def is_ambiguous(struct: Struct) -> bool:
-    """Whether there are classes of this name and with these fields whose methods differ."""
+    """Return whether there are classes of this name and with these fields whose methods differ."""
     return struct in _AMBIGUOUS
 
 
 def functions_of(t: Any) -> Iterator[tuple[str, Any]]:
-    """The methods and properties of a struct and of those in it, also of arrays of them: name and func."""
+    """Yield the methods and properties of a struct and of those in it, also of arrays of them: name and func."""
     if isinstance(t, StructArray):
         t = t.dtype
     if not isinstance(t, Struct):
@@ -122,38 +126,41 @@ def functions_of(t: Any) -> Iterator[tuple[str, Any]]:
 
 
 def keep_methods(pyfunc: Callable[..., Any], methods: Mapping[Callable[..., Any], Func]) -> None:
-    """Say for a kernel's function what stands in it for methods of structs: what they were at one time."""
+    """Record, for a kernel's function, the funcs that replaced the methods of structs when the kernel was defined."""
     pyfunc.__dict__[_METHODS] = methods
 
 
 def kept_methods(pyfunc: Callable[..., Any]) -> Mapping[Callable[..., Any], Func]:
-    """Return what stands for methods of structs in a kernel's function, where they are not what they are now."""
+    """Return the recorded funcs of methods of structs for a kernel's function, where they differ from
+    the present ones.
+    """
     found: Mapping[Callable[..., Any], Func] = pyfunc.__dict__.get(_METHODS, {})
     return found
 
 
 def definition_of(obj: Any) -> Definition | None:
-    """The definition of a struct class, or None for anything else."""
+    """Return the definition of a struct class, or None for anything else."""
     if not isinstance(obj, type):
         return None
+    # `vars`, not `getattr`: a class derived from a struct is no struct until it is decorated itself.
     found = vars(obj).get(DEFINITION)
     return found if isinstance(found, Definition) else None
 
 
 def class_of(struct: Struct) -> type:
-    """The class whose instances are elements of this type."""
+    """Return the class whose instances are elements of this type."""
     return _CLASSES[struct]
 
 
 def public_type(element: Stored) -> Any:
-    """The type that users know the type of an element by: a dtype or a struct class."""
+    """Return the public type of an element: a dtype or a struct class."""
     if isinstance(element, Struct):
         return class_of(element)
     return SCALARS[element.name] if isinstance(element, T.Scalar) else composite_type(element)
 
 
 def resolve_type(obj: Any) -> Stored:
-    """The type of an element: a struct, or what :func:`~diffkern.lang.dtypes.resolve_dtype` takes.
+    """Return the type of an element: a struct, or whatever :func:`~diffkern.lang.dtypes.resolve_dtype` takes.
 
     Raises
     ------
@@ -167,5 +174,5 @@ def resolve_type(obj: Any) -> Stored:
 
 
 def array_field(dtype: T.Element | Struct, ndim: int) -> FieldType:
-    """The type of an array among the fields."""
+    """Return the type of an array among the fields."""
     return StructArray(dtype, ndim) if isinstance(dtype, Struct) else T.Array(dtype, ndim)

@@ -1,7 +1,7 @@
-"""The text that functions come from, kept from the moment they are decorated.
+"""The source text of functions, kept from the moment they are decorated.
 
-In: a Python function. Out: the lines of its file as they were then, whatever happens to the file later. Earlier
-versions of a file are kept as well: a function that is made again and again by another one belongs to the version that
+:func:`take_text` keeps the lines of a function's file as they are then, whatever happens to the file later. Earlier
+versions of a file are kept as well: a function that another function defines repeatedly belongs to the version that
 Python imported.
 """
 
@@ -50,7 +50,9 @@ def take_text(pyfunc: Callable[..., Any]) -> None:
 
 
 def _of_archive(pyfunc: Callable[..., Any]) -> _Lines | None:
-    """The text of a module in an archive as its importer has it, of which linecache keeps the first; None of others."""
+    """Return the text of a module in an archive from its importer, since linecache keeps the first
+    version; else None.
+    """
     file = pyfunc.__code__.co_filename
     spec: ModuleSpec | None = pyfunc.__globals__.get("__spec__")
     entry = linecache.cache.get(file)
@@ -67,7 +69,8 @@ def _of_archive(pyfunc: Callable[..., Any]) -> _Lines | None:
 
 
 def _running(file: str) -> FrameType | None:
-    """The frame in which Python is just executing a text by that name, which was read or registered for it."""
+    """Return the frame in which Python is executing the module code of a file that was read or registered, or None."""
+    # Frame 0 is this function, 1 is `take_text`; the module's frame is further out.
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and (frame.f_code.co_filename != file or frame.f_code.co_name != "<module>"):
         frame = frame.f_back
@@ -75,16 +78,19 @@ def _running(file: str) -> FrameType | None:
 
 
 def _is_first(file: str, code: CodeType) -> bool:
-    """Whether the code of a whole file is another one than when this was asked before."""
+    """Return whether the code of a whole file is another one than at the last call."""
     known = _executed.get(file)
     if known is not None and known() is code:
         return False
+    # Weakly: the code of a module that is gone must not be kept alive, and its address may be used again.
     _executed[file] = weakref.ref(code)
     return True
 
 
 def _forget(file: str) -> bool:
-    """Let a file be read again that looks unchanged to linecache; False for a notebook's cell or a registered text."""
+    """Make linecache read a file again that looks unchanged to it; return False for a notebook's cell or a registered
+    text.
+    """
     entry = linecache.cache.get(file)
     is_read = entry is not None and len(entry) == 4 and entry[1] is not None
     if is_read:
@@ -95,14 +101,15 @@ def _forget(file: str) -> bool:
 def _keep(pyfunc: Callable[..., Any], lines: _Lines, is_certain: bool) -> None:
     _taken[pyfunc] = pyfunc.__code__, lines, is_certain
     versions = _of_files.setdefault(pyfunc.__code__.co_filename, [])
+    # By identity, so that functions of one file share a list; equal texts are moved to the end as the latest version.
     if not any(lines is version for version in versions):
         versions[:] = [*(version for version in versions if version != lines), lines][-_VERSIONS:]
 
 
 def text_read_again(pyfunc: Callable[..., Any]) -> Iterator[_Lines]:
-    """The text of a function's file as it is now, if it is another one; asked for where no known text is right.
+    """Yield the text of a function's file as it is now, if it differs; used if no known text is the right one.
 
-    A file that was written anew with the same size within the clock's resolution looks unchanged to linecache.
+    A file that was rewritten with the same size within the clock's resolution looks unchanged to linecache.
     """
     file = pyfunc.__code__.co_filename
     before = linecache.getlines(file, pyfunc.__globals__)
@@ -115,29 +122,32 @@ def text_read_again(pyfunc: Callable[..., Any]) -> Iterator[_Lines]:
 
 
 def share_text(made: Callable[..., Any], pyfunc: Callable[..., Any]) -> None:
-    """Give a function that was made of another one's code the text of that."""
+    """Give a function that was made from another one's code the other's text."""
     known = _taken.get(pyfunc)
     if known is not None:
         _taken[made] = known
 
 
 def certain_text(pyfunc: Callable[..., Any]) -> _Lines | None:
-    """Return the text that a function is from, if no other one that is known can be; else None."""
+    """Return the text of a function, if no other known text can be its own; else None."""
     texts = texts_of(pyfunc)
     known = _taken.get(pyfunc)
     return texts[0] if known is not None and (len(texts) == 1 or known[2]) else None
 
 
 def is_changed(pyfunc: Callable[..., Any]) -> bool:
-    """Whether the file of a function was written after it was imported, as far as the module's cached code tells.
+    """Return whether the file of a function was written after it was imported, as far as the module's cached code
+    shows.
 
-    Python writes to a module's cached code which version of the file it is of.
+    Python writes to a module's cached code which version of the file it was compiled from.
     """
     file = pyfunc.__code__.co_filename
     known, entry = _taken.get(pyfunc), linecache.cache.get(file)
     if known is None or known[2] or entry is None or len(entry) < 4 or entry[2] is not known[1]:
         return False
     size, written = entry[0], entry[1]
+    # Written before diffkern was loaded, the file is the one imported; without cached code there is nothing to compare
+    # with.
     if written is None or written < _LOADED or sys.dont_write_bytecode:
         return False
     spec: ModuleSpec | None = pyfunc.__globals__.get("__spec__")
@@ -148,12 +158,13 @@ def is_changed(pyfunc: Callable[..., Any]) -> bool:
             head = code.read(16)
     except OSError:
         return False
+    # The header of a .pyc: flags (0: by time and size), time of modification, size.
     flags, *version = (int.from_bytes(head[k : k + 4], "little") for k in (4, 8, 12))
     return not flags and version != [int(written) & 0xFFFFFFFF, size & 0xFFFFFFFF]
 
 
 def texts_of(pyfunc: Callable[..., Any]) -> list[_Lines]:
-    """Return the lines that a function may be found in, the likeliest first; none if its file is not known."""
+    """Return the texts in which a function may be found, the likeliest first; none if its file is not known."""
     take_text(pyfunc)
     known = _taken.get(pyfunc)
     first = [] if known is None else [known[1]]

@@ -1,8 +1,8 @@
 """Vectors, matrices, quaternions and transforms on the host, with the arithmetic that they have in kernels.
 
-In: components. Out: a small array of ctypes (of NumPy for float16) whose class is its kernel type. Items, operators and
-comparisons go by the rules of kernels: ``m * v`` is a product of matrices, ``v == w`` is a bool, ``m[0]`` a row of its
-own. Functions of NumPy and methods of its arrays see the components, and give plain arrays.
+A value is a small array of ctypes (of NumPy for float16) whose class is its kernel type. Items, operators and
+comparisons follow the rules of kernels: ``m * v`` is a product of matrices, ``v == w`` is a bool, ``m[0]`` is a copy of
+a row. Functions of NumPy and methods of its arrays see the components, and return plain arrays.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LETTERS: Final = frozenset("xyzwrgbapq")
 
 
 class KeyOfComponentsError(KeyError, IndexError):
-    """What is in brackets behind a value is no index of components."""
+    """The key in brackets behind a value is no index of components."""
 
 
 class ComponentsError(TypeError, ValueError):
@@ -44,7 +44,7 @@ class ComponentsError(TypeError, ValueError):
 
 
 def _of_numpy(name: str) -> Callable[..., Any]:
-    """A method of NumPy's arrays, as that of the plain array of the components."""
+    """Return a method of NumPy's arrays that applies to the plain array of the components."""
     method = getattr(_PLAIN, name)
 
     @functools.wraps(method)
@@ -55,7 +55,7 @@ def _of_numpy(name: str) -> Callable[..., Any]:
 
 
 def _of_components(name: str) -> Callable[[CompositeValue], Any]:
-    """What gets an attribute of NumPy's arrays of the plain array of the components."""
+    """Return a getter of an attribute of NumPy's arrays that reads it from the plain array of the components."""
     return lambda value: getattr(value.view(_PLAIN), name)
 
 
@@ -79,22 +79,26 @@ class CompositeValue(_Components):
     # -- components --------------------------------------------------------------------------------------------------
 
     def _component(self, value: Any) -> Any:
-        """A component as Python's number where that is its default type, else as a scalar of its type."""
+        """Return a component as Python's number where that is its default type, else as a scalar of its type."""
         scalar = self.ir.dtype
+        # Python's numbers where kernels would infer the same type from them; others would lose their type.
         return value.item() if scalar in (FLOAT32, INT32) else self.composite.scalar(value)
 
     def _part(self, components: NDArray[Any], role: Role = Role.VECTOR) -> Any:
-        """A copy of some components, as a value of the type that they have."""
+        """Return a copy of some components, as a value of the matching type."""
         if not components.ndim:
             return self._component(components[()])
         scalar = self.ir.dtype
+        # NumPy gives an empty slice the shape of the other axes; a vector or matrix without components has extents of
+        # 0.
         shape = components.shape if components.size else (0,) * components.ndim
         part = Vec(scalar, shape[0], role) if len(shape) == 1 else Mat(scalar, *shape)
         return self.composite.of(part).wrap(components.reshape(shape).copy())
 
     def __getitem__(self, index: Any) -> Any:
-        """A component, or a copy of a row, a column, or those of slices."""
+        """Return a component, or a copy of a row, of a column, or of slices."""
         _check_key(self.ir, index)
+        # Indexed as an array of NumPy first, whose rules for slices and negative indices are those of kernels.
         found = self.view(_PLAIN)[index]
         known = index if isinstance(index, tuple) else (index,)
         if all(isinstance(k, (int, np.integer, slice)) for k in known):
@@ -108,6 +112,7 @@ class CompositeValue(_Components):
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Set a component, or an attribute of the program's own whose name does not look like that of components."""
+        # Otherwise a misspelled component, `v.xy = …`, would become an attribute and be ignored in silence.
         if _LETTERS.issuperset(name) and not hasattr(type(self), name):
             raise AttributeError(
                 f"components of {type(self).__name__!r} are set by letter or index; it has no attribute {name!r}"
@@ -120,6 +125,7 @@ class CompositeValue(_Components):
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         """Compute with the components; a number of NumPy on the left of an operator counts as one on the right."""
         rule = _REFLECTED.get(ufunc)
+        # `np.float32(2) * v` asks NumPy first, which would return a plain array.
         if rule is not None and method == "__call__" and not kwargs and isinstance(inputs[0], np.generic):
             return getattr(inputs[1], rule)(inputs[0])
         if kwargs.get("out") is not None:
@@ -136,7 +142,7 @@ class CompositeValue(_Components):
         return self.__copy__()
 
     def copy(self, order: Any = "C") -> Any:
-        """A value of its own with the same components."""
+        """Return a new value with the same components."""
         return self.__copy__()
 
     def __repr__(self) -> str:
@@ -151,11 +157,13 @@ class CompositeValue(_Components):
     # -- operators ---------------------------------------------------------------------------------------------------
 
     def _is_like(self, other: Any) -> bool:
-        """Whether another value has the same type, of which its class may be derived."""
+        """Return whether another value has the same type; its class may be derived from this one's."""
         return type(other) is type(self) or (isinstance(other, CompositeValue) and other.ir == self.ir)
 
     def _same(self, name: str, other: Any, function: Callable[[Any, Any], Any]) -> Any:
-        """Two values of one type, component by component; an array of NumPy makes it one of NumPy."""
+        """Apply a function to two values of one type, component by component; an array of NumPy gives an array of
+        NumPy.
+        """
         if self._is_like(other):
             return self.composite.wrap(function(self.view(_PLAIN), other.view(_PLAIN)))
         if type(other) is _PLAIN:
@@ -171,7 +179,7 @@ class CompositeValue(_Components):
         raise TypeError(f"{self.composite} {name} {what} has no meaning; {remedy}")
 
     def _number(self, name: str, other: Any) -> Any:
-        """A number as a component."""
+        """Return a number as a component."""
         if not isinstance(other, _NUMBER):
             self._refuse(name, other)
         return _converted(self.composite, other)
@@ -180,6 +188,7 @@ class CompositeValue(_Components):
         return self._same("+", other, operator.add)
 
     def __radd__(self, other: Any) -> Any:
+        # `sum()` starts with the integer 0.
         if type(other) is int and other == 0:  # what sum() begins with
             return self.copy()
         return self._same("+", other, operator.add)
@@ -212,6 +221,7 @@ class CompositeValue(_Components):
     def _product(self, name: str, other: CompositeValue) -> Any:
         a, b = self.ir, other.ir
         plain = getattr(a, "role", Role.VECTOR) is getattr(b, "role", Role.VECTOR) is Role.VECTOR
+        # A product needs a matrix on one side: two vectors have no `*`, and quaternions have their own.
         if not plain or a.dtype != b.dtype or not (isinstance(a, Mat) or isinstance(b, Mat)):
             self._refuse(name, other)
         if a.shape[-1] != b.shape[0]:
@@ -266,7 +276,7 @@ class CompositeValue(_Components):
     __ilshift__, __irshift__ = __lshift__, __rshift__
 
     def __eq__(self, other: object) -> Any:
-        """Whether all components are equal."""
+        """Return whether all components are equal."""
         if isinstance(other, CompositeValue) and not self._is_like(other):
             return False
         if isinstance(other, (CompositeValue, _PLAIN, list, tuple)):
@@ -279,6 +289,8 @@ class CompositeValue(_Components):
         return equal if equal is NotImplemented else not equal
 
 
+# Methods of NumPy's arrays give plain arrays. Values of float16, which are such arrays, would give composites; values
+# over ctypes have no such methods of their own.
 for _name in (
     "T", "all", "any", "argmax", "argmin", "astype", "clip", "conj", "cumprod", "cumsum", "diagonal", "dot", "flatten",
     "imag", "max", "mean", "min", "prod", "ravel", "real", "repeat", "reshape", "round", "squeeze", "std", "sum",
@@ -292,12 +304,12 @@ for _name in (
 
 
 class InC:
-    """What a value that is an array of ctypes has of NumPy's arrays: their attributes."""
+    """The attributes of NumPy's arrays, for a value that is an array of ctypes."""
 
     __slots__ = ()
 
     def view(self, kind: Any = _PLAIN) -> Any:
-        """The components as an array of NumPy, over the same memory."""
+        """Return the components as an array of NumPy, over the same memory."""
         composite: Any = type(self)
         plain = np.frombuffer(self, held_type(composite)).reshape(composite.ir.shape)  # type: ignore[call-overload]
         return plain if kind is _PLAIN else plain.view(kind)
@@ -309,11 +321,13 @@ class InC:
         return importlib.import_module("jax.numpy").asarray(self.view())
 
     def __getattr__(self, name: str) -> Any:
+        # Dunder names are looked up by protocols of NumPy and copy, for which the value must not pose as an array.
         if name.startswith("__") or not hasattr(_PLAIN, name):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self.view(), name)
 
 
+# Python looks up operators on the class, where `__getattr__` is not asked.
 for _name in (
     "__abs__", "__complex__", "__contains__", "__divmod__", "__float__", "__floordiv__", "__ge__", "__gt__", "__int__",
     "__le__", "__lt__", "__pow__", "__rand__", "__rdivmod__", "__rfloordiv__", "__rlshift__", "__rmod__", "__ror__",
@@ -398,7 +412,7 @@ class TransformValue(CompositeValue):
 
 
 def _check_key(t: Composite, index: Any) -> None:
-    """Refuse what would make an axis of NumPy, and more indices than there are axes."""
+    """Refuse a key that would add an axis in NumPy, and more indices than there are axes."""
     if index is None:
         raise KeyOfComponentsError(
             f"None is no index of {'a vector' if len(t.shape) == 1 else 'a matrix'}; write integers or slices"
@@ -407,21 +421,24 @@ def _check_key(t: Composite, index: Any) -> None:
         raise KeyOfComponentsError(f"{len(index)} indices of a {'vector' if len(t.shape) == 1 else 'matrix'}")
 
 
+# Hamilton's product of (x, y, z, w): vector part a.w b.v + b.w a.v + a.v × b.v, real part a.w b.w - a.v · b.v.
 def _hamilton(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
     v = a[3] * b[:3] + b[3] * a[:3] + np.cross(a[:3], b[:3])
     return np.append(v, a[3] * b[3] - a[:3] @ b[:3]).astype(a.dtype)
 
 
 def _rotated(q: NDArray[Any], v: NDArray[Any]) -> NDArray[Any]:
+    # q v q* for a unit quaternion, expanded: (2 w² - 1) v + 2 (u · v) u + 2 w (u × v).
     rotated: NDArray[Any] = v * (2 * q[3] ** 2 - 1) + 2 * q[:3] * (q[:3] @ v) + 2 * q[3] * np.cross(q[:3], v)
     return rotated
 
 
 def _divided(a: Any, b: Any) -> Any:
-    """A quotient: of integers towards zero."""
+    """Return a quotient; that of integers is rounded towards zero."""
     if np.result_type(a, b).kind not in "iu":
         with np.errstate(all="ignore"):
             return a / b
+    # NumPy's `//` rounds down; kernels divide as C does.
     quotient = np.abs(a) // np.abs(b)
     return np.where((np.asarray(a) < 0) != (np.asarray(b) < 0), -quotient, quotient)
 
@@ -439,7 +456,7 @@ def _stripped(value: Any) -> Any:
 
 
 def class_for(t: Composite) -> type[CompositeValue]:
-    """The class that values of a type are derived from."""
+    """Return the class from which values of a type are derived."""
     if isinstance(t, Mat):
         return MatrixValue
     role = t.role
@@ -447,7 +464,9 @@ def class_for(t: Composite) -> type[CompositeValue]:
 
 
 def namespace(t: Composite) -> dict[str, Any]:
-    """The attributes of the class of a type: components by letter. Its values take others, as those of Warp do."""
+    """Return the attributes of the class of a type: components by letter. Its values take others, as
+    those of Warp do.
+    """
     letters = "" if isinstance(t, Mat) or t.role is Role.TRANSFORM else "xyzw"[: t.length]
     return {letter: _letter(k) for k, letter in enumerate(letters)}
 
@@ -463,23 +482,27 @@ def _letter(k: int) -> property:
 
 
 def held_type(composite: CompositeType) -> np.dtype[Any]:
-    """How components are held: as they are stored, but bfloat16, which NumPy lacks, as float32."""
+    """Return the type in which components are held: as they are stored, but bfloat16, which NumPy lacks, as float32."""
     return np.dtype(np.float32) if composite.ir.dtype == BFLOAT16 else composite.numpy
 
 
 def make_value(composite: CompositeType, *components: Any, **named: Any) -> CompositeValue:
     """Return a value of a type from nothing, one number for all components, or all components.
 
-    From nothing come zeros; of a transform the identity, where in kernels it is zeros as well, as in Warp.
+    Without arguments it is zeros; a transform is then the identity, although in kernels it is zeros as well, as in
+    Warp.
     """
     t = composite.ir
     if named:
         components = _in_order(composite, components, named)
+    # By shape, not by type: a vector of another width is converted.
     if len(components) == 1 and isinstance(components[0], CompositeValue) and components[0].shape == t.shape:
         return composite.wrap(np.array(components[0]))  # converts
     flat = np.concatenate([np.ravel(np.asarray(c)) for c in components]) if components else _from_nothing(t)
+    # One number fills all components; a type with one component takes it as it is.
     if flat.size == 1 and t.size != 1:
         flat = np.repeat(flat, t.size)
+    # A transform of a translation alone has the identity as its rotation.
     if flat.size == 3 and isinstance(t, Vec) and t.role is Role.TRANSFORM:
         flat = np.concatenate([flat, _IDENTITY])
     if flat.size != t.size:
@@ -505,7 +528,7 @@ def _in_order(composite: CompositeType, components: tuple[Any, ...], named: dict
 
 
 def _converted(composite: CompositeType, numbers: Any) -> Any:
-    """Numbers as components: they may lose width, never their kind."""
+    """Return numbers as components: they may lose width, never their kind."""
     given = np.asarray(numbers)
     held = held_type(composite)
     if given.dtype == object or given.dtype.kind not in "biuf":

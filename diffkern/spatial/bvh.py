@@ -1,8 +1,8 @@
-"""Trees of boxes, in which kernels look for those that meet a box, a sphere or a ray.
+"""Trees of boxes, in which kernels find the boxes that meet a box, a sphere or a ray.
 
-In: lower and upper corners of boxes. Out: an id, which a launch passes to a kernel; there
-:func:`~diffkern.bvh_query_aabb` and its like find boxes by it. What the words of the descriptor mean is said in
-:mod:`diffkern.library.bvhs`.
+A tree is made from lower and upper corners of boxes. It has an id, which a launch passes to a kernel; there
+:func:`~diffkern.bvh_query_aabb` and its variants find boxes by it. The meaning of the descriptor's words is documented
+in :mod:`diffkern.library.bvhs`.
 """
 
 from __future__ import annotations
@@ -95,6 +95,7 @@ class Bvh(Uncopied):
         self._by_count = constructor_named(constructor)
         if leaf_size < 1:
             raise LaunchError(f"a leaf of a Bvh holds at least one box, not {leaf_size}", remedy="pass leaf_size=1")
+        # The boxes decide on the device; the other arrays are checked against it.
         self.device: Device = get_device(checked(lowers, "lowers of a Bvh", _VECTORS, None).device)
         self.lowers, self.uppers, self.groups = lowers, uppers, groups
         self._count = lowers.size
@@ -104,12 +105,15 @@ class Bvh(Uncopied):
             raise LaunchError(f"a Bvh of {lowers.size} boxes: at most {_MOST} are supported", remedy="make several")
         self._leaf_size = min(int(leaf_size), max(self._count, 1))
         self._levels: tuple[array, ...] = ()
+        # The descriptor keeps its address for the life of the tree, so that recorded launches and graphs find the
+        # rebuilt tree.
         self._resource = Resource(self.device, BVH, WORDS)
         self.rebuild(constructor)
 
     def _check(self) -> None:
-        """Raise unless the arrays, which may be others than at first, are what the kernels of the tree take."""
+        """Raise unless the arrays, which may have been assigned since, are what the kernels of the tree take."""
         fit = self._fitting
+        # Refitting is frequent and the arrays rarely change: three comparisons by identity instead of the checks.
         if fit is not None and fit[0] is self.lowers and fit[1] is self.uppers and fit[2] is self.groups:
             return
         named = (
@@ -126,13 +130,13 @@ class Bvh(Uncopied):
 
     @property
     def id(self) -> int:
-        """What a kernel knows the tree by, a number that stays the same whenever it is refit or rebuilt."""
+        """The number by which a kernel knows the tree; it does not change when the tree is refit or rebuilt."""
         return self._resource.id
 
     def refit(self) -> None:
-        """Let the tree hold the boxes as they are now, without another order.
+        """Update the tree to the current boxes, without reordering it.
 
-        It is done by kernels where the tree lies, in the current stream, and may be captured in a graph.
+        It is done by kernels on the tree's device, in the current stream, and may be captured in a graph.
         """
         self._check()
         n = self._count
@@ -140,6 +144,8 @@ class Bvh(Uncopied):
             return
         order, links, table, boxes, item_boxes = self._resource.content.arrays
         is_kept = self._resource.content.kept
+        # A tape keeps the content for its backward launches, so new boxes go to new arrays; the order and links are
+        # shared.
         if is_kept:
             boxes, item_boxes = self._of(boxes.size, FLOAT32), self._of(item_boxes.size, FLOAT32)
         if is_kept or current.recorder is not None:  # when a recording runs, it may lie elsewhere
@@ -147,6 +153,8 @@ class Bvh(Uncopied):
         self._resource.times_built += 1
         given = [self.lowers, self.uppers, order, links]
         keeps = int(self._leaf_size > 1)
+        # On the CPU one thread walks the nodes from the last to the first. A GPU does one level after the other, the
+        # deepest first, since parents need the boxes of their children.
         if self.device.is_cpu:
             self._launch(kernels.refit, 1, [*given, boxes, item_boxes, keeps])
         for nodes in self._levels:
@@ -167,9 +175,13 @@ class Bvh(Uncopied):
         if n == 0:
             return
         now, nodes = self._resource.content, 2 * n
+        # As in `refit`: a content that a tape keeps is not overwritten.
         if now.kept or not now.arrays:
+            # Of n boxes a binary tree has at most 2n - 1 nodes: 4 links and 6 coordinates of each, and a table of
+            # groups.
             room = (n, INT32), (4 * nodes, INT32), (2 * n + 1, INT32), (6 * nodes, FLOAT32)
             keeps = 6 * n if self._leaf_size > 1 else 1
+            # Leaves of one box need no copies of the items' boxes: the node's box is the item's.
             arrays = tuple(self._of(size, scalar) for size, scalar in (*room, (keeps, FLOAT32)))
         else:
             arrays = now.arrays
@@ -182,17 +194,19 @@ class Bvh(Uncopied):
     def _build(
         self, lowers: array, uppers: array, groups: array | None, by_count: int, arrays: tuple[array, ...]
     ) -> array:
-        """Build on the host; returns the level of each node."""
+        """Build on the host; return the level of each node."""
         order, links, table, boxes, item_boxes = arrays
         host = lowers.device
         depths = new((2 * lowers.size,), INT32, False, host)
+        # A kernel takes an array in any case; without groups any array of int32 serves, and the flag says it isn't
+        # read.
         given = [lowers, uppers, order if groups is None else groups, int(groups is not None)]
         given += [self._leaf_size, by_count, order, links, depths, boxes, item_boxes, table]
         launch(kernels.build, dim=1, inputs=given, device=host, record_tape=False)
         return depths
 
     def _build_on_host(self, by_count: int, arrays: tuple[array, ...]) -> None:
-        """Build from copies on the host, and copy the tree to where it lies."""
+        """Build from copies on the host, and copy the tree to its device."""
         host = get_device("cpu")
         copies = [None if a is None else a.to("cpu") for a in (self.lowers, self.uppers, self.groups)]
         made = tuple(new(a.shape, a._element, False, host) for a in arrays)
@@ -201,7 +215,9 @@ class Bvh(Uncopied):
         depths = self._build(copies[0], copies[1], copies[2], by_count, made)
         for goal, source in zip(arrays, made, strict=True):
             perform(Copy(goal, source))
+        # Word 0 of the links is where the nodes below the root end: the number of nodes.
         level = depths.numpy()[: int(made[1].numpy()[0])]
+        # Nodes grouped by level, deepest first; the stable sort keeps their order within a level.
         nodes = np.argsort(-level, kind="stable").astype(np.int32)
         ends = np.cumsum(np.bincount(level)[::-1])
         self._levels = tuple(array(part, dtype=int, device=self.device) for part in np.split(nodes, ends[:-1]))
@@ -209,6 +225,7 @@ class Bvh(Uncopied):
     def _lead_to(self, arrays: tuple[array, ...]) -> None:
         order, links, table, boxes, item_boxes = arrays
         content = self._resource.content
+        # The same content stays the same object, by which a tape recognizes what it keeps.
         content = content if content.arrays == arrays else Content(arrays)
         of_items = item_boxes._address if self._leaf_size > 1 else 0
         of_groups = 0 if self.groups is None else table._address
@@ -227,7 +244,7 @@ class Bvh(Uncopied):
 
 
 def constructor_named(name: Any) -> int:
-    """Whether boxes are split by their number, 1, or by the cost of queries, 0."""
+    """Return whether boxes are split by their number, 1, or by the cost of queries, 0."""
     if name is None:
         return 0
     stated = getattr(name, "name", name)  # of Warp's enumeration
@@ -239,7 +256,7 @@ def constructor_named(name: Any) -> int:
 
 
 def checked(given: Any, what: str, element: Element, device: Device | None) -> array:
-    """An array along one axis, of an element and on a device.
+    """Return an argument that must be an array along one axis, of this element type and on this device.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""Hash grids: points sorted into cells, in which kernels look for those near a place.
+"""Hash grids: points sorted into cells, in which kernels find the points near a place.
 
-In: points, and the size of a cell. Out: an id, which a launch passes to a kernel; there
-:func:`~diffkern.hash_grid_query` finds points by it. What the words of the descriptor mean is said in
+A grid is made from points and the size of a cell. It has an id, which a launch passes to a kernel; there
+:func:`~diffkern.hash_grid_query` finds points by it. The meaning of the descriptor's words is documented in
 :mod:`diffkern.library.hash_grids`.
 """
 
@@ -101,8 +101,10 @@ class HashGrid(Uncopied):
         self.dtype: DType = SCALARS[self._scalar.name]
         self.device: Device = get_device(device)
         self._cells = math.prod(self._dims)
+        # Cells are summed up in about √n chunks of √n cells, which balances the two levels of the prefix sum.
         self._chunk = math.isqrt(self._cells) + 1
         self._by_digits = self.device.is_cpu
+        # The radix sort on the CPU has two passes, so each digit has half of the bits of a cell's number.
         self._digit_bits = -(-self._cells.bit_length() // 2)
         self._room = 0
         self._room_for_groups = False
@@ -112,16 +114,16 @@ class HashGrid(Uncopied):
 
     @property
     def id(self) -> int:
-        """What a kernel knows the grid by, a number that stays the same whenever it is built."""
+        """The number by which a kernel knows the grid; it does not change when the grid is built."""
         return self._resource.id
 
     def reserve(self, num_points: int, with_groups: bool = False) -> None:
-        """Allocate memory for points, which later calls of :meth:`build` need not do then.
+        """Allocate memory for points, which later calls of :meth:`build` then do not have to allocate.
 
         Parameters
         ----------
         num_points : int
-            How many points there may be.
+            The greatest number of points.
         with_groups : bool, optional
             Whether they may have groups.
         """
@@ -135,9 +137,9 @@ class HashGrid(Uncopied):
         self._allocate()
 
     def build(self, points: array, radius: float, groups: array | None = None) -> None:
-        """Sort points into the cells, in place of those of the last time.
+        """Sort points into the cells, instead of those of the last build.
 
-        It is done by kernels where the grid lies, in the current stream, and may be captured in a graph.
+        It is done by kernels on the grid's device, in the current stream, and may be captured in a graph.
 
         Parameters
         ----------
@@ -168,17 +170,20 @@ class HashGrid(Uncopied):
         n = flat.size
         self._room = max(self._room, n)
         self._room_for_groups |= groups is not None
+        # Kernels multiply by the reciprocal: build and queries must round in the same way, or a point on the border of
+        # a cell would be looked for in another one.
         inverse = _inverse(self._scalar, size)
         self._allocate()
         starts, ids, sorted_groups = self._next.arrays
         if n:
             self._sort(flat, inverse, of_points)
+        # The reciprocal as bits, since the words of the descriptor are integers.
         bits = int(np.float64(inverse).view(np.uint64))
         addresses = (starts._address if n else 0, ids._address, sorted_groups._address if of_points is not None else 0)
         self._resource.lead_to(self._next, (*addresses, *self._dims, n, bits))
 
     def _sort(self, points: array, inverse: float, groups: array | None) -> None:
-        """Do what the kernels are for, one after the other."""
+        """Launch the kernels of the sort, one after the other."""
         steps = (self._sorted_by_digits if self._by_digits else self._counted)(points, inverse, groups)
         if groups is not None:
             n, (_, ids, sorted_groups) = points.size, self._next.arrays
@@ -187,12 +192,15 @@ class HashGrid(Uncopied):
             launch(kernel, dim=dim, inputs=inputs, device=self.device, record_tape=False)
 
     def _counted(self, points: array, inverse: float, groups: array | None) -> list[_Step]:
-        """Return the launches on a GPU."""
+        """Return the launches of a build on a GPU."""
         n, (starts, ids, _) = points.size, self._next.arrays
         cells, ranks, sums = self._scratch
         ids, cells, ranks = ids[:n], cells[:n], ranks[:n]
+        # Counts of the last build; written without a tape, as they are no part of any derivative.
         perform(Assign(starts, 0))  # no tape is concerned
         return [
+            # A counting sort. Atomic updates give each point a rank in its cell, in an order that depends on the run;
+            # the last launch sorts the points of each cell by index, so that the result doesn't.
             (kernels.count, n, [points, self.dtype(inverse), *self._dims, cells, ranks, starts]),
             (kernels.chunk_sums, sums.size, [starts, sums, self._chunk]),
             (kernels.sums_before, 1, [sums]),
@@ -202,17 +210,21 @@ class HashGrid(Uncopied):
         ]
 
     def _sorted_by_digits(self, points: array, inverse: float, groups: array | None) -> list[_Step]:
-        """Return the launches on a processor."""
+        """Return the launches of a build on the CPU."""
         n, (starts, ids, _) = points.size, self._next.arrays
         cells, pairs, places = self._scratch
         blocks, shift = _blocks(n), self._digit_bits
+        # The scratch arrays may have room for more points; kernels take the number of points from the extents.
         if n < cells.size:
             ids, cells, pairs = ids[:n], cells[:n], pairs[:n]
+        # One count for each digit and block, digit by digit, so that one prefix sum over all gives each block its
+        # places.
         if places.size != blocks << shift:
             places = places[: blocks << shift]
         where = [points, self.dtype(inverse), *self._dims, shift]
         whole = [*where, cells, places, pairs, ids]
         steps: list[_Step] = []
+        # Starting a launch costs more than few points, and filling few cells, by one thread.
         if blocks == 1 and self._cells <= _FEW_CELLS:
             steps = [(kernels.build_alone, 1, [*whole, starts])]
         elif blocks == 1:
@@ -234,7 +246,7 @@ class HashGrid(Uncopied):
         return steps
 
     def _allocate(self) -> None:
-        """Let there be room for all points, in arrays of which no tape needs what they hold."""
+        """Make room for all points, in arrays whose contents no tape needs."""
         room, chunks = max(self._room, 1), -(-(self._cells + 1) // self._chunk)
         for_groups = room if self._room_for_groups else 1
         if not self._scratch or self._scratch[0].size < room:
@@ -244,6 +256,7 @@ class HashGrid(Uncopied):
             else:
                 self._scratch = self._arrays(room, room, chunks)
         now = self._next
+        # A content that a tape keeps has to stay as it is, so the next build gets new arrays.
         if now.kept or not now.arrays or now.arrays[1].size < room or now.arrays[2].size < for_groups:
             self._next = Content(self._arrays(self._cells + 1, room, for_groups))
 
@@ -251,7 +264,7 @@ class HashGrid(Uncopied):
         return tuple([new((length,), INT32, False, self.device) for length in lengths])
 
     def _flat(self, given: Any, what: str, element: Any) -> array:
-        """One of the arrays, along one axis."""
+        """Return one of the arrays, along one axis."""
         if not isinstance(given, array):
             raise LaunchError(
                 f"the {what} of a HashGrid are an array, not {type(given).__name__}",
@@ -277,7 +290,7 @@ class HashGrid(Uncopied):
 
 
 def _blocks(n: int) -> int:
-    """The number of threads that sort so many points on a processor."""
+    """Return the number of threads that sort so many points on the CPU."""
     return min(max(1, n // _BLOCK), _MOST_BLOCKS)
 
 
@@ -296,7 +309,7 @@ def _scalar(dtype: Any) -> Scalar:
 
 @functools.lru_cache(maxsize=64)
 def _inverse(scalar: Scalar, size: float) -> float:
-    """1 / radius in the precision in which kernels compute cells."""
+    """Return 1 / radius in the precision in which kernels compute cells."""
     number = np.float64 if scalar == FLOAT64 else np.float32
     with np.errstate(all="ignore"):
         found = float(number(1.0) / number(size))

@@ -1,12 +1,12 @@
-"""The kernels by which a hash grid is built: a sort of points by cell, and where each cell begins.
+"""The kernels that build a hash grid: a sort of points by cell, and the first place of each cell.
 
-On a GPU points are counted in their cells; a sum over the counts gives where each cell begins; each point is put into
-its cell; and the points of each cell are put into the order of their indices, so that the result does not depend on the
+On a GPU points are counted in their cells; a prefix sum over the counts gives the first place of each cell; each point
+is put into its cell; and the points of each cell are sorted by their indices, so that the result does not depend on the
 order in which threads ran.
 
-On a processor the points are sorted by the two halves of their cells' numbers, the lower one first. Each thread has a
+On the CPU the points are sorted by the two halves of their cells' numbers, the lower one first. Each thread has a
 block of the points, and a place for each digit: the sort is stable, so that the points of a cell are in the order of
-their indices. Where each cell begins is then written from the sorted cells alone, once.
+their indices. The first place of each cell is then written from the sorted cells alone, once.
 
 Groups are sorted last, cell by cell.
 """
@@ -47,7 +47,8 @@ def count(points, inverse, dim_x: int, dim_y: int, dim_z: int, cells, ranks, sta
 
 @func
 def end_of(array, begin, size):  # type: ignore[no-untyped-def]
-    """The end of a part of an array, of which the last may be shorter; no number on the way is beyond it."""
+    """Return the end of a part of an array, the last of which may be shorter; no intermediate number exceeds it."""
+    # `begin + size` could be beyond the greatest int32.
     return begin + least(size, array.shape[0] - begin)
 
 
@@ -63,7 +64,7 @@ def chunk_sums(starts, sums, chunk: int):  # type: ignore[no-untyped-def]
 
 @_integral
 def sums_before(sums):  # type: ignore[no-untyped-def]
-    """Replace the sum of each chunk by that of all chunks before it; by one thread."""
+    """Replace the sum of each chunk by that of all chunks before it; run by one thread."""
     s = 0
     for k in range(sums.shape[0]):
         own = sums[k]
@@ -86,12 +87,13 @@ def chunk_starts(starts, sums, chunk: int):  # type: ignore[no-untyped-def]
 def place(cells, ranks, starts, ids):  # type: ignore[no-untyped-def]
     """Put each point into its cell."""
     i = tid()
+    # `starts` holds the number of points in all cells before, and the rank is the place within the cell.
     ids[starts[cells[i]] + ranks[i]] = i
 
 
 @func
 def is_before(groups, grouped, a, b):  # type: ignore[no-untyped-def]
-    """Whether a point stands before another."""
+    """Return whether a point comes before another."""
     if grouped != 0 and groups[a] != groups[b]:
         return groups[a] < groups[b]
     return a < b
@@ -99,7 +101,9 @@ def is_before(groups, grouped, a, b):  # type: ignore[no-untyped-def]
 
 @func
 def sort_cell(begin, n, ids, groups, grouped):  # type: ignore[no-untyped-def]
-    """Sort the points of a cell in place, by a heap."""
+    """Sort the points of a cell in place, by heapsort."""
+    # A heap needs no memory beside the cell and has no bad case: all points may be in one cell. While `top` > 0 the
+    # heap is being made; afterwards the greatest point moves behind the heap, which shrinks by one.
     top, last = n // 2, n
     while last > 1:
         if top > 0:
@@ -126,7 +130,7 @@ def sort_cell(begin, n, ids, groups, grouped):  # type: ignore[no-untyped-def]
 
 @_integral
 def in_order(cells, ranks, starts, ids, groups, grouped: int):  # type: ignore[no-untyped-def]
-    """Sort the points of each cell; by the thread of the point that was counted first."""
+    """Sort the points of each cell; done by the thread of the point that was counted first."""
     i = tid()
     begin = starts[cells[i]]
     n = starts[cells[i] + 1] - begin
@@ -136,7 +140,7 @@ def in_order(cells, ranks, starts, ids, groups, grouped: int):  # type: ignore[n
 
 @_integral
 def in_order_of_groups(sorted_cells, starts, ids, groups):  # type: ignore[no-untyped-def]
-    """Sort the points of each cell by their groups; by the thread of its first place."""
+    """Sort the points of each cell by their groups; done by the thread of its first place."""
     k = tid()
     cell = sorted_cells[k]
     begin = starts[cell]
@@ -146,7 +150,7 @@ def in_order_of_groups(sorted_cells, starts, ids, groups):  # type: ignore[no-un
 
 @_integral
 def group_of_places(groups, ids, sorted_groups):  # type: ignore[no-untyped-def]
-    """The group of each point, in the order of the indices."""
+    """Write the group of each point, in the order of the sorted indices."""
     k = tid()
     sorted_groups[k] = groups[ids[k]]
 
@@ -158,6 +162,7 @@ def group_of_places(groups, ids, sorted_groups):  # type: ignore[no-untyped-def]
 def clear(places, blocks, b, digits):  # type: ignore[no-untyped-def]
     """Set a block's counts to zero."""
     for d in range(digits):
+        # Digit-major: a prefix sum over the whole array then puts, for each digit, the blocks one after the other.
         places[d * blocks + b] = 0
 
 
@@ -179,12 +184,14 @@ def put_first(cells, mask, pairs, places, blocks, b, begin, end):  # type: ignor
         k = (cell & mask) * blocks + b
         to = places[k]
         places[k] = to + 1
+        # The cell and the index travel in one number: the second pass reads both with one load, in the order of the
+        # first.
         pairs[to] = (int64(cell) << int64(32)) | int64(i)
 
 
 @func
 def cell_of_pair(pair):  # type: ignore[no-untyped-def]
-    """The cell of a point."""
+    """Return the cell of a point."""
     return int32(pair >> int64(32))
 
 
@@ -198,7 +205,7 @@ def count_second(pairs, shift, mask, places, blocks, b, begin, end):  # type: ig
 
 @func
 def put_second(pairs, shift, ids, cells, places, blocks, b, begin, end):  # type: ignore[no-untyped-def]
-    """Put a block of what is in the order of the lower digits into the order of the upper ones."""
+    """Put a block of points that are in the order of the lower digits into the order of the upper ones."""
     for i in range(begin, end):
         pair = pairs[i]
         cell = cell_of_pair(pair)
@@ -221,7 +228,7 @@ def sum_up(places):  # type: ignore[no-untyped-def]
 
 @func
 def sort_all(points, inverse, dim_x, dim_y, dim_z, shift, cells, places, pairs, ids):  # type: ignore[no-untyped-def]
-    """Sort all points by one thread; leaves their cells in the order of the result."""
+    """Sort all points by one thread; their cells are left in the order of the result."""
     n, mask = points.shape[0], (1 << shift) - 1
     count_first(points, inverse, dim_x, dim_y, dim_z, mask, cells, places, 1, 0, 0, n)
     sum_up(places)
@@ -235,7 +242,7 @@ def sort_all(points, inverse, dim_x, dim_y, dim_z, shift, cells, places, pairs, 
 def sort_alone(  # type: ignore[no-untyped-def]
     points, inverse, dim_x: int, dim_y: int, dim_z: int, shift: int, cells, places, pairs, ids
 ):
-    """Sort all points by one thread; leaves their cells in the order of the result."""
+    """Sort all points by one thread; their cells are left in the order of the result."""
     sort_all(points, inverse, dim_x, dim_y, dim_z, shift, cells, places, pairs, ids)
 
 
@@ -275,7 +282,7 @@ def place_second(pairs, shift: int, size: int, blocks: int, places, ids, cells):
 
 @func
 def first_not_below(sorted_cells, cell):  # type: ignore[no-untyped-def]
-    """The number of points in all cells before one."""
+    """Return the number of points in all cells before this one."""
     low, high = 0, sorted_cells.shape[0]
     while low < high:
         middle = low + (high - low) // 2
@@ -288,8 +295,11 @@ def first_not_below(sorted_cells, cell):  # type: ignore[no-untyped-def]
 
 @func
 def write_begins(sorted_cells, starts, first, end):  # type: ignore[no-untyped-def]
-    """Write where cells begin: at the number of points in all cells before."""
+    """Write the first place of each cell: the number of points in all cells before it."""
+    # The points of a chunk's cells are a stretch of the sorted points, found by bisection: chunks are independent.
     p, last = first_not_below(sorted_cells, first), first_not_below(sorted_cells, end)
+    # With few points the cells between two points are filled together. With many, each cell is counted, and a prefix
+    # sum follows, which has no branches that depend on the points.
     if last - p < (end - first) // _SPARSE:
         c = first
         while c < end:
@@ -312,7 +322,7 @@ def write_begins(sorted_cells, starts, first, end):  # type: ignore[no-untyped-d
 
 @_alone
 def begin_cells(sorted_cells, starts, chunk: int):  # type: ignore[no-untyped-def]
-    """Write where the cells of a chunk begin."""
+    """Write the first place of each cell of a chunk."""
     first = most(tid() * chunk, 0)  # which tells that no index is negative
     write_begins(sorted_cells, starts, first, end_of(starts, first, chunk))
 

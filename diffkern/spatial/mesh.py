@@ -1,8 +1,8 @@
-"""Triangle meshes, in which kernels look for the nearest place, the first hit of a ray, and faces in boxes and spheres.
+"""Triangle meshes, in which kernels find the nearest place, the first hit of a ray, and faces in boxes and spheres.
 
-In: points, and three indices for each face. Out: an id, which a launch passes to a kernel; there
-:func:`~diffkern.mesh_query_point` and its like find faces by it. What the words of the descriptor mean is said in
-:mod:`diffkern.library.meshes`.
+A mesh is made from points, and three indices for each face. It has an id, which a launch passes to a kernel; there
+:func:`~diffkern.mesh_query_point` and its variants find faces by it. The meaning of the descriptor's words is
+documented in :mod:`diffkern.library.meshes`.
 """
 
 from __future__ import annotations
@@ -100,21 +100,23 @@ class Mesh(Uncopied):
         self._winding = support_winding_number
         self._lowers, self._uppers = (new((self._faces,), _VECTORS, False, self.device) for _ in range(2))
         self._resource = Resource(self.device, MESH, WORDS)
+        # Before the tree, which is built from the boxes.
         self._write_boxes()
         self._bvh = Bvh(
             self._lowers, self._uppers, bvh_constructor, groups, 4 if bvh_leaf_size is None else bvh_leaf_size
         )
+        # The mesh's descriptor holds the id of the tree, so the tree has to live as long as any user of the mesh.
         self._resource.inner = (self._bvh._resource,)
         self._finish()
 
     @property
     def id(self) -> int:
-        """What a kernel knows the mesh by, a number that stays the same."""
+        """The number by which a kernel knows the mesh; it does not change."""
         return self._resource.id
 
     @property
     def points(self) -> array:
-        """The vertices; others of the same number may be assigned, and the tree is refit to them."""
+        """The vertices; other ones of the same number may be assigned, and the tree is refit to them."""
         return self._points
 
     @points.setter
@@ -124,7 +126,7 @@ class Mesh(Uncopied):
 
     @property
     def indices(self) -> array:
-        """Three vertices for each face; others for as many faces may be assigned, and the tree is refit to them."""
+        """Three vertices for each face; other ones for as many faces may be assigned, and the tree is refit to them."""
         return self._indices
 
     @indices.setter
@@ -139,7 +141,7 @@ class Mesh(Uncopied):
 
     @property
     def velocities(self) -> array | None:
-        """The velocities of the vertices; others may be assigned."""
+        """The velocities of the vertices; other ones may be assigned."""
         return self._velocities
 
     @velocities.setter
@@ -149,9 +151,9 @@ class Mesh(Uncopied):
         self._lead_to()
 
     def refit(self) -> None:
-        """Let the tree follow the points as they are now.
+        """Update the tree to the current points.
 
-        It is done by kernels where the mesh lies, in the current stream, and may be captured in a graph.
+        It is done by kernels on the mesh's device, in the current stream, and may be captured in a graph.
         """
         self._write_boxes()
         self._bvh.refit()
@@ -163,7 +165,8 @@ class Mesh(Uncopied):
             launch(kernels.face_boxes, self._faces, inputs, device=self.device, record_tape=False)
 
     def _finish(self) -> None:
-        """Write what winding numbers need, and the descriptor."""
+        """Write the sums that winding numbers need, and the descriptor."""
+        # Always new: a tape may keep the dipoles of the points as they were.
         self._dipoles: array | None = None
         if self._winding and self._faces:
             order, links, _, _, _ = self._bvh._resource.content.arrays
@@ -173,6 +176,7 @@ class Mesh(Uncopied):
         self._lead_to()
 
     def _lead_to(self) -> None:
+        # Kernels read the points through the descriptor, so their gradients are found by these words of it.
         given = {POINT_COTANGENTS: self._points}
         if self._velocities is not None:
             given[VELOCITY_COTANGENTS] = self._velocities
@@ -196,6 +200,7 @@ def _vectors(given: Any, what: str, device: Device | None, like: array | None) -
 
 
 def _indices(given: Any, device: Device) -> array:
+    # Indices along two axes, three for each face, are the same memory along one.
     if isinstance(given, array) and given._element == INT32 and given.ndim == 2 and given.is_contiguous:
         given = given.flatten()
     found = checked(given, "indices of a Mesh", INT32, device)

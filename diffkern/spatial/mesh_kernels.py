@@ -1,4 +1,4 @@
-"""The kernels by which a mesh is prepared: the boxes of its faces, and the areas of what is below a node."""
+"""The kernels that prepare a mesh: the boxes of its faces, and the sums of areas below each node."""
 
 from __future__ import annotations
 
@@ -19,21 +19,22 @@ _alone = functools.partial(Kernel, enable_backward=False, lanes=False)
 
 @func
 def lesser(a, b):  # type: ignore[no-untyped-def]
-    """The lesser of two numbers, NaN if the second one is."""
+    """Return the lesser of two numbers, NaN if the second one is."""
     return a if a < b else b
 
 
 @func
 def greater(a, b):  # type: ignore[no-untyped-def]
-    """The greater of two numbers, NaN if the second one is."""
+    """Return the greater of two numbers, NaN if the second one is."""
     return a if a > b else b
 
 
 @_integral
 def face_boxes(points, indices, lowers, uppers):  # type: ignore[no-untyped-def]
-    """The box of each face; a NaN in a vertex is one in the box."""
+    """Write the box of each face; a NaN in a vertex is one in the box."""
     f = tid()
     a, b, c = points[indices[3 * f]], points[indices[3 * f + 1]], points[indices[3 * f + 2]]
+    # Comparisons would drop a NaN: x - x is 0 for any number and NaN for NaN and infinities.
     nan = (a - a) + (b - b) + (c - c)
     low, high = vec3f(0.0, 0.0, 0.0), vec3f(0.0, 0.0, 0.0)
     for k in range(3):
@@ -44,7 +45,7 @@ def face_boxes(points, indices, lowers, uppers):  # type: ignore[no-untyped-def]
 
 @func
 def put(sums, node, area, centre, reach):  # type: ignore[no-untyped-def]
-    """Write what is known of a node."""
+    """Write the sums of a node."""
     for c in range(3):
         sums[9 * node + c] = area[c]
         sums[9 * node + 3 + c] = centre[c]
@@ -53,17 +54,18 @@ def put(sums, node, area, centre, reach):  # type: ignore[no-untyped-def]
 
 @func
 def vector(sums, k):  # type: ignore[no-untyped-def]
-    """Three numbers as a vector."""
+    """Return three numbers as a vector."""
     return vec3f(sums[3 * k], sums[3 * k + 1], sums[3 * k + 2])
 
 
 @_alone
 def dipoles(points, indices, order, links, sums):  # type: ignore[no-untyped-def]
-    """For each node the sum of its faces' areas (as normals), their centre, and how far they reach from it; one thread.
+    """Sum up, for each node, its faces' areas (as normals), their centre, and their distance from it; by one thread.
 
     The words of a node are nine: area, centre, reach, the sum of the areas' sizes, and one that is free.
     """
     count = links[0]
+    # Nodes are numbered parents first, so this order has the children's sums ready.
     for j in range(count):
         node = count - 1 - j
         right = links[4 * node + 3]
@@ -80,6 +82,7 @@ def dipoles(points, indices, order, links, sums):  # type: ignore[no-untyped-def
             one, other = sums[9 * (node + 1) + 7], sums[9 * right + 7]
             area, size = vector(sums, 3 * (node + 1)) + vector(sums, 3 * right), one + other
             moment = vector(sums, 3 * (node + 1) + 1) * one + vector(sums, 3 * right + 1) * other
+        # Faces without any area have no centre of area: the moment, which is 0, takes its place.
         centre = moment / size if size > 0.0 else moment
         if right == 0:
             for p in range(begin, end):
@@ -90,6 +93,7 @@ def dipoles(points, indices, order, links, sums):  # type: ignore[no-untyped-def
                     reach = distance if distance > reach else reach
         else:
             away = vector(sums, 3 * (node + 1) + 1) - centre
+            # The triangle inequality gives a bound; the exact distance would need all faces of the subtree again.
             reach = sqrt(dot(away, away)) + sums[9 * (node + 1) + 6]
             away = vector(sums, 3 * right + 1) - centre
             distance = sqrt(dot(away, away)) + sums[9 * right + 6]

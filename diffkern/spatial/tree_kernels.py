@@ -1,11 +1,11 @@
-"""The kernels by which a tree of boxes is built, and by which its boxes follow those that it was built from.
+"""The kernels that build a tree of boxes, and that update its boxes to the current ones.
 
-A node's number is its place in the order in which a walk comes by, parents first: the left child of a node is the next
-one, and the nodes below it end where its ``skip`` says. So the boxes below a node are a stretch of the sorted boxes, a
-walk needs no stack, and a loop from the last node to the first one finds children before their parents.
+Nodes are numbered in preorder, parents first: the left child of a node is the next one, and the nodes below it end at
+its ``skip``. So the boxes below a node are a contiguous range of the sorted boxes, a walk needs no stack, and a loop
+from the last node to the first one finds children before their parents.
 
-Boxes are split by where their centres lie along the axis of the greatest extent, in few bins: at the border where the
-expected cost of a query is least (the area of each side times its boxes), or where the numbers of boxes are closest.
+Boxes are split by their centres along the axis of the greatest extent, in few bins: at the border where the expected
+cost of a query is least (the area of each side times its boxes), or where the numbers of boxes are closest.
 Comparisons leave NaN out: a box with a NaN enlarges no other one, and no query finds it.
 """
 
@@ -39,8 +39,9 @@ _FAR: Final = float("inf")
 
 @func
 def clear_box(boxes, k):  # type: ignore[no-untyped-def]
-    """Let a box hold nothing."""
+    """Make a box empty."""
     for c in range(3):
+        # The identities of minimum and maximum: the first box that is included replaces them.
         boxes[6 * k + c] = float32(_FAR)
         boxes[6 * k + 3 + c] = float32(-_FAR)
 
@@ -58,7 +59,7 @@ def include(boxes, k, others, j):  # type: ignore[no-untyped-def]
 
 @func
 def include_item(boxes, k, lowers, uppers, i):  # type: ignore[no-untyped-def]
-    """Enlarge a box so that it holds one of those that the tree is built from."""
+    """Enlarge a box so that it holds one of those from which the tree is built."""
     low, high = lowers[i], uppers[i]
     for c in range(3):
         if low[c] < boxes[6 * k + c]:
@@ -69,7 +70,7 @@ def include_item(boxes, k, lowers, uppers, i):  # type: ignore[no-untyped-def]
 
 @func
 def area(boxes, k):  # type: ignore[no-untyped-def]
-    """Half the surface of a box."""
+    """Return half the surface of a box."""
     x, y = boxes[6 * k + 3] - boxes[6 * k], boxes[6 * k + 4] - boxes[6 * k + 1]
     z = boxes[6 * k + 5] - boxes[6 * k + 2]
     return x * y + y * z + z * x
@@ -77,22 +78,25 @@ def area(boxes, k):  # type: ignore[no-untyped-def]
 
 @func
 def bin_of(lowers, uppers, i, axis, first, scale, bins):  # type: ignore[no-untyped-def]
-    """The bin of a box: that of twice its centre along an axis."""
+    """Return the bin of a box: that of twice its centre along an axis."""
     low, high = lowers[i], uppers[i]
     k = int32((low[axis] + high[axis] - first) * scale)
+    # Rounding, and the greatest centre itself, may lead beyond the last bin.
     k = k if k > 0 else 0
     return k if k < bins else bins - 1
 
 
 @func
 def best_border(boxes, counts, costs, bins, by_count):  # type: ignore[no-untyped-def]
-    """The last bin of the left side; boxes ``bins`` and after are room for the boxes of both sides."""
+    """Return the last bin of the left side; boxes ``bins`` and after are room for the boxes of both sides."""
     clear_box(boxes, bins)
+    # One sweep from the left keeps the cost of every left side, one from the right adds that of the right side.
     n = 0
     for k in range(bins):
         include(boxes, bins, boxes, k)
         n += counts[k]
         costs[k] = float32(n) if by_count != 0 else (area(boxes, bins) * float32(n) if n > 0 else 0.0)
+    # If every border is as bad (areas that are NaN or infinite), the bins are halved.
     best, least = bins // 2 - 1, float32(_FAR)
     clear_box(boxes, bins)
     m = 0
@@ -110,8 +114,9 @@ def best_border(boxes, counts, costs, bins, by_count):  # type: ignore[no-untype
 
 @func
 def border_of_groups(groups, order, begin, end):  # type: ignore[no-untyped-def]
-    """Where a stretch of boxes of several groups is split: between two groups, near the middle."""
+    """Return where a range of boxes of several groups is split: between two groups, near the middle."""
     middle = (begin + end) // 2
+    # The boxes are sorted by group. A group that fills the left half has no border before the middle.
     group = groups[order[middle]]
     at = middle
     while at > begin and groups[order[at - 1]] == group:
@@ -125,7 +130,7 @@ def border_of_groups(groups, order, begin, end):  # type: ignore[no-untyped-def]
 
 @func
 def partition(lowers, uppers, order, begin, end, axis, first, scale, bins, border):  # type: ignore[no-untyped-def]
-    """Put what is in the bins up to a border first; returns where the rest begins."""
+    """Put the boxes of bins up to a border first; return where the others begin."""
     left, right = begin, end
     while left < right:
         i = order[left]
@@ -140,12 +145,13 @@ def partition(lowers, uppers, order, begin, end, axis, first, scale, bins, borde
 
 @func
 def border_of_boxes(lowers, uppers, order, begin, end, depth, by_count, bounds, bin_boxes, counts, costs):  # type: ignore[no-untyped-def]
-    """Sort a stretch of boxes into two sides; returns where the right one begins."""
+    """Sort a range of boxes into two sides; return where the right one begins."""
     middle, n = (begin + end) // 2, end - begin
     clear_box(bounds, 0)
     for p in range(begin, end):
         low, high = lowers[order[p]], uppers[order[p]]
         for c in range(3):
+            # Twice the centre: halving would cost an operation and could round.
             centre = low[c] + high[c]
             if centre < bounds[c]:
                 bounds[c] = centre
@@ -156,6 +162,7 @@ def border_of_boxes(lowers, uppers, order, begin, end, depth, by_count, bounds, 
         if bounds[3 + c] - bounds[c] > extent:
             axis, extent = c, bounds[3 + c] - bounds[c]
     at = middle
+    # Boxes with one centre cannot be told apart, and a deep tree would overflow the stack of walks: both are halved.
     if extent > 0.0 and extent < float32(_FAR) and depth < _LEVEL_OF_HALVES:
         bins = n if n < BINS else BINS
         first, scale = bounds[axis], float32(bins) / extent
@@ -168,12 +175,13 @@ def border_of_boxes(lowers, uppers, order, begin, end, depth, by_count, bounds, 
             counts[k] += 1
         border = best_border(bin_boxes, counts, costs, bins, by_count)
         at = partition(lowers, uppers, order, begin, end, axis, first, scale, bins, border)
+    # Both sides must have a box, or the tree would not end.
     return at if at > begin and at < end else middle
 
 
 @func
 def box_of_range(lowers, uppers, order, begin, end, boxes, node, item_boxes, keeps):  # type: ignore[no-untyped-def]
-    """Write the box around a stretch, and with ``keeps`` each of its boxes."""
+    """Write the box around a range, and with ``keeps`` each of its boxes."""
     clear_box(boxes, node)
     for p in range(begin, end):
         include_item(boxes, node, lowers, uppers, order[p])
@@ -212,7 +220,7 @@ def build(  # type: ignore[no-untyped-def]
 ):
     """Build the whole tree, by one thread.
 
-    A node's links are where the nodes below it end, the first of the sorted boxes below it and the one after the last,
+    A node's links are the end of the nodes below it, the first of the sorted boxes below it and the one after the last,
     and the right child, 0 for a leaf. The table is the number of groups, then their numbers, then their roots.
     """
     n = lowers.shape[0]
@@ -222,8 +230,11 @@ def build(  # type: ignore[no-untyped-def]
     for p in range(n):
         order[p] = p
     if grouped != 0:
+        # Groups end up as subtrees only if the boxes of each are next to one another.
         sort_cell(0, n, order, groups, 1)
     nodes, top, found = 0, 1, 0
+    # Each entry of the stack: first box, end, depth, and the parent to which the node is linked as its right child (-1
+    # for a left one, which follows its parent).
     stack[0], stack[1], stack[2], stack[3] = 0, n, 0, -1
     while top > 0:
         top -= 1
@@ -237,6 +248,8 @@ def build(  # type: ignore[no-untyped-def]
             group = groups[order[begin]]
             is_mixed = group != groups[order[end - 1]]
             begins = begin == 0 or groups[order[begin if begin == 0 else begin - 1]] != group
+            # The range is the root of its group if the group has no boxes outside of it. The conditional indices keep
+            # the loads inside the array where there is no neighbour.
             if not is_mixed and begins and (end == n or groups[order[end if end < n else begin]] != group):
                 table[1 + found], table[1 + n + found] = group, node
                 found += 1
@@ -249,11 +262,13 @@ def build(  # type: ignore[no-untyped-def]
         links[4 * node], links[4 * node + 1], links[4 * node + 2], links[4 * node + 3] = node + 1, begin, end, 0
         depths[node] = depth
         if at > begin:
+            # The right side is pushed first, so that the left child is taken next and gets the next number.
             stack[4 * top], stack[4 * top + 1], stack[4 * top + 2], stack[4 * top + 3] = at, end, depth + 1, node
             top += 1
             stack[4 * top], stack[4 * top + 1], stack[4 * top + 2], stack[4 * top + 3] = begin, at, depth + 1, -1
             top += 1
     table[0] = found
+    # An inner node's subtree ends where that of its right child does, which is known only once all nodes are numbered.
     for j in range(nodes):
         node = nodes - 1 - j
         if links[4 * node + 3] > 0:

@@ -1,4 +1,4 @@
-"""Tests that users run on their own kernels: is the gradient right? And a look inside: kernels run as Python."""
+"""Checks that users run on their own kernels: of gradients, races and finite values. Also running kernels as Python."""
 
 from __future__ import annotations
 

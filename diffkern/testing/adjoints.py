@@ -1,7 +1,7 @@
 """Reverse mode checked: a function of the IR and its adjoint against differences, and float32 against float64.
 
-In: a function as lowered, launch dimensions, a point. Out: a :class:`~diffkern.testing.comparison.GradcheckReport`, or
-an error that names the worst element.
+The checks take a function as lowered, launch dimensions and a point, and return a
+:class:`~diffkern.testing.comparison.GradcheckReport`, or raise an error that names the worst element.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Vjp:
     fn
         A function as lowered.
     engine
-        What makes a function executable.
+        The callable that makes a function executable.
     active
         Indices of the parameters to differentiate for; by default all that can carry a gradient.
     """
@@ -61,6 +61,8 @@ class Vjp:
         self.types = tuple(p.type for p in fn.params)
         self.names = fn.param_names
         self._logged: LoggedRun | None = None
+        # The adjoint may need values that the kernel overwrites. Then the primal is run with a log of these loads, as a
+        # launch does; any other error is the function's own.
         try:
             self.adjoint = pipeline.differentiate(self.fn, self.active, variant, slots)
         except AutodiffError as error:
@@ -74,7 +76,8 @@ class Vjp:
         self.adjoint_program = engine(self.adjoint.fn)
 
     def running(self, primal: Engine, adjoint: Engine) -> Vjp:
-        """The same two functions, run in another way."""
+        """Return the same two functions with other engines."""
+        # A shallow copy: differentiation is the expensive part, and both copies share its result.
         other = copy(self)
         other.primal_program = primal(self._forward)
         if self._logged is not None:
@@ -84,16 +87,16 @@ class Vjp:
         return other
 
     def declared_conflicts(self) -> dict[str, Conflict]:
-        """What the adjoint's manifest says of threads that race, by name of the cotangent."""
+        """Return the manifest's declared conflict of each cotangent among threads, by name of the cotangent."""
         found = zip(self.adjoint.buffers, self.adjoint.conflicts, strict=True)
         return {buffer.name: conflict for buffer, conflict in found}
 
     def arguments(self, args: Sequence[Any]) -> list[Any]:
-        """Copies of arguments in the parameters' types."""
+        """Return copies of arguments in the parameters' types."""
         return [as_argument(t, a) for t, a in zip(self.types, args, strict=True)]
 
     def weights(self, args: Sequence[Any], rng: np.random.Generator) -> dict[int, Array64]:
-        """A random projection of all active arrays."""
+        """Return a random projection of all active arrays."""
         return {
             i: rng.uniform(-1.0, 1.0, np.shape(args[i]))
             for i in sorted(self.active)
@@ -103,7 +106,8 @@ class Vjp:
     def gradients(
         self, dim: Sequence[int], args: Sequence[Any], weights: Mapping[int, Array64], chunk: int | None = None
     ) -> dict[int, Array64]:
-        """``J^T w`` at a point: what the adjoint leaves in the cotangents when these start as the weights.
+        """Return ``J^T w`` at a point: the cotangents after the adjoint has run on cotangents that start as the
+        weights.
 
         The adjoint runs after the primal, on the arrays as the primal left them.
         """
@@ -114,12 +118,14 @@ class Vjp:
         else:
             log = self._logged.run(dim, after, chunk)
         before = [a.copy() if isinstance(a, np.ndarray) else a for a in after]
+        # Arrays that the adjoint needs as they were before the launch; the launch itself would have saved copies.
         saved = [self.arguments(args)[i] for i in self.adjoint.saved]
         cotangents = {}
         for i in self.adjoint.cotangents:
             zero = zeros_for(self.types[i], after[i])
             cotangents[i] = weights[i].astype(zero.dtype) if i in weights else zero
         self.adjoint_program.run(dim, [*after, *log, *saved, *cotangents.values()], chunk)
+        # An adjoint may only write cotangents: a change of a primal array would corrupt the steps before it on a tape.
         for i, (a, b) in enumerate(zip(after, before, strict=True)):
             if isinstance(a, np.ndarray) and a.tobytes() != b.tobytes():
                 raise GradientError(f"kernel {self.fn.name!r}: the adjoint changed the array {self.names[i]!r}")
@@ -148,7 +154,7 @@ def check_function(
     args
         One argument per parameter.
     engine
-        What makes a function executable: object code by default.
+        The callable that makes a function executable: object code by default.
     variant, slots
         The program that is checked, and how many states a loop keeps.
     float32
@@ -181,7 +187,7 @@ def check_vjp(
 ) -> GradcheckReport:
     """Check a function of float64 and its adjoint against central differences, and by the dot-product test.
 
-    ``what`` is what messages call the derivative.
+    ``what`` is the name of the derivative in messages.
 
     Raises
     ------
@@ -195,8 +201,11 @@ def check_vjp(
     comparison, kinks = _against_differences(vjp, dim, point, weights, vjp.gradients(dim, point, weights), tol, rng)
     comparison.what = what
     comparison.finish()
+    # A check that compared nothing must not pass: the user would take it for a proof.
     if not comparison.count:
         raise GradientError(f"gradcheck of {vjp.fn.name!r} compared nothing: {_why_nothing(vjp, point, kinks)}")
+    # Another projection and direction: errors that cancel for the first one show up here. It also covers the elements
+    # that were not chosen for the comparison one by one.
     dot_product_error = _dot_product(vjp, dim, point, tol, rng)
     if kinks:
         name, index = kinks[0]
@@ -224,7 +233,7 @@ def _why_nothing(vjp: Vjp, point: Sequence[Any], kinks: Sequence[Any]) -> str:
 def compare_precisions(
     own: Vjp, wide: Vjp, dim: Sequence[int], args: Sequence[Any], tolerances: Tolerances | None = None
 ) -> Element | None:
-    """Compare the gradients of a function with those of its widened form; returns the worst element.
+    """Compare the gradients of a function with those of its widened form; return the worst element.
 
     Raises
     ------
@@ -233,6 +242,7 @@ def compare_precisions(
     """
     tol = tolerances or Tolerances()
     doubles = [as_double(t, a) for t, a in zip(own.types, args, strict=True)]
+    # The same seed as in `check_vjp`, so that both gradients are of the same projection.
     weights = own.weights(args, np.random.default_rng(tol.seed))
     reference = wide.gradients(dim, wide.arguments(doubles), weights)
     return _against_double(own, own.gradients(dim, args, weights), reference, tol.rtol32)
@@ -279,9 +289,10 @@ def _against_differences(
 
 
 def agreement(analytic: float, size: float, tol: Tolerances) -> Callable[[Estimate], bool]:
-    """Whether differences say the same as a derivative, which is a sum of numbers of a total size."""
+    """Return a predicate: whether differences agree with a derivative, which is a sum of numbers of a total size."""
 
     def agrees(estimate: Estimate) -> bool:
+        # Relative to the size of the summands, not to the sum, in which they may cancel.
         allowed = tol.atol + tol.rtol * max(size, abs(estimate.value)) + estimate.error
         return abs(analytic - estimate.value) <= allowed
 
@@ -291,7 +302,7 @@ def agreement(analytic: float, size: float, tol: Tolerances) -> Callable[[Estima
 def _dot_product(
     vjp: Vjp, dim: Sequence[int], point: Sequence[Any], tol: Tolerances, rng: np.random.Generator
 ) -> float:
-    """The relative difference of <w, J t> and <J^T w, t> for a fresh projection and a random direction."""
+    """Return the relative difference of <w, J t> and <J^T w, t> for a fresh projection and a random direction."""
     weights = vjp.weights(point, rng)
     direction = {i: rng.uniform(-1.0, 1.0, np.shape(point[i])) for i in sorted(vjp.active)}
     gradients = vjp.gradients(dim, point, weights)
@@ -299,6 +310,7 @@ def _dot_product(
     analytic, size = math.fsum(parts), math.fsum(map(abs, parts))
     agrees = agreement(analytic, size, tol)
     estimate = Differences(vjp.primal_program, dim, point, weights, tol.eps).along(direction, agrees=agrees)
+    # The random direction crosses a kink: the test says nothing, and the elements were compared one by one.
     if estimate.kink:
         return math.nan
     error = abs(analytic - estimate.value)
@@ -314,6 +326,7 @@ def _against_double(vjp: Vjp, own: Mapping[int, Array64], double: Mapping[int, A
     comparison = Comparison(vjp.fn.name, "the same kernel in float64", rtol)
     for i, gradient in own.items():
         reference = np.asarray(double[i])
+        # Relative to the largest element: small elements of a gradient in float32 carry the rounding of large ones.
         size = float(np.max(np.abs(reference), initial=0.0, where=np.isfinite(reference)))
         for index in np.ndindex(reference.shape):
             comparison.add(

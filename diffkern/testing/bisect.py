@@ -1,10 +1,10 @@
-"""Which line has the wrong derivative? The first value whose change by forward mode disagrees with differences.
+"""The line with a wrong derivative: the first value whose change by forward mode disagrees with differences.
 
-In: a kernel with its launch. Out: the first such value, with its line and thread, or None. The kernel logs every number
-that it computes. That makes the log an array that it writes, so that the kernel in forward mode logs how each number
-changes along a direction; beside it stands how the logged numbers do change when the arguments are moved. All that was
-computed before the first disagreement is right, so it is the operation there whose derivative is wrong. Where forward
-mode is right, reverse mode is looked at (:mod:`diffkern.testing.bumps`).
+:func:`bisect_gradient` takes a kernel with its launch and returns the first such value, with its line and thread, or
+None. The kernel logs every number that it computes. That makes the log an array that it writes, so that the kernel in
+forward mode logs how each number changes along a direction; it is compared with the change of the logged numbers when
+the arguments are moved. All values computed before the first disagreement are right, so the operation there is the one
+with the wrong derivative. If forward mode is right, reverse mode is examined (:mod:`diffkern.testing.bumps`).
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ class WrongDerivative:
     thread
         The index of the thread.
     value
-        What the value is called: a variable, or what an operation gives; with a component of a vector.
+        The name of the value: a variable, or the result of an operation; with a component of a vector.
     by
-        In reverse mode, what it is differentiated by; empty in forward mode.
+        In reverse mode, the operand with respect to which it is differentiated; empty in forward mode.
     analytic, numeric
-        In forward mode how it changes along a random direction, in reverse mode the cotangent of what it is
-        differentiated by; and the same by differences.
+        In forward mode the change along a random direction, in reverse mode the cotangent of that operand; and the same
+        by differences.
     loc
         The place in the source.
     """
@@ -97,8 +97,8 @@ def bisect_gradient(
 
     Forward mode is followed from the beginning of the launch. If all is right there, or there is no forward mode,
     reverse mode is followed from the end, in some of the threads: in loops through their last trips. Values at kinks
-    and jumps are passed over. A derivative of a func by :func:`diffkern.func_grad` is looked at as a whole: it is
-    the line of the call that is named.
+    and jumps are skipped. A derivative of a func by :func:`diffkern.func_grad` is examined as a whole: the result names
+    the line of the call.
 
     Parameters
     ----------
@@ -113,9 +113,9 @@ def bisect_gradient(
     rtol : float, optional
         How far a derivative may be from the differences, relative to them.
     seed : int, optional
-        Of the direction.
+        The seed of the direction.
     block_dim : int, optional
-        Threads of a block, where they work together; what the kernel says by default.
+        Threads of a block, where they work together; the kernel's own number by default.
     max_numbers : int, optional
         How many numbers may be logged, of 40 bytes each.
 
@@ -137,6 +137,7 @@ def bisect_gradient(
     fn = pipeline.lower_kernel(kernel.func, kernel.argument_types(*given), kernel.variant)
     leaves = [leaf for a, p in zip(given, kernel.parameters, strict=True) for leaf in leaf_values(a, p.annotation)]
     args = [as_double(p.type, a) for p, a in zip(fn.params, leaves, strict=True)]
+    # In float64, or rounding would hide a derivative that is slightly wrong.
     wide = widen(fn)
     threads = (block_dim or kernel.block_dim) if is_simt(wide) else 1
     point = [as_argument(p.type, a) for p, a in zip(wide.params, args, strict=True)]
@@ -158,7 +159,8 @@ def bisect_gradient(
 
 
 def _log_numbers(recorder: Recorder, op: Op) -> None:
-    """Log each component of what an op computes."""
+    """Log each component of an op's results."""
+    # They return the value from before, which depends on the order of the threads.
     if op.name in ATOMICS:  # which return what was there before
         return
     for result in op.results:
@@ -182,16 +184,21 @@ class _Launch:
 
     def first_wrong(self, eps: float, rtol: float) -> WrongDerivative | None:
         """Return the first number whose change is wrong."""
+        # Differentiating the function that logs makes the log an output: its tangent is what forward mode says of every
+        # number.
         forward, active = tangent_function(self.logged.fn)
         own, rng = len(self.point), np.random.default_rng(self.seed)
         self.direction = {k: rng.uniform(-1.0, 1.0, np.shape(self.point[k])) for k in active if k < own}
         base = self.logged.run(self.point, self.most)
         found = self._changes(forward, active, len(base.rows))
+        # Two steps in both directions: their disagreement tells kinks from derivatives.
         moved = [self.logged.run(self._moved(h), self.most) for h in (eps, -eps, eps / 2, -eps / 2)]
+        # Behind a branch that is taken differently, the logs are of different operations.
         same = _common([base.rows, *(events.rows for events in moved)])
         estimate, allowed = _differences(base.numbers[:same], [e.numbers[:same] for e in moved], eps)
         with np.errstate(all="ignore"):
             wrong = np.abs(found[:same] - estimate) > allowed + rtol * np.abs(estimate)
+        # In the order of execution, so the first is the operation that is wrong and not one that uses its result.
         for k in np.flatnonzero(wrong):
             row = base.rows[k]
             op = self.logged.sites[int(row[SITE])]
@@ -200,9 +207,10 @@ class _Launch:
         return None
 
     def _changes(self, forward: Any, active: Sequence[int], room: int) -> Numbers:
-        """How each number changes along the direction, by forward mode."""
+        """Return the change of each number along the direction, by forward mode."""
         arrays = self.logged.arrays(room)
         log = len(self.point) + 2
+        # The tangents of the log are the result, and start as zeros; those of the arguments are the direction.
         tangents = {k: np.zeros(room) if k == log else self.direction[k] for k in active}
         given: list[Any] = [np.array(t) if np.ndim(t) else np.float64(t) for t in tangents.values()]
         program = Compiled(pipeline.optimise(forward), self.block_dim)
@@ -211,7 +219,7 @@ class _Launch:
         return np.asarray(given[list(tangents).index(log)])
 
     def _moved(self, step: float) -> list[Any]:
-        """The arguments, moved along the direction."""
+        """Return the arguments, moved along the direction."""
         args = list(self.point)
         for k, change in self.direction.items():
             moved = args[k] + step * change
@@ -220,7 +228,7 @@ class _Launch:
 
 
 def _common(logs: Sequence[Numbers]) -> int:
-    """How many events all logs begin with: behind that a thread took another way."""
+    """Return the number of events that all logs have in common at their start: after it a thread took another way."""
     count = min(map(len, logs))
     differs = np.zeros(count, bool)
     for rows in logs[1:]:
@@ -229,21 +237,24 @@ def _common(logs: Sequence[Numbers]) -> int:
 
 
 def _differences(base: Numbers, moved: Sequence[Numbers], h: float) -> tuple[Numbers, Numbers]:
-    """Central differences of two steps, extrapolated, and how far they may be off: infinitely at a kink."""
+    """Return central differences of two steps, extrapolated, and their possible error, which is infinite at a kink."""
     with np.errstate(all="ignore"):
         up, down, half_up, half_down = (numbers - base for numbers in moved)
         wide, narrow = (up - down) / (2 * h), (half_up - half_down) / h
         bend, half_bend = (up + down) / h, 2 * (half_up + half_down) / h
+        # Rounding errors of any earlier number may have reached this one, so the largest number so far sets the noise.
         noise = _ROUNDING * np.maximum(np.maximum.accumulate(np.nan_to_num(np.abs(base), posinf=0.0)), 1.0) / h
         size = np.maximum(np.abs(narrow), 1e-2)
         apart = np.abs(wide - narrow)
         kink = ~np.isfinite(apart) | (apart > _AGREE * size + 8 * noise)
         kink |= (np.abs(half_bend) > 0.75 * np.abs(bend)) & (np.abs(half_bend) > 1e-5 * size + 16 * noise)
+        # Richardson extrapolation: the error of the central difference is of order h², so half the step has a quarter
+        # of it.
         return narrow + (narrow - wide) / 3, np.where(kink, np.inf, 0.1 * apart + 4 * noise + 1e-8)
 
 
 def _called(op: Op, component: int) -> str:
-    """What a number is called."""
+    """Return the name of a number in messages."""
     array = op.operands[0] if op.operands and isinstance(op.operands[0].type, Array) else None
     if not op.results:
         return f"an element of {array.name}" if array is not None else op.name

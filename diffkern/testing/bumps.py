@@ -1,10 +1,10 @@
-"""Which operation has a wrong derivative in reverse mode? Every operand moved by itself.
+"""The operation with a wrong derivative in reverse mode, found by moving every operand by itself.
 
-In: a function of the stage ``primal`` in float64. Out: the last use of a number whose cotangent disagrees with
-differences. The function gets an array with an element for each use of a number by an operation, and adds it there:
-the cotangent of the element is that of the use, and differences by the element are what it has to be. What is used
-later has the right cotangents, so it is the operation there whose derivative is wrong. In loops the last trip is looked
-at, or all trips together where a use is not in it.
+The checked function, of the stage ``primal`` in float64, gets an array with an element for each use of a number by an
+operation, and adds it there: the cotangent of the element is that of the use, and differences by the element are its
+reference. The result is the last use of a number whose cotangent disagrees with differences. Later uses have the right
+cotangents, so the operation there is the one with the wrong derivative. In loops the last trip is examined, or all
+trips together if a use is not in it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _THREADS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A number that an operation uses; of a vector a component."""
+    """A number that an operation uses; for a vector, one component."""
 
     op: Op
     operand: Value
@@ -44,7 +44,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class WrongUse:
-    """A use whose cotangent is wrong: by reverse mode, and by differences."""
+    """A use whose cotangent is wrong: the cotangent by reverse mode, and by differences."""
 
     use: Use
     thread: tuple[int, ...]
@@ -64,7 +64,7 @@ def last_wrong(
     dims, point
         The launch's dimensions, and the arguments.
     engine, variant
-        What makes programs, and which ones.
+        The callable that makes programs, and the variant.
     tol
         Tolerances; the seed of the projection and of the choice of threads.
 
@@ -73,6 +73,8 @@ def last_wrong(
     AutodiffError
         If the function cannot be differentiated.
     """
+    # The last trip alone first: there only one use of each operand is moved, so the last one in program order is the
+    # culprit. Summed over all trips an earlier trip may be at fault, which still names the operation.
     for last_trips in (True, False):
         moved = _Moved(fn, last_trips)
         found = _last_wrong(moved, dims, point, engine, variant, tol)
@@ -88,10 +90,12 @@ def _last_wrong(
     count, place = int(np.prod(dims)), len(point)
     args = vjp.arguments([*point, np.zeros((count, max(1, len(moved.uses))))])
     rng = np.random.default_rng(tol.seed)
+    # The bumps are inputs only; as an output their own cotangent would be added.
     weights = {k: w for k, w in vjp.weights(args, rng).items() if k != place}
     found = vjp.gradients(dims, args, weights)[place]
     differences = Differences(vjp.primal_program, dims, args, weights, tol.eps)
     threads = sorted(rng.permutation(count)[:_THREADS])
+    # From the end: reverse mode is right up to the last wrong use, and everything before it inherits the error.
     for k in range(len(moved.uses) - 1, -1, -1):
         for thread in threads:
             change = np.zeros(args[place].shape)
@@ -105,16 +109,16 @@ def _last_wrong(
 
 
 class _Moved:
-    """A function with an array of numbers that are added to what operations use.
+    """A function with an array of numbers that are added to the operands of operations.
 
     Attributes
     ----------
     fn
         The function; the array is its last parameter.
     uses
-        What each column of the array is added to, in the order of the program.
+        The use to which each column of the array is added, in the order of the program.
     has_loops
-        Whether a use stands in a loop.
+        Whether a use is in a loop.
     """
 
     def __init__(self, fn: Function, last_trips: bool) -> None:
@@ -142,6 +146,8 @@ class _Moved:
                 if ruled is not None:  # the func with a rule is one operation
                     inputs = Ruled(ruled).inputs
                     if id(ruled) not in given and not set(inputs).isdisjoint(_used(op)):
+                        # One set of bumps for all uses of the inputs: the rule's derivative is of the whole func, which
+                        # uses them many times.
                         given[id(ruled)] = {v: self._with_bump(ruled, v, inside) for v in inputs}
                     _replace(op, given.get(id(ruled), {}))
                 elif op.name in ("if", "for", "while"):
@@ -156,6 +162,7 @@ class _Moved:
             self.has_loops = True
         for sub in op.regions:
             begin = Region()
+            # The flag is computed at the start of each trip, from the index of that trip.
             with self._b.into(begin):
                 within = self._in_last_trip(For(op), inside) if op.name == "for" and self._last_trips else inside
             self._region(sub, within)
@@ -165,7 +172,7 @@ class _Moved:
         return self._b.one("and", inside, is_last_trip(self._b, loop.index, loop.stop, loop.step))
 
     def _with_bump(self, op: Op, v: Value, inside: Value) -> Value:
-        """A number with what is added to it in this use; anything else as it is."""
+        """Return a number with its bump in this use added; a value that is no number is returned unchanged."""
         if not _is_number(v.type):
             return v
         b = self._b
@@ -173,6 +180,7 @@ class _Moved:
         for k in range(1 if isinstance(v.type, Scalar) else v.type.size):  # type: ignore[union-attr]
             place = b.const(len(self.uses), INT64)
             bump = b.one("load", self._bumps, self._thread, place, wrap=(False, False))
+            # Outside of the trip that is examined the bump is 0, and so is its cotangent.
             bumps.append(b.select(inside, bump, b.const(0.0, FLOAT64)))
             self.uses.append(Use(op, v, k))
         return b.add(v, b.construct(v.type, bumps))
@@ -183,10 +191,13 @@ def _is_number(t: Type) -> bool:
 
 
 def _body(ruled: Op, ops: Sequence[Op]) -> Iterator[Op]:
-    """The ops that compute what a func with a rule returns and writes, from its arguments, and the op itself."""
+    """Yield the ops by which a func with a rule computes its results and writes from its arguments, and
+    the op itself.
+    """
     view = Ruled(ruled)
     inputs, wanted = set(view.inputs), set(view.returned)
     yield ruled
+    # Backwards from the results: every op that something wanted uses is wanted, up to the arguments.
     for op in reversed(ops[: ops.index(ruled)]):
         if inputs.isdisjoint(op.results) and (not wanted.isdisjoint(op.results) or _is_opaque(op)):
             yield op
@@ -194,7 +205,7 @@ def _body(ruled: Op, ops: Sequence[Op]) -> Iterator[Op]:
 
 
 def _is_opaque(op: Op) -> bool:
-    """Whether no derivative passes through what an op writes."""
+    """Return whether no derivative passes through the op's writes."""
     return bool(op.attrs.get("opaque")) or any(_is_opaque(inner) for sub in op.regions for inner in sub.ops)
 
 

@@ -1,4 +1,4 @@
-"""What a check of derivatives compares, and what it says: elements, reports, and the error that names the worst one."""
+"""Comparisons of derivatives and their results: elements, reports, and the error that names the worst one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Element:
 
 @dataclass(frozen=True, slots=True)
 class GradcheckReport:
-    """What a check compared.
+    """The result of a check.
 
     Attributes
     ----------
@@ -56,9 +56,9 @@ class GradcheckReport:
     forward_worst
         The element with the largest relative error among them.
     second
-        What was compared of second order: the gradient of the kernel in forward mode; None if it was not asked for.
+        The report on second order: the gradient of the kernel in forward mode; None if it was not asked for.
     launches
-        Of a function or tape the reports on its launches, each by itself.
+        For a function or tape, the reports on its launches, each by itself.
     """
 
     kernel: str
@@ -95,7 +95,7 @@ class GradcheckReport:
 
 @dataclass(frozen=True)
 class Tolerances:
-    """How a check is made: steps, tolerances, how many elements, from which seed."""
+    """The parameters of a check: steps, tolerances, the number of elements, the seed."""
 
     eps: float = 1e-4
     rtol: float = 1e-5
@@ -119,18 +119,22 @@ class Comparison:
 
     def add(self, name: str, index: tuple[int, ...], analytic: float, reference: float, allowed: float) -> None:
         self.count += 1
+        # NaN on both sides agrees: a derivative that does not exist is reported as such by both.
         both_nan = math.isnan(analytic) and math.isnan(reference)
         difference = 0.0 if analytic == reference or both_nan else abs(analytic - reference)
         error = difference / max(abs(analytic), abs(reference), 1e-30) if difference else 0.0
         item = Element(name, index, analytic, reference, error)
+        # Negated, so that a NaN on one side counts as wrong: every comparison with NaN is false.
         if not difference <= allowed + self.rtol * abs(reference):
             self.wrong.append(item)
         elif difference > allowed and (self.worst is None or error > self.worst.error):
+            # Within the absolute tolerance a relative error says nothing, and would be the worst one of most reports.
             self.worst = item
 
     def finish(self) -> None:
         if not self.wrong:
             return
+        # NaN first: it is the worst that can happen to a gradient.
         ordered = sorted(self.wrong, key=lambda e: -math.inf if math.isnan(e.error) else -e.error)
         more = "".join(f"\n  {e}" for e in ordered[1:5])
         raise GradientError(

@@ -1,7 +1,7 @@
 """A kernel and its gradient on two devices: the contents of arrays afterwards have to agree.
 
-In: a kernel and arguments on any device. Out: what differs, if anything does. The gradient is that of a random
-weighting of all results.
+:func:`compare_devices` takes a kernel and arguments on any device and returns a description of the first difference, or
+None. The gradient is that of a random weighting of all results.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def compare_devices(
     seed: int = 0,
     block_dim: int = 256,
 ) -> str | None:
-    """Return what differs between the CPU and a device, None if nothing does.
+    """Return a description of the difference between the CPU and a device, or None if there is none.
 
     Parameters
     ----------
@@ -45,14 +45,16 @@ def compare_devices(
     device : str or diffkern.Device
         The device.
     rtol : float
-        How far a value may be off, relative to the largest of its array.
+        The tolerance of a value, relative to the largest of its array.
     seed : int, optional
-        Of the weights.
+        The seed of the weights.
     block_dim : int, optional
         Threads of a block.
     """
     here, there = (_run(kernel, dim, args, place, seed, block_dim) for place in ("cpu", device))
     for name, expected in here.items():
+        # Relative to the largest value: threads add in another order on a GPU, which rounds small sums of large terms
+        # differently.
         size = float(np.max(np.abs(expected), initial=0.0, where=np.isfinite(expected)))
         if not np.allclose(there[name], expected, rtol=rtol, atol=rtol * size, equal_nan=True):
             worst = float(np.nanmax(np.abs(there[name] - expected)))
@@ -78,6 +80,7 @@ def _run(
             )
         if isinstance(value, array):
             smooth = value._smooth
+            # Moving an array to a device makes a new one, without the user's flag.
             value = array(value, device=device)
             value.requires_grad = smooth
         given.append(value)
@@ -90,6 +93,7 @@ def _run(
         if contents.dtype.names is None:
             found[f"array {name!r}"] = contents.astype(np.float64)
         if a.grad is not None and contents.dtype.kind == "f":
+            # The weights are drawn in the order of the parameters, with one seed: they are the same on both devices.
             a.grad.assign(rng.normal(size=contents.shape).astype(contents.dtype))
     tape.backward()
     for name, a in arrays.items():

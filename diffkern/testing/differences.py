@@ -1,8 +1,8 @@
 """Central differences in float64 that know when they cannot be trusted.
 
-In: a primal program, a point, a projection of its results. Out: an :class:`Estimate` per direction. Two step sizes are
-compared: where the central differences disagree, or the one-sided ones do not come together as the step shrinks,
-smaller steps are tried, and in the end the point is called a kink.
+:class:`Differences` takes a primal program, a point and a projection of its results, and gives an :class:`Estimate` per
+direction. Two step sizes are compared: where the central differences disagree, or the one-sided ones do not converge as
+the step shrinks, smaller steps are tried, and in the end the point is called a kink.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Estimate:
     value
         The derivative, extrapolated from two steps.
     error
-        How far it may be off, by truncation and rounding.
+        The possible error, by truncation and rounding.
     kink
         Whether the point is too near a kink or jump for differences to tell.
     left, right
@@ -62,9 +62,9 @@ class Differences:
     weights
         By parameter, the projection: the differences are of the sum of ``weights * argument after the run``.
     eps
-        The largest step, relative to the size of what it changes.
+        The largest step, relative to the size of the numbers that it changes.
     rounding
-        The relative error of what the program computes.
+        The relative error of the program's results.
     """
 
     def __init__(
@@ -83,10 +83,11 @@ class Differences:
         self._eps = eps
         self._rounding = rounding
         self._base = self._outputs({}, 0.0)
+        # The rounding error of a projection is relative to its summands, which may cancel in the sum.
         self._size = sum(float(np.sum(np.abs(w * self._base[i]), initial=0.0)) for i, w in weights.items())
 
     def not_finite(self) -> tuple[int, tuple[int, ...], float] | None:
-        """The first result at the point itself that is infinite or not a number: parameter, index and value."""
+        """Return the first result at the point itself that is infinite or not a number: parameter, index and value."""
         for i, values in self._base.items():
             bad = np.argwhere(~np.isfinite(values))
             if len(bad):
@@ -105,17 +106,18 @@ class Differences:
     def _change(self, direction: Direction, step: float) -> float:
         after = self._outputs(direction, step)
         with np.errstate(all="ignore"):
+            # Differences of the results before their sum: unchanged elements cancel exactly.
             return float(sum(np.sum(w * (after[i] - self._base[i])) for i, w in self._weights.items()))
 
     def along(
         self, direction: Direction, scale: float = 1.0, agrees: Callable[[Estimate], bool] | None = None
     ) -> Estimate:
-        """The derivative along a direction.
+        """Return the derivative along a direction.
 
         Parameters
         ----------
         direction
-            What changes.
+            The change of the arguments.
         scale
             The size of the numbers that it changes.
         agrees
@@ -133,6 +135,8 @@ class Differences:
         up, down = self._change(direction, h), self._change(direction, -h)
         half_up, half_down = self._change(direction, h / 2), self._change(direction, -h / 2)
         wide, narrow = (up - down) / (2 * h), (half_up - half_down) / h
+        # f(x+h) - 2 f(x) + f(x-h) over h, which is of order h for a smooth function: the change is relative to the
+        # point.
         bend, half_bend = (up + down) / h, 2 * (half_up + half_down) / h
         size = max(abs(narrow), abs(wide), _FLOOR)
         noise = self._rounding * self._size / h
@@ -140,6 +144,7 @@ class Differences:
         kink = not np.isfinite(apart) or apart > _AGREE * size + 8 * noise
         # One-sided differences come together in proportion to the step; at a kink they stay apart.
         kink = kink or (abs(half_bend) > 0.75 * abs(bend) and abs(half_bend) > 1e-5 * size + 16 * noise)
+        # Richardson extrapolation: the error of a central difference is of order h².
         return Estimate(
             narrow + (narrow - wide) / 3, 0.1 * apart + 4 * noise, bool(kink), -2 * half_down / h, 2 * half_up / h
         )

@@ -1,12 +1,12 @@
-"""Are derivatives right? Those of a kernel against central differences, and float32 against float64.
+"""Gradient checks: derivatives of a kernel against central differences, and float32 against float64.
 
-In: a kernel, launch dimensions, arguments; or a function that launches kernels, or a tape. Out: a
-:class:`GradcheckReport`, or a :class:`GradientError` that names the worst element. The kernel is lowered anew with
-float64 in the place of every narrower float (constants and functions included), so that a wrong derivative cannot hide
-behind rounding; then
+:func:`gradcheck` takes a kernel, launch dimensions and arguments; or a function that launches kernels, or a tape. It
+returns a :class:`GradcheckReport`, or raises a :class:`GradientError` that names the worst element. The kernel is
+lowered again with float64 instead of every narrower float (constants and functions included), so that a wrong
+derivative cannot hide behind rounding; then
 
 1. every element of every differentiable argument (or a random choice of them) is checked against central differences
-   of a random projection of everything the kernel leaves behind, arrays that are read and written included;
+   of a random projection of all arrays that the kernel writes, arrays that are read and written included;
 2. along a random direction the two sides of ``<w, J t> = <J^T w, t>`` are compared, with another projection ``w``;
 3. the gradient in the kernel's own types is compared with the one in float64;
 4. forward mode is compared with central differences of every result along a random direction;
@@ -85,11 +85,11 @@ def gradcheck(
     checked : Kernel, callable or Tape
         A kernel. Or a function of arrays that launches kernels and returns an array or several: each launch is checked
         by itself, and the whole function with differences in the types of its arrays. Or a tape, whose launches are
-        checked one by one at what their arrays hold.
+        checked one by one at the present contents of their arrays.
     dim : int or sequence of int, optional
         The launch's dimensions, for a kernel.
     inputs, outputs : sequence
-        The arguments, as for a launch; of a function the inputs. All that can have a gradient are checked, numbers,
+        The arguments, as for a launch; for a function, the inputs. All that can have a gradient are checked, numbers,
         vectors and fields of structs passed by value included; arrays that the kernel writes count with the contents
         they have here.
     order : {1, 2}, optional
@@ -98,7 +98,7 @@ def gradcheck(
         Which modes are checked. With ``"both"`` a kernel that has no derivative in forward mode is checked in reverse
         mode alone.
     eps : float, optional
-        Largest step of the differences, relative to the size of what is changed; smaller ones are tried near kinks.
+        Largest step of the differences, relative to the size of the changed number; smaller ones are tried near kinks.
     rtol, atol : float, optional
         Tolerances of the derivatives in float64 against the differences.
     rtol32 : float, optional
@@ -106,11 +106,11 @@ def gradcheck(
     max_elements : int, optional
         Elements to compare one by one; a random choice of them if there are more.
     seed : int, optional
-        Of the random projections, directions and choices.
+        The seed of the random projections, directions and choices.
     device : str or diffkern.Device, optional
         A GPU on which the kernel and its gradient are run as well: they have to agree with the CPU's within `rtol32`.
     block_dim : int, optional
-        Threads of a block, which counts where they work together; what the kernel says by default.
+        Threads of a block, which matters where they work together; the kernel's own number by default.
 
     Returns
     -------
@@ -135,6 +135,7 @@ def gradcheck(
             remedy="leave them out for order=1 in both modes",
         )
     tolerances = Tolerances(eps, rtol, atol, rtol32, max_elements, seed)
+    # The same checks for a kernel, for each launch of a tape, and for those of a function.
     check = partial(_check_lowered, order=order, mode=mode, tolerances=tolerances)
     if isinstance(checked, Kernel):
         return _check_kernel(checked, dim, inputs, outputs, check, device, block_dim, tolerances)
@@ -168,9 +169,11 @@ def _check_kernel(
     given = (*inputs, *outputs)
     fn = pipeline.lower_kernel(kernel.func, kernel.argument_types(*given), kernel.variant)
     dims = tuple(dim) if isinstance(dim, Sequence) else (dim,)
+    # Nothing compared would look like nothing wrong.
     if not math.prod(dims):
         raise GradientError(f"gradcheck of {kernel.name!r} compared nothing: dim={dim!r} runs no thread")
     args = [leaf for a, p in zip(given, kernel.parameters, strict=True) for leaf in leaf_values(a, p.annotation)]
+    # The checks run the program without a launch, which would have refused dimensions that leave arrays.
     _check_grid(kernel.name, fn, dims, args)
     threads = block_dim or kernel.block_dim
     report = check(kernel, fn, dims, args, threads)
@@ -192,10 +195,11 @@ def _check_lowered(
     mode: Mode,
     tolerances: Tolerances,
 ) -> GradcheckReport:
-    """Check what a launch of a kernel computes, in the modes and to the order asked for."""
+    """Check the results of a launch of a kernel, in the modes and to the order asked for."""
     if not _leaves_numbers(fn):
         raise GradientError(f"gradcheck of {kernel.name!r} compared nothing: it changes no array of floats")
     engine = partial(Compiled, block_dim=block_dim)
+    # In forward mode alone, this is the report, beside the result of that mode.
     nothing = GradcheckReport(kernel.name, (), 0, None, (), math.nan, None)
     report = nothing
     if mode != "forward":
@@ -205,6 +209,7 @@ def _check_lowered(
     except AutodiffError:
         if mode == "forward":
             raise
+        # Some kernels have a reverse mode only, which is no fault unless forward mode was asked for.
         count, worst = 0, None
     if mode == "forward" and not count:
         raise GradientError(f"gradcheck of {kernel.name!r} compared nothing: every result lies too near a kink or jump")
@@ -226,6 +231,7 @@ def _check_launches(name: str, tape: Tape, check: Callable[..., GradcheckReport]
 def _check_grid(kernel: str, fn: Function, dims: Sequence[int], args: Sequence[Any]) -> None:
     """Refuse dimensions that a launch refuses."""
     shapes = {k: np.shape(a) for k, a in enumerate(args)}
+    # On a copy, since passes change a function in place.
     entries = certain_extents(pipeline.optimise(clone_function(fn)))
     try:
         check_axes(fn.tid_arity, dims)
@@ -235,6 +241,6 @@ def _check_grid(kernel: str, fn: Function, dims: Sequence[int], args: Sequence[A
 
 
 def _leaves_numbers(fn: Function) -> bool:
-    """Whether a function changes anything that can have a gradient."""
+    """Return whether a function changes an array that can have a gradient."""
     smooth = {p for p in fn.params if isinstance(p.type, Array) and is_differentiable(p.type)}
     return any(op.name in WRITES and op.operands[0] in smooth for op in walk(fn.body))

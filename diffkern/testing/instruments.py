@@ -1,8 +1,9 @@
-"""Programs that log what they do: operations in a function that write events into arrays beside its arguments.
+"""Programs that log events: operations are added to a function that write events into arrays beside its arguments.
 
-In: a function of the stage ``primal``, and what decides which operations are events. Out: a function with four more
-parameters and the same results; run on one thread of the processor it leaves its events in the order in which they
-happened. It is made into a program like any other, threads of a block with their barriers included.
+:class:`Logged` takes a function of the stage ``primal``, and a callback that decides which operations are events. The
+result is a function with four more parameters and the same results; run on one thread of the CPU it leaves its events
+in the order in which they happened. It is compiled like any other program, threads of a block with their barriers
+included.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ FIELDS: Final = 3
 
 @dataclass(frozen=True)
 class Events:
-    """What happened, in order.
+    """The logged events, in order.
 
     Attributes
     ----------
@@ -48,7 +49,7 @@ class Events:
 
 
 class Recorder:
-    """Writes the operations that log an event."""
+    """Appends the operations that log an event."""
 
     def __init__(self, b: Builder, thread: Value, arrays: Sequence[Value], own: int) -> None:
         self.b, self.thread, self.own = b, thread, own
@@ -56,13 +57,15 @@ class Recorder:
         self.sites: list[Op] = []
 
     def log(self, op: Op, fields: Sequence[Value] = (), number: Value | None = None) -> None:
-        """Log that an op happens, with integers and a number of its own."""
+        """Log that an op is executed, with integers and a number of its own."""
         b = self.b
         self.sites.append(op)
+        # The counter is advanced also when the log is full: the first run, without room, counts the events.
         zero, one = b.const(0, INT64), b.const(1, INT64)
         place = b.one("atomic", self.count, zero, one, kind="add", wrap=(False,))
         room = b.one("lt", place, b.cast(b.one("shape", self.rows, axis=0), INT64))
         body = Region()
+        # In a branch: a full log must not be written beyond its end.
         with b.into(body):
             epoch = b.one("load", self.epochs, self.thread, wrap=(False,))
             said = [self.thread, epoch, b.const(len(self.sites) - 1, INT64), *fields]
@@ -93,7 +96,7 @@ class Logged:
     dims
         The launch's dimensions.
     watch
-        What logs the events.
+        The callback that logs the events.
     own
         How many integers of its own an event has.
     block_dim
@@ -112,10 +115,13 @@ class Logged:
             Value(Array(FLOAT64, 1, "A"), "numbers"),
             Value(Array(INT64, 1, "A"), "epochs"),
         ]
+        # The function may still be differentiated or run without a log.
         made = clone_function(fn)
         b = Builder()
         head = Region()
         with b.into(head):
+            # All dimensions of the launch are axes of the thread's index, or threads that the kernel does not tell
+            # apart would share a number. Where threads of a block work together the last dimension is the block's own.
             axes = max(len(dims) if not _works_together(fn) else fn.tid_arity, fn.tid_arity)
             recorder = Recorder(b, thread_index(b, axes), arrays, own)
         _insert(b, made.body, recorder, watch)
@@ -133,6 +139,7 @@ class Logged:
         MisuseError
             If there are more events than allowed.
         """
+        # The same program runs twice, so only one is compiled.
         count = self._run(args, 0)[0]
         if count > most:
             raise MisuseError(
@@ -142,7 +149,7 @@ class Logged:
         return self._run(args, count)[1]
 
     def arrays(self, room: int) -> list[np.ndarray[Any, Any]]:
-        """Return what the function takes behind its own arguments, with room for so many events."""
+        """Return the arrays that the function takes after its own arguments, with room for so many events."""
         rows = np.zeros((room, FIELDS + self._own), np.int64)
         return [np.zeros(1, np.int64), rows, np.zeros(room), np.zeros(max(1, int(np.prod(self._dims))), np.int64)]
 
@@ -158,7 +165,7 @@ def _works_together(fn: Function) -> bool:
 
 
 def thread_index(b: Builder, axes: int) -> Value:
-    """The flattened index of the thread."""
+    """Return the flattened index of the thread."""
     flat = b.const(0, INT64)
     for axis in range(axes):
         extent = b.cast(b.one("extent", axis=axis), INT64)
@@ -168,6 +175,7 @@ def thread_index(b: Builder, axes: int) -> Value:
 
 def _insert(b: Builder, region: Region, recorder: Recorder, watch: Watch) -> None:
     ops, region.ops = region.ops, []
+    # Nested regions first: `_insert` of them appends to their own lists, and a watcher sees an op after its regions.
     with b.into(region):
         for op in ops:
             is_whole = not op.regions or op.name == "ruled"  # which keeps its derivative in regions
@@ -182,12 +190,12 @@ def _insert(b: Builder, region: Region, recorder: Recorder, watch: Watch) -> Non
 
 
 def as_coordinates(thread: int, dims: Sequence[int]) -> tuple[int, ...]:
-    """The index of a thread as the kernel has it."""
+    """Return the index of a thread as the kernel sees it."""
     return tuple(int(k) for k in np.unravel_index(thread, tuple(dims)))
 
 
 def element_index(b: Builder, array: Value, index: Sequence[Value], wrap: Sequence[bool]) -> list[Value]:
-    """The index of an element, from 0 along each axis."""
+    """Return the index of an element, from 0 along each axis."""
     found = []
     for axis, (v, may_wrap) in enumerate(zip(index, wrap, strict=True)):
         wide = b.cast(v, INT64)
@@ -201,5 +209,5 @@ def element_index(b: Builder, array: Value, index: Sequence[Value], wrap: Sequen
 
 
 def padded(b: Builder, values: Sequence[Value], count: int) -> list[Value]:
-    """Values with zeros behind them."""
+    """Return values followed by zeros."""
     return [*values, *itertools.repeat(b.const(0, INT64), count - len(values))]

@@ -1,6 +1,7 @@
-"""The log of a function that overwrites what its adjoint needs, for checks that run programs without a launch.
+"""The log of a function that overwrites values that its adjoint needs, for checks that run programs without a launch.
 
-In: the loads whose values are logged, and the arguments of a run. Out: the arrays of the log, filled by the function.
+:class:`LoggedRun` takes the loads whose values are logged, and the arguments of a run, and returns the arrays of the
+log, filled by the function.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class LoggedRun:
     active
         The parameters to differentiate for.
     engine
-        What makes a function executable.
+        The callable that makes a function executable.
     """
 
     def __init__(self, found: Overwritten, active: Collection[int], engine: Callable[[Function], Program]) -> None:
@@ -40,14 +41,15 @@ class LoggedRun:
         self.use(engine)
 
     def use(self, engine: Callable[[Function], Program]) -> None:
-        """Run in another way."""
+        """Use another engine."""
         self._write = engine(self._writing)
         self._count = None if self._counting is None else engine(self._counting)
 
     def run(self, dim: Sequence[int], args: Sequence[Any], chunk: int | None) -> list[Any]:
-        """Run the function; returns the arrays of its log."""
+        """Run the function; return the arrays of its log."""
         threads = math.prod(dim[: self._axes])
         element = np.dtype(self._log.type)
+        # With a known number of entries a thread's log is a slice of a fixed size; otherwise a first run counts them.
         if self._log.calls is not None:
             log = [np.zeros(threads * self._log.calls, element)]
         else:
@@ -56,9 +58,10 @@ class LoggedRun:
         return log
 
     def _sized(self, dim: Sequence[int], args: Sequence[Any], element: np.dtype[Any], threads: int) -> list[Any]:
-        """The arrays of a log whose size is counted first, on copies."""
+        """Return the arrays of a log whose size is counted first, on copies."""
         assert self._count is not None
         counts = np.zeros(threads, np.int64)
+        # The counting run executes the kernel too, and must not change the arrays of the run that follows.
         copies = [a.copy() if isinstance(a, np.ndarray) else a for a in args]
         self._count.run(dim, [*copies, counts], None)
         ends = np.cumsum(counts)

@@ -1,7 +1,7 @@
-"""Where does a number first become infinite or NaN? In a kernel, its adjoint, or whatever a function launches.
+"""The first place where a number becomes infinite or NaN, in a kernel, its adjoint, or the launches of a function.
 
-In: a kernel with a launch, or a function without arguments. Out: the first place, or None. Launches run on one thread
-of the processor, so that it is the same place each time.
+The functions take a kernel with a launch, or a function without arguments, and return the first place, or None.
+Launches run on one thread of the CPU, so that it is the same place each time.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ def find_nonfinite(
     adjoint: bool = True,
     block_dim: int | None = None,
 ) -> NonFiniteError | None:
-    """Return where a number first becomes infinite or NaN, None if all stay finite.
+    """Return the place where a number first becomes infinite or NaN, or None if all stay finite.
 
     Parameters
     ----------
     checked : Kernel or callable
         A kernel. Or a function without arguments, which launches kernels and takes gradients as it likes; kernels with
-        a ``mode`` of their own are not looked at there.
+        a ``mode`` of their own are not examined there.
     dim : int or sequence of int, optional
         The launch's dimensions, for a kernel.
     inputs, outputs : sequence
@@ -49,12 +49,12 @@ def find_nonfinite(
     adjoint : bool, optional
         Whether the kernel's adjoint is run as well, with a cotangent of ones for each array that it writes.
     block_dim : int, optional
-        Threads of a block, where they work together; what the kernel says by default.
+        Threads of a block, where they work together; the kernel's own number by default.
 
     Returns
     -------
     NonFiniteError or None
-        What would have been raised: it has the kernel, the thread, the line and the variable.
+        The error that would have been raised: it has the kernel, the thread, the line and the variable.
     """
     if isinstance(checked, Kernel):
         if dim is None:
@@ -96,9 +96,11 @@ def assert_finite(
 
 
 def _found(run: Callable[[], Any]) -> NonFiniteError | None:
+    # With one thread the first place is the same in every run.
     threads = config.num_threads
     config.num_threads = 1
     try:
+        # The run time's own check raises at the first place.
         with detect_anomaly():
             run()
     except NonFiniteError as error:
@@ -109,6 +111,7 @@ def _found(run: Callable[[], Any]) -> NonFiniteError | None:
 
 
 def _run(kernel: Kernel, dim: int | Sequence[int], args: Sequence[Any], adjoint: bool, block_dim: int | None) -> None:
+    # The launch may write to any of them.
     given = [_copied(kernel, k, a) for k, a in enumerate(args)]
     if not adjoint:
         launch(kernel, dim=dim, inputs=given, record_tape=False, block_dim=block_dim)
@@ -117,6 +120,7 @@ def _run(kernel: Kernel, dim: int | Sequence[int], args: Sequence[Any], adjoint:
         launch(kernel, dim=dim, inputs=given, block_dim=block_dim)
     written = [a for step in tape.launches for a in _written(step)]
     if written:
+        # Cotangents of ones: the adjoint of a sum, which leaves no output out.
         tape.backward(grads={a: _ones(a) for a in written})
 
 
@@ -125,12 +129,13 @@ def _copied(kernel: Kernel, k: int, value: Any) -> Any:
     if isinstance(value, np.ndarray) and (annotation is None or isinstance(annotation, ArrayAnnotation)):
         value = wrap(value, None if annotation is None else annotation.element)
     if isinstance(value, array):
+        # On a copy: the arguments stay as they are.
         return clone(value, requires_grad=value._smooth)
     return value
 
 
 def _written(step: Any) -> list[array]:
-    """The differentiable arrays that a launch on a tape writes."""
+    """Return the differentiable arrays that a launch on a tape writes."""
     held = [step.arrays[k] for k in step.executable.writes]
     return [a for a in held if a is not None and a._smooth]
 

@@ -1,8 +1,8 @@
 """Functions of the IR made executable, for tests: arguments are NumPy arrays and numbers, nothing is cached.
 
-In: a function of the IR and one argument per parameter (an array with the components of composites as its last axes; a
-number, vector or matrix for a parameter by value). Out: the arrays, changed in place. Two ways to run it, which are
-checked against each other: :class:`Compiled` (object code) and :class:`Interpreted` (generated Python).
+A program takes one argument per parameter (an array with the components of composites as its last axes; a number,
+vector or matrix for a parameter by value) and changes the arrays in place. There are two ways to run a function, which
+are checked against each other: :class:`Compiled` (object code) and :class:`Interpreted` (generated Python).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _serial = itertools.count()
 
 
 class Program(Protocol):
-    """Something that runs a function of the IR over a grid of threads."""
+    """A program that runs a function of the IR over a grid of threads."""
 
     def run(self, dim: Sequence[int], args: Sequence[Any], chunk: int | None = None) -> None:
         """Run all threads; arrays among `args` are changed in place."""
@@ -69,11 +69,14 @@ class Compiled:
         dims = (*dim, 1, 1, 1)[:4]
         if self._together:
             check_whole_blocks(tuple(dim), self._arity, self.block_dim)
+            # The unit of work of a program whose threads work together is a block.
             n, dims = n // self.block_dim, (*dims[:3], self.block_dim)
         if n == 0:
             return
         size = n if chunk is None else chunk
         chunks = -(-n // size)
+        # Sums over all threads are made in two steps, so that they don't depend on the number of workers: a partial for
+        # each chunk and site, then one finishing program for each site.
         partials = np.empty(chunks * max(self._sites, 1), np.int64)
         status = np.zeros(1, np.int64)
         head = with_partials(header(dims, size, status.ctypes.data), partials.ctypes.data)
@@ -85,14 +88,14 @@ class Compiled:
 
 
 class Interpreted:
-    """A function as the Python source that a person reads, run thread by thread.
+    """A function as the Python source that users read, run thread by thread.
 
     Parameters
     ----------
     fn
         The function; it is not changed.
     observer
-        Is told of every access to an array.
+        A callback that is told of every access to an array.
     """
 
     def __init__(self, fn: Function, observer: executor.Observer | None = None) -> None:
@@ -122,7 +125,7 @@ def _numpy(t: Element) -> np.dtype[Any]:
 
 
 def leaf_values(value: Any, annotation: Any) -> list[Any]:
-    """What stands for an argument in the IR, copied: itself, or a value for each field of a struct."""
+    """Return the values in the IR of an argument, copied: itself, or a value for each field of a struct."""
     definition = definition_of(type(value))
     if definition is not None:
         return [leaf for name in definition.type.names for leaf in leaf_values(getattr(value, name), None)]
@@ -132,8 +135,9 @@ def leaf_values(value: Any, annotation: Any) -> list[Any]:
 
 
 def as_argument(t: Type, value: Any) -> Any:
-    """A copy of an argument in the type of a parameter: what :meth:`Program.run` takes."""
+    """Return a copy of an argument in the type of a parameter, as :meth:`Program.run` takes it."""
     element = t.dtype if isinstance(t, Array) else t
+    # Complex numbers are pairs in the IR; an array of pairs has them already.
     if is_complex(element) and (np.iscomplexobj(value) or np.ndim(value) == 0):
         value = parts(np.asarray(value, np.complex128))
     if isinstance(t, Array):
@@ -145,22 +149,23 @@ def as_argument(t: Type, value: Any) -> Any:
 
 
 def as_double(t: Type, value: Any) -> Any:
-    """An argument with float64 in the place of narrower floats (bfloat16 comes as its bits); others unchanged."""
+    """Return an argument with float64 instead of narrower floats (bfloat16 is given as its bits); others unchanged."""
     scalar = scalar_of(t)
     if not scalar.is_float:
         return value
     numbers = np.asarray(value)
     if scalar.name == "bfloat16" and numbers.dtype == np.uint16:
+        # The bits of a bfloat16 are the upper half of a float32's.
         numbers = (numbers.astype(np.uint32) << 16).view(np.float32)
     double = numbers.astype(np.float64)
     return double if isinstance(t, Array) or double.ndim else np.float64(double[()])
 
 
 def one_element(t: Type, value: Any) -> np.ndarray[Any, Any]:
-    """The one-element array that stands for a parameter by value (its cotangent has this shape)."""
+    """Return the one-element array that represents a parameter by value (its cotangent has this shape)."""
     return np.asarray(value)[None].copy()
 
 
 def zeros_for(t: Type, value: Any) -> np.ndarray[Any, Any]:
-    """A cotangent of zeros for an argument: of its shape, or of one element for a parameter by value."""
+    """Return a cotangent of zeros for an argument: of its shape, or of one element for a parameter by value."""
     return np.zeros_like(value) if isinstance(t, Array) else np.zeros_like(one_element(t, value))

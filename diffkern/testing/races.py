@@ -1,9 +1,9 @@
-"""Which threads of a launch race? Two accesses of one element, at least one a write, with nothing that orders them.
+"""Races among the threads of a launch: two unordered accesses of one element, at least one of them a write.
 
-In: a kernel with its launch, run on copies on one thread of the processor, which logs every access. Out: the races,
-each with both threads and both lines. Threads of a block are ordered by its barriers, those of different blocks by
-nothing; atomic updates do not race with one another, but with reads and plain writes they do. As each access of a
-thread is known, it does not matter in which order they happened to be made.
+:func:`find_races` runs a kernel with its launch on copies, on one thread of the CPU, and logs every access. It returns
+the races, each with both threads and both lines. Threads of a block are ordered by its barriers, those of different
+blocks by nothing; atomic updates do not race with one another, but with reads and plain writes they do. As each access
+of a thread is known, the order in which they happened to be made doesn't matter.
 """
 
 from __future__ import annotations
@@ -137,15 +137,15 @@ def find_races(
     inputs, outputs : sequence
         The arguments, as for a launch. Arrays that are the same memory count as such.
     block_dim : int, optional
-        Threads of a block, where they work together; what the kernel says by default.
+        Threads of a block, where they work together; the kernel's own number by default.
     max_accesses : int, optional
         How many accesses may be logged, of 60 bytes each.
 
     Returns
     -------
     list of Race
-        One for each pair of places in the source, with the first element they race for; of the pairs that race for an
-        element one is given. Empty if there is no race.
+        One for each pair of places in the source, with the first element they race for; if several pairs race for one
+        element, one of them is given. Empty if there is no race.
 
     Raises
     ------
@@ -159,6 +159,7 @@ def find_races(
     dims = tuple(dim) if isinstance(dim, Sequence) else (dim,)
     fn = pipeline.optimise(pipeline.lower_kernel(kernel.func, kernel.argument_types(*given), kernel.variant))
     leaves = [leaf for a, p in zip(given, kernel.parameters, strict=True) for leaf in leaf_values(a, p.annotation)]
+    # The run is on copies, but addresses are those of the user's arrays: two arguments may be the same memory.
     places = [place for a, p in zip(given, kernel.parameters, strict=True) for place in _memory(a, p.annotation)]
     args = [as_argument(p.type, a) for p, a in zip(fn.params, leaves, strict=True)]
     threads = (block_dim or kernel.block_dim) if is_simt(fn) else 1
@@ -198,7 +199,7 @@ def verify_races(
 
 
 def _memory(value: Any, annotation: Any) -> Iterator[Numbers | None]:
-    """The memory of each leaf of an argument, None for values; leaf by leaf as :func:`leaf_values` takes it apart."""
+    """Yield the memory of each leaf of an argument, None for values, in the order of :func:`leaf_values`."""
     definition = definition_of(type(value))
     if definition is not None:
         for name in definition.type.names:
@@ -242,7 +243,7 @@ class _Table:
 
 
 class _Accesses:
-    """The logged accesses of a launch, and what races among them."""
+    """The logged accesses of a launch, and the races among them."""
 
     def __init__(
         self,
@@ -256,14 +257,18 @@ class _Accesses:
         self.sites, self.dims, self.block_dim, self.rows = sites, dims, block_dim, events.rows
         self.places = dict(zip(fn.params, places, strict=False))
         self.shapes = {op.result: op.attrs["shape"] for op in walk(fn.body) if op.name in _OWN}
+        # Shared arrays have no address, and get a number by which an artificial one is made.
         self.shared = {v: k for k, v in enumerate(dict.fromkeys(Access(op).array for op in sites))}
 
     def races(self) -> Iterator[Race]:
         """Yield one race for each pair of sites, first those between threads of one block."""
         table = self.table()
         found: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        # Threads of one block race if neither a barrier nor another element separates them; those of different blocks
+        # race wherever they meet, since no barrier orders them.
         in_block, apart = (table.address, table.block, table.epoch), (table.address,)
         for columns, who in ((in_block, table.thread), (apart, table.block)):
+            # Only so many elements: a kernel in which every element races would take long to report.
             for group in itertools.islice(_conflicts(columns, who, table.kind), _MOST):
                 first, second = sorted(int(table.event[k]) for k in _pair(group, who, table.kind))
                 sites = int(self.rows[first, SITE]), int(self.rows[second, SITE])
@@ -279,20 +284,21 @@ class _Accesses:
         return Side(thread, _WORDS[_kind(op)], Access(op).array.name or "a shared array", op.loc)
 
     def index(self, first: int, second: int) -> tuple[int, ...]:
-        """The element of the first access; of a tile the first element that the second access has too."""
+        """Return the index of the first access; for a tile, the first element that the second access has too."""
         one, other = ({a: k for k, a in enumerate(self.expanded(e)[1])} for e in (first, second))
         common = next(a for a in one if a in other)
         return tuple(int(k) for k in self.expanded(first)[0][one[common]])
 
     def expanded(self, event: int) -> tuple[Numbers, Numbers]:
-        """The elements of an access: indices and addresses."""
+        """Return the elements of an access: indices and addresses."""
         op = self.sites[int(self.rows[event, SITE])]
         index, address, _ = self.elements(op, self.rows[event : event + 1])
         return index, address
 
     def table(self) -> _Table:
-        """All accesses, element by element."""
+        """Return all accesses, element by element."""
         parts: list[list[Numbers]] = []
+        # Accesses of one site are expanded together, as they have one array and shape.
         order = np.argsort(self.rows[:, SITE], kind="stable")
         ends = np.cumsum(np.bincount(self.rows[:, SITE], minlength=len(self.sites)))
         for op, end, count in zip(self.sites, ends, np.diff(ends, prepend=0), strict=True):
@@ -308,7 +314,7 @@ class _Accesses:
         return _Table(address, thread, thread // self.block_dim, self.rows[event, EPOCH], kind, event)
 
     def elements(self, op: Op, rows: Numbers) -> tuple[Numbers, Numbers, Numbers]:
-        """The elements that accesses of one site touch: indices, addresses, and how many each access has."""
+        """Return the elements that accesses of one site touch: indices, addresses, and how many each access has."""
         v = Access(op).array
         assert isinstance(v.type, Array)
         ndim, held = v.type.ndim, self.places.get(v)
@@ -318,6 +324,7 @@ class _Accesses:
         shape = _tile_shape(op)
         block = rows[:, THREAD] // self.block_dim
         if shape is not None:
+            # Every access of a tile becomes one for each of its elements inside the array.
             offsets = np.stack(np.unravel_index(np.arange(int(np.prod(shape))), shape), axis=-1)
             whole = index[:, None, :] + offsets
             inside = np.all((whole >= 0) & (whole < extents), axis=-1)
@@ -327,6 +334,7 @@ class _Accesses:
             return index, held.ctypes.data + index @ np.array(held.strides[:ndim], np.int64), repeats
         flat = index @ np.cumprod([1, *extents[:0:-1]])[::-1]
         number = block * len(self.shared) + self.shared[v]
+        # Negative, so that no real address is equal; distinct for each block, array and element.
         return index, -1 - (number * int(np.prod(extents)) + flat), repeats
 
     def extents(self, v: Value, held: Numbers | None) -> tuple[int, ...]:
@@ -342,7 +350,7 @@ def _kind(op: Op) -> int:
 
 
 def _tile_shape(op: Op) -> tuple[int, ...] | None:
-    """The shape of the tile that an access is of, None for an element."""
+    """Return the shape of the tile that an access reads or writes, None for an element."""
     if op.name == "tile_load":
         shape: tuple[int, ...] = op.attrs["shape"]
         return shape
@@ -351,9 +359,10 @@ def _tile_shape(op: Op) -> tuple[int, ...] | None:
 
 
 def _conflicts(columns: Sequence[Numbers], who: Numbers, kind: Numbers) -> Iterator[Numbers]:
-    """Yield the accesses that agree in columns, where different ones clash."""
+    """Yield the accesses that agree in columns, where different ones conflict."""
     if not len(who):
         return
+    # Sorted by the columns, accesses of one element are neighbours, and groups are reduced at once.
     order = np.lexsort(tuple(reversed(columns)))
     differs = np.zeros(len(order), bool)
     for column in columns:
@@ -362,12 +371,14 @@ def _conflicts(columns: Sequence[Numbers], who: Numbers, kind: Numbers) -> Itera
     least, most = (f.reduceat(who[order], starts) for f in (np.minimum, np.maximum))
     changes, plain = (np.maximum.reduceat(kind[order] != k, starts) for k in (_READ, _ATOMIC))
     ends = np.r_[starts[1:], len(order)]
+    # A group conflicts if there are several threads, not only reads, and not only atomic updates.
     for k in np.flatnonzero((least != most) & changes & plain):
         yield order[starts[k] : ends[k]]
 
 
 def _pair(group: Numbers, who: Numbers, kind: Numbers) -> tuple[int, int]:
-    """Two accesses of a group that clash: not both reads, not both atomic."""
+    """Return two accesses of a group that conflict: not both reads, not both atomic."""
+    # A plain write conflicts with any other access. Without one, a read conflicts with an atomic update.
     for wanted in (_WRITE, _READ):
         for first in group[kind[group] == wanted]:
             other = (who[group] != who[first]) & (kind[group] != _READ if wanted == _READ else True)

@@ -1,7 +1,7 @@
 """Functions that launch kernels, and tapes: their launches one by one, and whole functions against differences.
 
-In: a tape, or a function of arrays and the arrays. Out: the launches as functions of the IR with arguments; for a
-function a report on its gradient in the types of its own arrays.
+A tape, or a function of arrays and the arrays, is taken apart into its launches as functions of the IR with arguments;
+for a function there is also a report on its gradient in the types of its own arrays.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ def launches_of(tape: Tape) -> Iterator[Launch]:
         kernel = launch.kernel if isinstance(launch, PackedLaunch) else None
         if not isinstance(launch, PackedLaunch) or not isinstance(kernel, Kernel) or not kernel.enable_backward:
             continue
+        # The tape has types and bytes of the arguments only, as they were packed for the launch.
         types = [type_of_key(key) for key in launch.keys]
+        # The version of the kernel that was launched, which may have been redefined since.
         fn = pipeline.lower_kernel(kernel.function_of(launch.generation), types, kernel.variant)
         leaves = zip(fn.params, launch.parts, launch.arrays, strict=True)
         args = [_value(p.type, part) if held is None else np.array(held._host()) for p, part, held in leaves]
@@ -51,7 +53,7 @@ def launches_of(tape: Tape) -> Iterator[Launch]:
 
 
 def _value(t: Type, part: bytes) -> Any:
-    """A number, vector or matrix from its bytes in the argument block; an empty array for a null array."""
+    """Return a number, vector or matrix from its bytes in the argument block; an empty array for a null array."""
     if isinstance(t, Array):
         return np.zeros((0,) * t.ndim, SCALARS[scalar_of(t.dtype).name].numpy)
     dtype = SCALARS[scalar_of(passed_type(t)).name].numpy
@@ -63,7 +65,7 @@ def _value(t: Type, part: bytes) -> Any:
 
 @dataclass
 class _Along:
-    """A function of arrays as what :class:`Differences` runs: inputs and results are NumPy arrays."""
+    """A function of arrays as a program for :class:`Differences`: inputs and results are NumPy arrays."""
 
     function: Callable[..., Any]
     inputs: Sequence[Any]
@@ -71,6 +73,7 @@ class _Along:
 
     def arrays(self, values: Sequence[Numbers]) -> list[Any]:
         """Return the inputs with other numbers in those that are differentiated for."""
+        # On copies: the function may write its inputs, and is called at many points.
         given = [clone(a) if isinstance(a, array) else a for a in self.inputs]
         for k, numbers in zip(self.smooth, values, strict=True):
             given[k] = clone(given[k], requires_grad=True)
@@ -89,7 +92,7 @@ class _Along:
         return results
 
     def run(self, dim: Sequence[int], args: Sequence[Any], chunk: int | None = None) -> None:
-        """Put the results of the first arguments into the others."""
+        """Write the results of the first arguments into the others."""
         count = len(self.smooth)
         for place, result in zip(args[count:], self.results(self.arrays(args[:count])), strict=True):
             place[...] = result.numpy().reshape(place.shape)
@@ -97,12 +100,12 @@ class _Along:
 
 @dataclass
 class _Slopes(_Along):
-    """The gradient of a projection of the results, as what :class:`Differences` runs."""
+    """The gradient of a projection of the results, as a program for :class:`Differences`."""
 
     weights: Sequence[Numbers]
 
     def run(self, dim: Sequence[int], args: Sequence[Any], chunk: int | None = None) -> None:
-        """Put the gradients of the first arguments into the others."""
+        """Write the gradients of the first arguments into the others."""
         count = len(self.smooth)
         given = self.arrays(args[:count])
         with Tape() as tape:
@@ -149,6 +152,7 @@ def check_differences(
     weights = [rng.uniform(-1.0, 1.0, y._data.shape) for y in results]
     tape.backward(grads=_seeds(results, weights))
     gradients = [np.array(given[k].grad.numpy(), np.float64) for k in smooth]
+    # The launches are right one by one; what is left is how they are put together, by the tape and by the user.
     whole = _Whole(name, along, values, weights, [np.zeros(y._data.shape) for y in results], tol, rng)
     checked = whole.compare(along, whole.places, weights, gradients)
     if mode != "reverse":
@@ -179,10 +183,11 @@ class _Whole:
                 remedy="pass float64 arrays; differences of narrower floats say nothing",
             )
         self.rounding, self.step = max(_ROUNDING[t] for t in types), max(_STEPS[t] for t in types)
+        # Differences in float32 are good to about three digits, for which the tolerances of float32 are made.
         self.rtol = self.tol.rtol if self.rounding < 1e-12 else self.tol.rtol32
 
     def differences(self, program: _Along, places: list[Numbers], weights: Sequence[Numbers]) -> Differences:
-        """Return differences of a projection of what a program puts behind the inputs."""
+        """Return differences of a projection of the results that a program writes after the inputs."""
         first = len(self.values)
         projection = {first + k: w for k, w in enumerate(weights)}
         return Differences(program, (), [*self.values, *places], projection, self.step, self.rounding)
@@ -190,7 +195,7 @@ class _Whole:
     def compare(
         self, program: _Along, places: list[Numbers], weights: Sequence[Numbers], gradients: Sequence[Numbers]
     ) -> int:
-        """Compare gradients element by element; returns how many there were."""
+        """Compare gradients element by element; return how many there were."""
         comparison = Comparison(self.name, "central differences of the whole function", self.rtol)
         differences = self.differences(program, places, weights)
         every = [(n, index) for n, x in enumerate(self.values) for index in np.ndindex(x.shape)]
@@ -208,7 +213,7 @@ class _Whole:
         return comparison.count
 
     def label(self, n: int) -> str:
-        """Return what an input is called."""
+        """Return the name of an input in messages."""
         return f"input {self.along.smooth[n]}"
 
     def direction(self) -> list[Numbers]:
@@ -216,7 +221,7 @@ class _Whole:
         return [np.asarray(self.rng.uniform(-1.0, 1.0, x.shape)) for x in self.values]
 
     def changes(self, given: Sequence[Any], direction: Sequence[Numbers]) -> list[array]:
-        """Return how the results change along a direction, by forward mode."""
+        """Return the change of the results along a direction, by forward mode."""
         smooth = dict(zip(self.along.smooth, direction, strict=True))
         primals = [given[k] for k in smooth]
 
@@ -234,6 +239,7 @@ class _Whole:
         """Compare forward mode with reverse mode."""
         direction = self.direction()
         changes = self.changes(self.along.arrays(self.values), direction)
+        # <w, J t> = <J^T w, t>: both modes are exact, so no differences are needed.
         left = [float(np.sum(w * c.numpy())) for w, c in zip(self.weights, changes, strict=True)]
         right = [float(np.sum(g * t)) for g, t in zip(gradients, direction, strict=True)]
         comparison = Comparison(self.name, "reverse mode", self.rtol, "change (forward mode)")
@@ -253,6 +259,8 @@ class _Whole:
         moved = dict(enumerate(direction))
         for n, k in enumerate(along.smooth):
             found = given[k].grad.numpy()
+            # The derivative of each gradient along the direction is a Hessian-vector product, which the gradient of the
+            # directional derivative gives as a whole.
             for index in list(np.ndindex(self.values[n].shape))[: self.tol.max_elements]:
                 units: list[Numbers] = [np.zeros(x.shape) for x in self.values]
                 units[n][index] = 1.0

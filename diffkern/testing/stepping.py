@@ -1,7 +1,8 @@
-"""Run a kernel, or its adjoint, as the Python source that a person reads, thread by thread, with or without a debugger.
+"""Running a kernel, or its adjoint, as the Python source that users read, thread by thread, optionally in a debugger.
 
-In: a kernel, a launch's dimensions, NumPy arguments. Out: what the compiled code computes, up to rounding, from the
-source that ``kernel.source()`` and ``kernel.adjoint_source()`` show. Slow: for a few threads, to look at.
+:func:`run_in_python` takes a kernel, a launch's dimensions and NumPy arguments, and computes the results of the
+compiled code, up to rounding, from the source that ``kernel.source()`` and ``kernel.adjoint_source()`` show. It is
+slow, and meant for looking at a few threads.
 """
 
 from __future__ import annotations
@@ -63,16 +64,18 @@ def run_in_python(
     Raises
     ------
     IndexError
-        If a thread leaves an array.
+        If a thread accesses an array out of bounds.
     """
     given = [np.array(a._host()) if isinstance(a, array) else a for a in (*inputs, *outputs)]
     dims = tuple(dim) if isinstance(dim, Sequence) else (dim,)
     types = kernel.argument_types(*inputs, *outputs)
     fn = pipeline.lower_kernel(kernel.func, types, kernel.variant, stops=True)
     if cotangents is None:
+        # Only here: the adjoint is made of the function as it was lowered.
         fn = pipeline.optimise(fn)
 
         def forward() -> dict[str, Any]:
+            # The program changes arrays in place.
             copies = [np.array(a) if isinstance(a, np.ndarray) else a for a in given]
             Interpreted(fn).run(dims, copies)
             arrays = ((p, a) for p, a in zip(fn.params, copies, strict=True) if isinstance(a, np.ndarray))
@@ -95,12 +98,12 @@ def run_in_python(
 
 
 def _shown(t: Type, data: Any) -> Any:
-    """What a parameter holds, with complex numbers as NumPy's."""
+    """Return the contents of a parameter, with complex numbers as NumPy's."""
     return numbers(data) if is_complex(t.dtype if isinstance(t, Array) else t) else data
 
 
 def _seed(t: Type, seed: Any) -> Any:
-    """A cotangent in double precision, of complex numbers as pairs."""
+    """Return a cotangent in double precision, complex numbers as pairs."""
     if is_complex(t.dtype if isinstance(t, Array) else t):
         return parts(np.asarray(seed, dtype=np.complex128))
     return np.asarray(seed, dtype=np.float64)
@@ -111,12 +114,14 @@ def _debugged(functions: Sequence[Function], run: Callable[[], dict[str, Any]]) 
     debugger = pdb.Pdb()
     for fn in functions:
         code = load_source(to_python(fn), function_name(fn)).__code__
+        # The first line of code, behind the `def` and its header of comments.
         first = min(line for *_, line in code.co_lines() if line is not None and line > code.co_firstlineno)
         debugger.set_break(code.co_filename, first)
     # The debugger starts out here; what there is to see begins at the breakpoint.
     debugger.rcLines.append("continue")
     handler = signal.getsignal(signal.SIGINT)
     try:
+        # Without a result if the user quits.
         return debugger.runcall(run) or {}
     finally:  # "continue" makes Ctrl-C stop in the debugger, also after its end
         if threading.current_thread() is threading.main_thread() and handler is not None:

@@ -1,7 +1,7 @@
 """Forward mode checked, and second order: the derivative along a random direction, and the gradient of that.
 
-In: a function as lowered, launch dimensions, a point. Out: how many elements of results were compared and the worst of
-them, or an error that names the worst element.
+The checks take a function as lowered, launch dimensions and a point. They return how many elements of results were
+compared and the worst of them, or raise an error that names the worst element.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ __all__ = ["check_forward", "check_second", "tangent_function", "written_numbers
 
 
 def tangent_function(fn: Function) -> tuple[Function, tuple[int, ...]]:
-    """Return a function in forward mode, with a tangent for each parameter that can have one; and which these are."""
+    """Return a function in forward mode, with a tangent for each parameter that can have one; and the positions of
+    these.
+    """
     active = tuple(k for k, p in enumerate(fn.params) if is_differentiable(p.type))
     types: Any = [p.type for p in fn.params]
     return with_tangents(fn, types, [(k, types[k]) for k in active], pipeline.FUNCS.tools), active
@@ -68,6 +70,7 @@ def check_forward(
     for n in sorted(rng.permutation(len(every))[: tol.max_elements]):
         k, index = every[n]
         weight = np.zeros(np.shape(point[k]))
+        # One element at a time is the projection, since forward mode gives all of them at once.
         weight[index] = 1.0
         analytic = float(np.asarray(changes[k])[index])
         differences = Differences(primal, dim, point, {k: weight}, tol.eps)
@@ -93,6 +96,7 @@ def check_second(
     wide = widen(clone_function(fn))
     forward, active = tangent_function(wide)
     point, direction = _point_and_direction(fn, wide, active, args, tol)
+    # Reverse over forward: the tangents are ordinary arguments of this function, and are differentiated too.
     vjp = Vjp(forward, engine, variant=variant)
     return check_vjp(vjp, dim, [*point, *direction.values()], tol, "second derivative")
 
@@ -102,5 +106,6 @@ def _point_and_direction(
 ) -> tuple[list[Any], dict[int, Any]]:
     double = [as_double(p.type, a) for p, a in zip(fn.params, args, strict=True)]
     point = [as_argument(p.type, a) for p, a in zip(wide.params, double, strict=True)]
+    # Another seed than the projection's, or the two would be equal for arguments and results of one shape.
     rng = np.random.default_rng(tol.seed + 1)
     return point, {k: rng.uniform(-1.0, 1.0, np.shape(point[k])) for k in active}

@@ -1,6 +1,6 @@
 """Kernels as JAX functions, through XLA's FFI: ``dk.jax_kernel``, ``dk.jax_callable`` and ``dk.jax.register``.
 
-In: kernels. Out: differentiable functions of JAX arrays whose calls run native code on XLA's buffers, without Python.
+Kernels become differentiable functions of JAX arrays whose calls run native code on XLA's buffers, without Python.
 JAX itself is imported by the first call, so that this module can be imported without it.
 """
 
@@ -44,7 +44,7 @@ def jax_kernel(
     ----------
     kernel : Kernel
         The kernel. Its last parameters are the outputs: arrays with annotated types. Elements that it leaves unwritten
-        are 0, and what it accumulates into begins at 0.
+        are 0, and arrays into which it accumulates begin at 0.
     num_outputs : int, optional
         How many arrays are returned, in-out arguments included.
     launch_dims : int, tuple of int or callable, optional
@@ -64,7 +64,7 @@ def jax_kernel(
     Returns
     -------
     callable
-        Its calls take ``launch_dims``, ``output_dims`` and ``vmap_method`` as well, in place of those given here.
+        Its calls take ``launch_dims``, ``output_dims`` and ``vmap_method`` as well, instead of those given here.
 
     Raises
     ------
@@ -155,6 +155,7 @@ def register(directory: str | os.PathLike[str] | None = None) -> int:
     from diffkern.interop.jax.programs import enter_stored
     from diffkern.interop.jax.registry import CPU
 
+    # The handler is registered before any program runs: an exported call would otherwise have an unknown target.
     CPU.start()
     entered, _ = enter_stored(cache_directory() if directory is None else absolute(directory))
     return entered

@@ -1,8 +1,8 @@
-"""Arguments of a kernel as JAX values: which parameters are passed, of what types and shapes, and what comes out.
+"""Arguments of a kernel as JAX values: the parameters that are passed, their types and shapes, and the results.
 
-In: the parameters of a kernel, or of a function that launches kernels, and JAX values (or tracers). Out: one
-:class:`Argument` for each parameter, with its type, its shape and its value; or an error that names kernel and
-parameter.
+From the parameters of a kernel, or of a function that launches kernels, and JAX values (or tracers) this module makes
+one :class:`Argument` for each parameter, with its type, its shape and its value; or it raises an error that names
+kernel and parameter.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Signature:
-    """Which parameters of a kernel are inputs, in-out and outputs."""
+    """The division of a kernel's parameters into inputs, in-out arguments and outputs."""
 
     kernel: str
     parameters: tuple[Parameter, ...]
@@ -42,7 +42,7 @@ class Signature:
 
 @dataclass(frozen=True)
 class Argument:
-    """A parameter as a call has it.
+    """A parameter in a call.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Argument:
     dtype
         Its type in JAX.
     value
-        What is passed; None for an output. In the description of a call, True where something is passed.
+        The value that is passed; None for an output. In the description of a call, True if a value is passed.
     is_result : bool
         Whether it is returned.
     """
@@ -72,16 +72,18 @@ class Argument:
 
     @property
     def is_array(self) -> bool:
-        """Whether it is an array."""
+        """True if it is an array."""
         return isinstance(self.type, Array)
 
     @property
     def is_passed(self) -> bool:
-        """Whether the caller passes it."""
+        """True if the caller passes it."""
         return self.value is not None
 
     def without_value(self, passed: bool | None = None) -> Argument:
-        """Return its description, which says whether it is passed; as it is by default."""
+        """Return its description without the value, with the given flag of whether it is passed; by
+        default unchanged.
+        """
         return replace(self, value=True if (self.is_passed if passed is None else passed) else None)
 
     @property
@@ -91,13 +93,15 @@ class Argument:
 
     @property
     def is_smooth(self) -> bool:
-        """Whether JAX has a gradient for it."""
+        """True if JAX has a gradient for it."""
         return bool(jnp.issubdtype(self.dtype, jnp.floating))
 
     @property
     def key(self) -> str:
         """The key of its type, by which programs are found."""
         key = register_type(self.type)
+        # An array with such an extent needs a program whose indices are 64 bits wide. Symbolic extents are taken for
+        # short.
         long = self.is_array and any(isinstance(extent, int) and extent >= 2**31 for extent in self.shape)
         return key_of_long(key) if long else key
 
@@ -139,6 +143,7 @@ def passed(signature: Signature, args: Sequence[Any]) -> list[Argument]:
     """
     wanted = [signature.parameters[i] for i in signature.spec.inputs]
     given = list(args)
+    # As in a launch: a parameter with a default may be left out at the end.
     given += [p.default for p in wanted[len(given) :] if p.default is not NO_DEFAULT]
     if len(given) != len(wanted):
         raise wrong_count(signature.kernel, wanted, len(args), ONLY_INPUTS)
@@ -171,7 +176,7 @@ def _array(p: Parameter, value: Any) -> tuple[Any, Array]:
 
 
 def _null(p: Parameter, annotation: ArrayAnnotation) -> tuple[Any, Array]:
-    """None in the place of an array: for JAX it has no elements."""
+    """Return None passed instead of an array: for JAX, an array without elements."""
     t = type_of_key(p.convert_leaves(None)[0])
     if not isinstance(t, Array):
         raise p.error("JAX has no arrays of structs", "pass the fields as arrays")
@@ -200,6 +205,7 @@ def _value(p: Parameter, value: Any) -> tuple[Any, Array | Element]:
         raise p.error(f"takes an integer ({element}), not JAX's {x.dtype}", "convert it with astype")
     if np.dtype(x.dtype) == np.bool_ and number.name != "bool":
         raise p.error(f"takes a number ({element}), not a bool", "convert it with astype")
+    # A 16-bit float by value is passed as float32, and JAX differentiates the conversion.
     return x.astype(target), element
 
 
@@ -218,7 +224,7 @@ def _as_pairs(element: Any, x: Any) -> Any:
 
 
 def returned(signature: Signature, results: Sequence[Any]) -> tuple[Any, ...]:
-    """Return the results of a launch as the caller has them: pairs as complex numbers."""
+    """Return the results of a launch in the caller's form: pairs as complex numbers."""
     pairs = signature.spec.complex_parameters()
     if not pairs:
         return tuple(results)
@@ -229,9 +235,10 @@ def returned(signature: Signature, results: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def refuse_foreign(signature: Signature, args: Sequence[Any]) -> None:
-    """Raise an error that names the first argument which :func:`jax.jit` does not take, if there is one."""
+    """Raise an error that names the first argument that :func:`jax.jit` does not take, if there is one."""
     wanted = (signature.parameters[i] for i in signature.spec.inputs)
     for p, value in zip(wanted, args, strict=False):
+        # A parameter may be given a nest of arrays, which jit takes apart before it looks at the leaves.
         for leaf in jax.tree.leaves(value):
             if isinstance(leaf, (jax.Array, np.ndarray, np.generic, int, float, complex)):
                 continue
@@ -247,7 +254,7 @@ def refuse_foreign(signature: Signature, args: Sequence[Any]) -> None:
 
 
 def _refusal(p: Parameter, value: Any) -> LaunchError:
-    """Return the error for what is no JAX value: the one that a launch raises, where it raises one."""
+    """Return the error for a value that is no JAX value: the one that a launch raises, if it raises one."""
     remedy = "pass a JAX array, or a number for a parameter by value"
     try:
         p.convert_leaves(value)
@@ -257,7 +264,7 @@ def _refusal(p: Parameter, value: Any) -> LaunchError:
 
 
 def check_numbers(signature: Signature, args: Sequence[Any]) -> None:
-    """Raise what a launch raises for a number of Python's that its parameter does not take; JAX would round it."""
+    """Raise a launch's error for a number of Python's that its parameter does not take; JAX would round it."""
     for index, value in zip(signature.spec.inputs, args):  # noqa: B905 - their number is checked elsewhere
         p = signature.parameters[index]
         if p.value_key and (type(value) is float or type(value) is int):
@@ -274,9 +281,10 @@ def _scalar(p: Parameter, dtype: Any) -> Scalar:
 
 
 def jax_type(scalar: Scalar, p: Parameter | None = None) -> Any:
-    """Return JAX's type for a scalar; the parameter is for the message where JAX has not enabled it."""
+    """Return JAX's type for a scalar; the parameter is for the message if JAX has not enabled it."""
     name: Any = jnp.bfloat16 if scalar.name == "bfloat16" else scalar.name
     dtype = np.dtype(name)
+    # Without x64 JAX would silently compute in 32 bits.
     if scalar.bits == 64 and not jax.config.jax_enable_x64:
         error = LaunchError if p is None else p.error
         raise error(f"{scalar} is a type that JAX has not enabled", remedy='jax.config.update("jax_enable_x64", True)')

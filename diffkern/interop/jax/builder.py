@@ -1,8 +1,9 @@
-"""One custom call while it is built: its operands and results, what is copied and cleared, and what is launched.
+"""A custom call under construction: its operands and results, its copies and clears, and its launches.
 
-In: JAX values, types, launches of programs. Out: the results, from one :class:`~diffkern.interop.jax.call.Call` that is
-entered for the CPU and, in a process with a GPU, one for that. Forwards and adjoints, of one launch or of several, are
-all built here. Buffers are numbered: operands first, so all of them are given before the first result.
+From JAX values, types and launches of programs a :class:`CallBuilder` makes one
+:class:`~diffkern.interop.jax.call.Call`, which is entered for the CPU and, in a process with a GPU, one for that;
+running it gives the results. Forwards and adjoints, of one launch or of several, are all built here. Buffers are
+numbered: operands first, so all of them are given before the first result.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ __all__ = ["CallBuilder", "Constant", "Number", "Operand", "Place"]
 
 @dataclass(frozen=True)
 class Place:
-    """An array: a buffer, and where in it the array lies; the whole buffer where no shape is given."""
+    """An array: a buffer, and the place of the array in it; the whole buffer if no shape is given."""
 
     buffer: int
     start: int = 0
@@ -62,7 +63,7 @@ class _Launched:
         return self.operands[p.role, p.of]
 
     def on(self, gpu: cuda.Gpu | None) -> tuple[Program, ...]:
-        """The programs for one platform."""
+        """Return the programs for one platform."""
         if gpu is None:
             return tuple(p for p in (self.programs.plain, self.programs.atomic) if p is not None)
         assert self.programs.on_gpu is not None
@@ -75,6 +76,7 @@ class _Launched:
 
     def examples(self, size: int, buffers: Sequence[int]) -> _Launched | None:
         """Return the launch for a batch, in which these buffers have an axis of examples; None if there is none."""
+        # Constants are the same in every example.
         wider = {slot: o for slot, o in self.operands.items() if not isinstance(o, Constant) and o.buffer in buffers}
         arguments = self.differing(buffers)
         # Parts of arrays that are contiguous in one example are not in several.
@@ -84,22 +86,23 @@ class _Launched:
         if found is None:
             return None
         operands: dict[tuple[str, int], Operand] = {**self.operands}
+        # With the axis of examples an array is the whole buffer, and a value has become an array of one per example.
         operands.update((slot, Place(o.buffer)) for slot, o in wider.items())
         return _Launched(*found, operands)
 
     def differing(self, buffers: Sequence[int]) -> tuple[int, ...] | None:
-        """Return the arguments that have an axis of examples where these buffers have it; None if they cannot."""
+        """Return the arguments that have an axis of examples if these buffers have it; None if they cannot."""
         held = {k for (_, k), o in self.operands.items() if not isinstance(o, Constant) and o.buffer in buffers}
         return self.programs.differing(held)
 
     def buffers_of(self, arguments: Collection[int]) -> set[int]:
-        """Return the buffers that arguments are in."""
+        """Return the buffers of these arguments."""
         found = (o for (_, k), o in self.operands.items() if k in arguments)
         return {o.buffer for o in found if not isinstance(o, Constant)}
 
 
 class CallBuilder:
-    """A custom call of the name that it has in messages."""
+    """A custom call with a name for messages."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -118,7 +121,7 @@ class CallBuilder:
         return len(self._values) - 1
 
     def result(self, t: Array | Element, shape: Sequence[Any], dtype: Any) -> int:
-        """Add a result, whose contents are whatever the steps make them; return its number."""
+        """Add a result, whose contents are written by the steps; return its number."""
         self._results.append(buffer_of(t))
         self._shapes.append(jax.ShapeDtypeStruct(tuple(shape), dtype))
         return len(self._values) + len(self._results) - 1
@@ -128,7 +131,8 @@ class CallBuilder:
         self._steps.append(Copy(source, goal))
 
     def take_over(self, source: int, goal: int) -> None:
-        """Let a result begin with what an operand holds, in the operand's memory where XLA can spare it."""
+        """Let a result begin with an operand's contents, in the operand's memory where XLA can spare it."""
+        # The copy stays a step: XLA may refuse the alias, and a copy within one memory does nothing.
         self.copy(source, goal)
         self._aliases.append((source, goal - len(self._values)))
 
@@ -137,7 +141,7 @@ class CallBuilder:
         self._steps.append(Clear(goal, axes, launch))
 
     def launch(self, programs: Programs, dims: tuple[Any, ...], operand: Callable[[Parameter], Operand]) -> None:
-        """Launch programs, with the operand that each parameter of theirs is."""
+        """Launch programs, with the operand of each of their parameters."""
         held: dict[tuple[str, int], Operand] = {(p.role, p.of): operand(p) for p in programs.plain.manifest.params}
         self._steps.append(_Launched(programs, dims, held))
 
@@ -146,7 +150,7 @@ class CallBuilder:
         return self._described().call(vmap_method)(*self._values)
 
     def _described(self) -> CallBuilder:
-        """Return it without the values, which belong to one trace."""
+        """Return the builder without the values, which belong to one trace."""
         made = CallBuilder(self._name)
         vars(made).update(vars(self), _values=[jax.ShapeDtypeStruct(x.shape, x.dtype) for x in self._values])
         return made
@@ -155,6 +159,7 @@ class CallBuilder:
         """Return the custom call."""
         gpu = cuda.present()
         on_gpu = "" if gpu is None else self._entered(gpu)
+        # The dims of launches are no part of the call's key: they are passed with each call.
         dims = tuple(s.dims for s in self._steps if isinstance(s, _Launched))
         shapes, aliases = tuple(self._shapes), tuple(self._aliases)
 
@@ -199,6 +204,8 @@ class CallBuilder:
                 made._steps.append(found)
             else:
                 made._steps.append(step)
+        # A result may be left uncleared only if the launch still overwrites all of it with the axis of examples in
+        # front.
         whole = [after.dims == (size, *before.dims) for before, after in launches]
         made._steps = [
             replace(s, axes=s.axes + 1 if s.axes and whole[s.launch] else 0) if isinstance(s, Clear) else s
@@ -207,11 +214,13 @@ class CallBuilder:
         return made, tuple(k in wider for k in range(count))
 
     def _wider(self, mask: Sequence[bool]) -> set[int] | None:
-        """Return the buffers with an axis of examples: what a launch has in several of them, has it in all."""
+        """Return the buffers with an axis of examples: a launch that has the axis in several of them has it in all."""
         count = len(self._operands)
+        # Results differ as soon as any operand does, and a copy gives its source the axis of the result.
         wider = {k for k in range(count) if mask[k]} | set(range(count, count + len(self._results)))
         wider |= {s.source for s in self._steps if isinstance(s, Copy)}
         before = 0
+        # To a fixed point: a launch gives the axis to further buffers, which other launches share.
         while len(wider) > before:
             before = len(wider)
             for step in self._steps:
@@ -234,7 +243,7 @@ def _longer(x: Any, size: int) -> jax.ShapeDtypeStruct:
 
 
 def _bound(t: Array | Element, operand: Operand) -> Bound:
-    """A parameter of a program as the part of a buffer that it is."""
+    """Return a parameter of a program as the part of a buffer that it occupies."""
     if isinstance(operand, Constant):
         return Bound("constant", 0, len(operand.packed), constant=operand.packed.hex())
     if not isinstance(t, Array):

@@ -1,8 +1,8 @@
-"""What one custom call does: its operands and results, and the launches, copies and clears in between.
+"""The content of one custom call: its operands and results, and the launches, copies and clears in between.
 
-In: programs and how their parameters are bound to buffers. Out: a frozen :class:`Call`, whose content alone makes its
-key: the same in every process and on every machine, so that an exported JAX program finds it again. Shapes and launch
-dims are not part of it, but for views of buffers, which calls of several launches may have.
+A frozen :class:`Call` holds programs and the binding of their parameters to buffers. Its content alone makes its key,
+which is the same in every process and on every machine, so that an exported JAX program finds it again. Shapes and
+launch dims are not part of it, except for views of buffers, which calls of several launches may have.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from diffkern.ir.types import Array, Element, Mat, Vec, scalar_of
 
 __all__ = ["Bound", "Buffer", "Call", "Clear", "Copy", "Launch", "buffer_of"]
 
+# Part of the key: a process reads no call of another format.
 FORMAT = 1
 
 
@@ -32,7 +33,7 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Bound:
-    """A parameter of a program and the buffer it is.
+    """A parameter of a program and the buffer that it is bound to.
 
     Attributes
     ----------
@@ -45,7 +46,7 @@ class Bound:
     item : int
         Bytes of an element of an array.
     start : int
-        Where a view begins.
+        The offset of a view, in bytes.
     extents : tuple of int
         Shape and strides of a view.
     constant : str
@@ -63,7 +64,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Copy:
-    """The contents of one buffer for those of a result; nothing happens where XLA gave them the same memory."""
+    """A copy of one buffer's contents to a result; nothing happens if XLA gave them the same memory."""
 
     source: int
     target: int
@@ -117,6 +118,7 @@ class Call:
     @property
     def key(self) -> str:
         """The key: 64 hexadecimal digits."""
+        # Sorted keys: the key must not depend on the order in which fields were written.
         return key([("diffkern call", json.dumps(self.to_json(), sort_keys=True).encode())])
 
     def to_json(self) -> dict[str, Any]:
@@ -147,6 +149,7 @@ class Call:
 def _step(content: dict[str, Any]) -> Copy | Clear | Launch:
     kind = content.pop("do")
     if kind == "Launch":
+        # JSON has lists for tuples, and a frozen call must stay hashable.
         params = [Bound(**{**p, "extents": tuple(p["extents"])}) for p in content.pop("params")]
         return Launch(**content, params=tuple(params))
     if kind == "Copy":
@@ -158,6 +161,7 @@ def _step(content: dict[str, Any]) -> Copy | Clear | Launch:
 
 def buffer_of(t: Array | Element) -> Buffer:
     """Return the buffer of a parameter: an array, or a value as it is passed."""
+    # A value may be passed in a wider type than it has in the program.
     scalar = scalar_of(t if isinstance(t, Array) else abi.passed_type(t))
     element = t.dtype if isinstance(t, Array) else t
     rank = len(element.shape) if isinstance(element, (Vec, Mat)) else 0

@@ -1,6 +1,6 @@
 """``dk.jax_callable``: a Python function that launches several kernels, as one JAX function.
 
-In: a function over diffkern arrays. Out: a function of JAX arrays that is one custom call, whose native handler runs
+A function over diffkern arrays becomes a function of JAX arrays that is one custom call, whose native handler runs
 all launches in order; arrays that the function makes are buffers of XLA's. For a gradient the launches are one call
 each, so that every adjoint finds the states it needs.
 """
@@ -42,7 +42,7 @@ __all__ = ["JaxCallable"]
 
 @dataclass(frozen=True)
 class _Function:
-    """What :func:`signature_of` asks a kernel for."""
+    """The attributes that :func:`signature_of` reads from a kernel."""
 
     name: str
     parameters: tuple[Parameter, ...]
@@ -94,9 +94,11 @@ class JaxCallable(JaxFunction):
         """Return the outputs: in-out arguments first, then pure outputs; other values for this call may be given."""
         return self._run(args, None, output_dims, vmap_method)
 
+    # Called before each call: a redefined kernel or a changed global must not run what was traced before.
     def _has_changed(self) -> bool:
         before, self._surroundings = self._surroundings, _surroundings(self.function)
         same = len(before) == len(self._surroundings) and all(map(operator.is_, before, self._surroundings))
+        # Traced programs depend on nothing else that can change.
         if same and all(kernel.current() is meant for kernel, meant in self._meant.items()):
             return False
         self._meant = {}
@@ -113,6 +115,7 @@ class JaxCallable(JaxFunction):
                 remedy="export functions made by dk.jax_kernel, or give the shapes",
             )
         recording = record(self.name, self.function, [a.without_value() for a in arguments])
+        # Recorded per kernel, so that a later redefinition is noticed by `_has_changed`.
         self._meant.update({s.kernel: s.generation for s in recording.steps if isinstance(s, Launched)})
         steps = _StepByStep(recording, vmap_method)
         # The handler for a GPU cannot put numbers into argument blocks; there every launch is a call.
@@ -125,7 +128,7 @@ class JaxCallable(JaxFunction):
 
 
 def _surroundings(function: Callable[..., Any]) -> list[Any]:
-    """What the names of a function that are not its own stand for: globals and closure variables."""
+    """Return the values of a function's free names: globals and closure variables."""
     code, space = function.__code__, function.__globals__
     found = [space.get(name) for name in code.co_names]
     for cell in function.__closure__ or ():
@@ -147,6 +150,7 @@ class _StepByStep:
         state: dict[int, Any] = {a.index: x for a, x in zip(recording.passed, given, strict=True)}
         for a in recording.buffers:
             if a.index not in state:
+                # Arrays made by the function begin with their recorded contents, or zeros.
                 state[a.index] = jnp.zeros(a.shape, a.dtype) if a.value is None else as_jax(a, a.value)
         for step in recording.steps:
             if isinstance(step, Launched):
@@ -157,11 +161,13 @@ class _StepByStep:
                 state[goal.index] = as_jax(goal, np.broadcast_to(step.values, goal.shape))
             else:
                 self._check_whole([step.goal, step.source], "copy")
+                # Arrays of JAX are immutable, so a copy is the same value under another name.
                 state[step.goal.buffer] = state[step.source.buffer]
         return tuple(state[a.index] for a in recording.results)
 
     def _launch(self, step: Launched, state: dict[int, Any]) -> None:
         self._check_whole([o for o in step.operands if isinstance(o, Place)], step.kernel.name)
+        # A launch that writes nothing has no effect in JAX.
         if not step.writes:
             return
         self._check_apart(step)
@@ -177,7 +183,7 @@ class _StepByStep:
             state[goal.buffer] = new
 
     def _check_apart(self, step: Launched) -> None:
-        """Refuse an array that a launch writes and also has as another parameter: here they are two."""
+        """Refuse an array that a launch writes and that is also another parameter: here they are two values."""
         places = {k: o.buffer for k, o in enumerate(step.operands) if isinstance(o, Place)}
         for k in step.writes:
             same = [other for other, buffer in places.items() if other != k and buffer == places[k]]

@@ -1,6 +1,7 @@
 """JAX's arrays, types and devices as diffkern's, and diffkern's as JAX's.
 
-In: an array, an element type or a device of one side. Out: that of the other; arrays share their memory.
+Each function takes an array, an element type or a device of one side and returns that of the other; arrays share their
+memory.
 """
 
 from __future__ import annotations
@@ -22,17 +23,18 @@ __all__ = ["device_from_jax", "device_to_jax", "dtype_from_jax", "dtype_to_jax",
 
 
 def from_jax(a: Any, dtype: Any = None) -> array:
-    """Return an array over the memory of one of JAX's."""
+    """Return an array over the memory of a JAX array."""
+    # The pointer may be to memory that a pending computation has yet to write.
     return adopt_dlpack(jax.block_until_ready(a), None if dtype is None else resolve_dtype(dtype))
 
 
 def to_jax(a: array) -> Any:
-    """Return one of JAX's arrays over the memory of an array."""
+    """Return a JAX array over the memory of an array."""
     return jnp.from_dlpack(a)
 
 
 def dtype_from_jax(jax_dtype: Any) -> DType | CompositeType:
-    """Return the scalar type that a type of JAX is."""
+    """Return the scalar type for a type of JAX."""
     name = np.dtype(jax_dtype).name
     if name not in SCALARS and name not in COMPOSITES:
         raise TypeError(f"diffkern has no type for {name}; convert the array with .astype()")
@@ -45,7 +47,7 @@ def dtype_to_jax(dtype: Any) -> Any:
 
 
 def device_from_jax(jax_device: Any) -> Device:
-    """Return the device that a device of JAX is."""
+    """Return the device for a device of JAX."""
     platform = jax_device.platform
     if platform not in ("cpu", "gpu", "cuda"):
         raise ValueError(f"diffkern has no devices of JAX's platform {platform!r}")

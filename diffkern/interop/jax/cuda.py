@@ -1,7 +1,8 @@
 """CUDA: the driver's functions that the handler calls, and programs loaded by it.
 
-In: a process in which JAX has a GPU. Out: a :class:`Gpu`, by which calls get programs for its architecture; None in all
-other processes. Programs are loaded as CUDA's libraries, whose kernels are good for every device of the process.
+In a process in which JAX has a GPU, :func:`present` returns a :class:`Gpu`, by which calls get programs for its
+architecture; it returns None in all other processes. Programs are loaded as CUDA's libraries, whose kernels are good
+for every device of the process.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ _FEW_BLOCKS = 2048  # of programs whose blocks add to sums: as many as the large
 
 
 class Driver(Protocol):
-    """What is needed of CUDA's driver."""
+    """The functions of CUDA's driver that are needed."""
 
     def addresses(self) -> tuple[int, int, int, int]:
-        """Return where cuLaunchKernel, cuMemsetD8Async, cuMemcpyAsync and cuKernelGetFunction are."""
+        """Return the addresses of cuLaunchKernel, cuMemsetD8Async, cuMemcpyAsync and cuKernelGetFunction."""
         ...
 
     def version(self) -> int:
@@ -61,6 +62,7 @@ class NativeDriver:
 
     def load(self, image: bytes, symbol: str) -> int:
         library, kernel = ctypes.c_void_p(), ctypes.c_void_p()
+        # Kept: the driver may read the image as long as the library is loaded.
         self._images.append(image)
         none, zero = ctypes.c_void_p(), ctypes.c_uint(0)
         self._check(
@@ -130,11 +132,14 @@ class Gpu:
             manifest = entry.manifest
             kernel = self._load(entry, symbol)
             shared, threads = manifest.resources.dynamic_shared_bytes, manifest.block_dim
+            # Blocks of programs with sums add to them, so few blocks that each do much are better. Other grids have as
+            # many threads as allowed; a launch with more threads loops within each.
             blocks = _FEW_BLOCKS if manifest.sites else abi.CUDA_GRID_THREADS // threads - 1
             self._loaded[symbol] = DeviceCode(kernel, blocks, shared, threads, manifest)
         return self._loaded[symbol]
 
     def _load(self, entry: Entry, symbol: str) -> int:
+        # The best image first; a driver that is too old for it refuses it, and PTX comes last.
         *better, last = images(entry, self.arch, self._driver.version())
         for image in better:
             try:
@@ -147,7 +152,7 @@ class Gpu:
 
 @functools.cache
 def present() -> Gpu | None:
-    """Return the GPUs that JAX computes on, or None if it computes on something else."""
+    """Return the GPUs on which JAX computes, or None if it computes on another platform."""
     import jax
 
     if jax.default_backend() != "gpu":

@@ -1,11 +1,11 @@
 """The handler for CUDA, as LLVM code: the same walk through the call, with launches on XLA's stream.
 
-In: nothing but where the registry's address and those of the driver's functions will stand. Out: a module that exports
-``dk_xla_handler`` for the platform CUDA, for the stages *initialize* and *execute*. It only puts launches, copies and
-clears on the stream, always the same ones for the same call, and says so: XLA may capture it into CUDA graphs. The
-argument block is the CPU's, byte for byte, and is what the driver copies as the kernel's one parameter. Kernels are
-``CUkernel``s, which are good for every device; *initialize* makes the driver load them there, so that none is loaded
-while a graph is captured. Values are not read here, as they lie on the device: the programs take them by reference.
+The module exports ``dk_xla_handler`` for the platform CUDA, for the stages *initialize* and *execute*, and reads the
+addresses of the registry and of the driver's functions from exported words. It only puts launches, copies and clears on
+the stream, always the same ones for the same call, and declares so: XLA may capture it into CUDA graphs. The argument
+block is the CPU's, byte for byte, and is passed to the driver as the kernel's one parameter. Kernels are ``CUkernel``s,
+which are good for every device; *initialize* makes the driver load them there, so that none is loaded while a graph is
+captured. Values are not read here, as they lie on the device: the programs take them by reference.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ class _CudaModule(CpuModule):
     def function_of(self, c: Code, which: int) -> Word:
         return c.load(c.b.load(self.driver, typ=I64), which)
 
+    # The handler goes on after a failure: later work on the stream fails as well, and the first code tells the cause.
     def note(self, c: Code, context: Word, status: Any) -> None:
         """Keep the first failure."""
         failed = c.b.and_(c.compare("!=", c.b.zext(status, I64), 0), c.compare("==", c.load(context, ERROR), 0))
@@ -49,6 +50,7 @@ class _CudaModule(CpuModule):
 
     def copy_buffer(self, c: Code, context: Word, to: Word, source: Word, count: Word) -> None:
         stream = c.load(context, _STREAM)
+        # The driver refuses copies and sets of zero bytes.
         with c.when(c.compare("!=", count, 0)):
             self.note(c, context, c.call(self.function_of(c, layout.DRIVER_COPY), [to, source, count, stream], I32))
 
@@ -64,6 +66,7 @@ class _CudaModule(CpuModule):
         dims, n = self.dims(c, context, description, c.load(step, layout.LAUNCH_INDEX))
         with c.when(c.compare("==", n, 0)):
             c.b.ret_void()
+        # On the handler's stack: cuLaunchKernel copies the parameter before it returns.
         block = c.words(c.div(c.load(step, layout.LAUNCH_BLOCK), 8))
         self.pack(c, context, step, element, block)
         c.store(0, block, abi.STATUS)
@@ -73,6 +76,7 @@ class _CudaModule(CpuModule):
         c.store(0, block, abi.PARTIALS)
         program = c.add(step, layout.LAUNCH_PLAIN)
         threads = c.load(program, layout.DEVICE_THREADS)
+        # A grid-stride loop in the program covers what the grid does not.
         blocks = c.min(c.ceil_div(n, c.load(program, layout.DEVICE_SHARE)), c.load(program, layout.DEVICE_BLOCKS))
         params = c.words(1)
         c.store(block, params)
@@ -90,7 +94,7 @@ class _CudaModule(CpuModule):
             c.leave(null)
 
     def load(self, c: Code, frame: Word, description: Word, error: Any, null: Any) -> None:
-        """In the stage before execution make the driver load the kernels on the device at hand."""
+        """Make the driver load the kernels on the current device, in the stage before execution."""
         stage = c.load32(frame, ffi_api.OFFSETS["XLA_FFI_CallFrame"]["stage"])
         with c.when(c.compare("==", stage, ffi_api.STAGE_INITIALIZE)):
             step = c.variable(c.add(description, c.load(description, layout.FIRST_STEP)))
@@ -104,6 +108,7 @@ class _CudaModule(CpuModule):
             self.refuse_failure(c, frame, description, failed.get(), error)
             c.leave(null)
 
+    # Stages before *initialize* have no device.
     def begin(self, c: Code, frame: Word, context: Word) -> None:
         """Ask XLA for the stream."""
         fields = ffi_api.OFFSETS["XLA_FFI_Stream_Get_Args"]
@@ -121,6 +126,7 @@ class _CudaModule(CpuModule):
         c.store(c.load(arguments, fields["stream"]), context, _STREAM)
 
     def run(self, c: Code, context: Word, description: Word, elements: Any, count: Word) -> None:
+        # A stream runs in order: the elements of a batch are enqueued one after the other.
         c.b.call(elements, [context, c.word(0), count])
 
     def tell(self, c: Code, frame: Word, context: Word, error: Any) -> None:

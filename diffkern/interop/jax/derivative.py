@@ -1,7 +1,7 @@
-"""How JAX differentiates calls: one primitive, whose acts are a launch, its derivatives, and theirs.
+"""Derivatives of calls under JAX: one primitive, whose acts are a launch, its derivatives, and theirs.
 
-In: a launch, and JAX values. Out: its results, as an operation that JAX differentiates in both modes to any order. An
-act is a function of arrays with a derivative, and perhaps a transpose, made of acts:
+A launch becomes an operation that JAX differentiates in both modes to any order. An act is a function of arrays with a
+derivative, and perhaps a transpose, made of acts:
 
 ========  =========================================  ==============================================================
 act       computes                                   comes from
@@ -11,7 +11,7 @@ Along     J t, linear in tangents t                  the kernel with tangents
 Joint     y and J t, of x and t                      one run of the kernel with tangents; Run and Along in one
 Pulled    J' w, linear in cotangents w               the adjoint; the transpose of Along
 Bent      the change of J' w as x and w change       the adjoint of the kernel with tangents
-Whole     what a function of several launches does   one call; its derivative is that of the launches one by one
+Whole     the results of several launches            one call; its derivative is that of the launches one by one
 ========  =========================================  ==============================================================
 
 The kernel with tangents is a kernel, so derivatives of any order are made of the first four. Acts after the first take
@@ -56,9 +56,12 @@ class Run(Act):
     def jvp(self, operands: Sequence[Any], tangents: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
         self.launch.check_differentiable()
         t = _present(self.launch.inputs, tangents)
+        # Nothing smooth changes, so the kernel with tangents need not exist.
         if not self.launch.smooth or not t:
             return apply(self, operands), [None] * len(self.launch.results)
+        # Its derivatives launch the kernel again, and have to get the same results.
         launch = self.launch.repeatable
+        # One launch gives the results and their change; JAX divides it where only one of them is needed.
         found = apply(Joint(launch, tuple(t)), [*operands, *t.values()])
         out = found[: len(launch.results)]
         changes = dict(zip(launch.smooth, found[len(out) :], strict=True))
@@ -67,7 +70,7 @@ class Run(Act):
 
 @dataclass(frozen=True, eq=False)
 class _Derivative(Act):
-    """What is made of a launch: a function of its inputs and results, and of what is named by parameters."""
+    """A derivative of a launch: a function of its inputs and results, and of operands named by parameters."""
 
     launch: LaunchFunction
 
@@ -101,12 +104,14 @@ class Along(_Derivative):
             changes = _changes(self.launch, [*x.values()], [*y.values()], dt)
             return apply(self, operands), [changes.get(k) for k in self.launch.smooth]
         found = self.launch.along(frozenset(self.along))
+        # The kernel with tangents, differentiated along (dx, dt), gives the second derivative in one launch.
         out, changed = Run(found.launch).jvp(found.operands(x, t), found.inputs(dx, dt))
         return found.changes(out), found.changes(changed)
 
     def transpose(self, operands: Sequence[Any], cotangents: Sequence[Any]) -> Sequence[Any]:
         x, y, t = self._parted(operands, self.along)
         wanted = tuple(k for k, given in t.items() if given is None)
+        # Made now, while the gradient is traced, so that an error names the user's line and not a later compilation.
         self.launch.adjoint(wanted)  # which tells why there is none, if so, while the gradient is traced
         w = _without_zeros(dict(zip(self.launch.smooth, cotangents, strict=True)))
         return apply(Pulled(self.launch, wanted, tuple(w)), [*x.values(), *y.values(), *w.values()])
@@ -151,6 +156,7 @@ class Joint(Act):
 
     def transpose(self, operands: Sequence[Any], cotangents: Sequence[Any]) -> Sequence[Any]:
         own, t = operands[: self.parts.operands], operands[self.parts.operands :]
+        # The results are computed again, as residuals of the adjoint: the transpose is that of Along alone.
         along = [*own, *apply(self.parts.first, own), *t]
         return self.parts.second.transpose(along, cotangents[self.parts.results :])
 
@@ -170,6 +176,7 @@ class Pulled(_Derivative):
         return self.launch.pulled(self.wanted, *self._parted(operands, self.given))
 
     def jvp(self, operands: Sequence[Any], tangents: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+        # J' w is linear in w: its change is J' dw and, if x changes, a second derivative, which Bent has both of.
         x, y, w = self._parted(operands, self.given)
         dx, _, dw = map(_without_zeros, self._parted(tangents, self.given))
         own = [*x.values(), *y.values()]
@@ -183,6 +190,7 @@ class Pulled(_Derivative):
     def transpose(self, operands: Sequence[Any], cotangents: Sequence[Any]) -> Sequence[Any]:
         x, y, w = self._parted(operands, self.given)
         t = _without_zeros(dict(zip(self.wanted, cotangents, strict=True)))
+        # The transpose of J' w in w is J t.
         changes = _changes(self.launch, [*x.values()], [*y.values()], t)
         return [changes[k] for k, given in w.items() if given is None]
 
@@ -192,7 +200,7 @@ class Bent(_Derivative):
     """The change of pulled cotangents, linear in the changes of the inputs ``along`` and of the cotangents ``changed``.
 
     Second derivatives are symmetric: the change of J' w along dx is the gradient of <w, J dx>. So one run of the
-    adjoint of the kernel with tangents dx, for the cotangent w of the tangents and dw of the results, is all of it.
+    adjoint of the kernel with tangents dx, for the cotangent w of the tangents and dw of the results, gives all of it.
     """
 
     wanted: tuple[int, ...]
@@ -208,6 +216,7 @@ class Bent(_Derivative):
         x, y, w, dx, dw = self._parted(operands, self.given, self.along, self.changed)
         found = self.launch.along(frozenset(self.along))
         results = found.results(y, _changes(self.launch, [*x.values()], [*y.values()], dx))
+        # w is the cotangent of the tangents, dw that of the results.
         seeds = {found.place(k): v for k, v in dw.items()} | {found.place(k, True): v for k, v in w.items()}
         pulled = Pulled(found.launch, tuple(map(found.place, self.wanted)), tuple(seeds))
         return apply(pulled, [*found.operands(x, dx), *results, *seeds.values()])
@@ -215,6 +224,7 @@ class Bent(_Derivative):
     def jvp(self, operands: Sequence[Any], tangents: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
         moving = [k for k, t in enumerate(tangents) if t is not None]
         linear = len(operands) - len(self.along) - len(self.changed)
+        # Only the operands in which it is linear change: its derivative is itself.
         if moving and moving[0] >= linear:
             *own, _, _ = self._parted(operands, self.given, self.along, self.changed)
             *_, dx, dw = map(_without_zeros, self._parted(tangents, self.given, self.along, self.changed))
@@ -225,6 +235,7 @@ class Bent(_Derivative):
         x, y, w, dx, dw = self._parted(operands, self.given, self.along, self.changed)
         t = _without_zeros(dict(zip(self.wanted, cotangents, strict=True)))
         changes = _changes(self.launch, [*x.values()], [*y.values()], t)
+        # By the symmetry of second derivatives, dx and the cotangent change places.
         wanted = tuple(k for k, given in dx.items() if given is None)
         turned = Bent(self.launch, wanted, self.given, tuple(t), ())
         found = _bent(turned, (x, y, w), t, {}) if wanted else []
@@ -233,7 +244,7 @@ class Bent(_Derivative):
 
 @dataclass(frozen=True, eq=False)
 class Whole(Act):
-    """What a function of several launches does; ``steps`` is the same as a chain of acts."""
+    """The results of a function of several launches; ``steps`` computes them as a chain of acts."""
 
     results: Sequence[Argument]
     together: Callable[..., Sequence[Any]]
@@ -247,6 +258,7 @@ class Whole(Act):
         return self.together(*operands)
 
     def jvp(self, operands: Sequence[Any], tangents: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+        # The one call has no derivative of its own; the same launches one by one do.
         out, changes = _differentiated(self.steps, operands, tangents)
         return out, [t if a.is_smooth else None for a, t in zip(self.results, changes, strict=True)]
 
@@ -260,7 +272,7 @@ def _changes(launch: LaunchFunction, x: Sequence[Any], y: Sequence[Any], t: Valu
 
 
 def _bent(bent: Bent, own: Iterable[Values], dx: Values, dw: Values) -> list[Any]:
-    """Return the change of what is pulled, for changes of some inputs and cotangents."""
+    """Return the change of pulled cotangents, for changes of some inputs and cotangents."""
     x, y, w = own
     if not dx:
         return apply(Pulled(bent.launch, bent.wanted, tuple(dw)), [*x.values(), *y.values(), *dw.values()])

@@ -1,7 +1,7 @@
-"""From a call to JAX operations: the custom call itself, what ``vmap`` makes of it, and why it has no derivative.
+"""From a call to JAX operations: the custom call itself, and its batches under ``vmap``.
 
-In: a call's key, operands, launch dims. Out: results as JAX values. A batch is a call of its own, whose launches have
-an axis of examples. Where there is none, the batch is carried to the native handler, which loops over its elements
+A call's key, operands and launch dims give its results as JAX values. A batch is a call of its own, whose launches have
+an axis of examples. If there is no such call, the batch is carried to the native handler, which loops over its elements
 with the shapes and dims of a call without the batch. Batches of batches are one batch.
 """
 
@@ -30,7 +30,7 @@ Dims = tuple[Any, ...]
 
 
 def is_static(dims: Sequence[Any]) -> bool:
-    """Whether all dims are numbers, rather than symbols of an exported program."""
+    """Return whether all dims are numbers, rather than symbols of an exported program."""
     return all(isinstance(d, (int, np.integer)) for d in dims)
 
 
@@ -60,8 +60,8 @@ class CustomCall:
     cuda_key : str
         The key of the same call on a GPU, if there is one in this process.
     examples : callable or None
-        Returns the call for a batch, of a size, in which some operands have an axis of examples: one launch in place
-        of one for each; and which operands that call has with the axis. None where there is no such call.
+        Returns the call for a batch, of a size, in which some operands have an axis of examples: one launch instead
+        of one for each; and which operands that call has with the axis. None if there is no such call.
     """
 
     key: str
@@ -79,7 +79,9 @@ class CustomCall:
         return tuple(spread(y, axes) for y in self._batched(None, (False,) * len(given), given))
 
     def _batched(self, size: Any, mask: tuple[bool, ...], operands: Sequence[Any]) -> tuple[Any, ...]:
-        """Return the results of a batch of `size` of those operands that `mask` says; of none where it is None."""
+        """Return the results of a batch of `size`, in which the operands named by `mask` have an axis; no batch if it
+        is None.
+        """
 
         def call(*given: Any) -> tuple[Any, ...]:
             return self._bind(size, mask, given)
@@ -93,7 +95,7 @@ class CustomCall:
         return tuple(run(*operands))
 
     def _together(self, size: Any, mask: tuple[bool, ...]) -> tuple[CustomCall, tuple[bool, ...]] | None:
-        """Return the call that runs a batch in one launch, and which operands have its axis there."""
+        """Return the call that runs a batch in one launch, and which operands have the batch axis there."""
         if size is None or self.examples is None or not is_static((size, *(d for dims in self.dims for d in dims))):
             return None
         return self.examples(int(size), mask)
@@ -103,6 +105,7 @@ class CustomCall:
     ) -> tuple[Any, ...]:
         """Run a batch (`outer`, the first axis) of batches (`inner`, the one after it)."""
         everywhere = self.vmap_method in ("broadcast_all", "expand_dims")
+        # An aliased result has the axis, so the operand whose memory it takes needs it too.
         aliased = {i for i, _ in self.aliases}
         whole = outer if inner is None else outer * inner
         merged, new_mask = [], []
@@ -116,6 +119,7 @@ class CustomCall:
             if inner is None:
                 merged.append(x if has_outer else jnp.broadcast_to(x, (outer, *own)))
                 continue
+            # Operands that lack one of the two axes are broadcast along it, since the merged batch has only one axis.
             x = x.reshape((outer if has_outer else 1, inner if has_inner else 1, *own))
             merged.append(jnp.broadcast_to(x, (outer, inner, *own)).reshape((whole, *own)))
         out = self._batched(whole, tuple(new_mask), merged)
@@ -139,6 +143,7 @@ class CustomCall:
                 raise NotImplementedError(f"vmap of a call with more than {_MAX_OPERANDS} operands")
             flags = layout.HAS_BATCH
             results = tuple(jax.ShapeDtypeStruct((size, *r.shape), r.dtype) for r in results)
+        # The handler is told by bits which operands have the axis of the batch.
         bits = sum(1 << k for k, is_batched in enumerate(mask) if is_batched)
         words = [bits, flags]
         carriers: list[Any] = []
@@ -154,9 +159,11 @@ class CustomCall:
 
         def bound(key: str) -> Callable[..., tuple[Any, ...]]:
             attribute = np.array([*key_words(key), *words], np.int64)
+            # Everything but shapes and operands is in this one attribute; XLA keeps it with the program.
             return lambda *given: tuple(call(*given, call=attribute))
 
         if not self.cuda_key:
             return bound(self.key)(*operands, *carriers)
+        # Chosen when the program is lowered: an exported program may run on either platform.
         made = jax.lax.platform_dependent(*operands, *carriers, cuda=bound(self.cuda_key), default=bound(self.key))
         return tuple(made)

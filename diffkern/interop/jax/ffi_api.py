@@ -1,4 +1,4 @@
-"""Where things stand in the structs of XLA's FFI, major version 0, in bytes.
+"""Offsets and sizes of the structs of XLA's FFI, major version 0, in bytes.
 
 The handler walks them by these offsets; ``struct_size`` of each tells whether it is long enough. A test compares them
 with the header that jaxlib ships.

@@ -1,7 +1,7 @@
-"""A recording as one custom call: what a kernel or a function does, forward, without Python.
+"""A recording as one custom call: a kernel or a function, run forward, without Python.
 
-In: a recording, and JAX values for its arguments. Out: its results. Operands of the call are the arguments, then
-constants; its results those of the recording, then the arrays that it makes.
+:func:`forward` takes a recording and JAX values for its arguments and returns its results. Operands of the call are the
+arguments, then constants; its results those of the recording, then the arrays that it makes.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ class _Forward:
         self.place = {a.index: self.call.operand(x, a.type) for a, x in zip(recording.passed, values, strict=True)}
         made = recording.buffers[recording.parameters :]
         sources = {a.index: self.call.operand(as_jax(a, a.value), a.type) for a in made if a.value is not None}
+        # A kernel with tangents has parameters without a tangent: they are null, or zero.
         # Null, or zero: what a kernel with tangents has none of.
         for a in recording.buffers[: recording.parameters]:
             if not a.is_passed and not a.is_result:
@@ -47,6 +48,7 @@ class _Forward:
         self.filled = {k: self.constant(step) for k, step in enumerate(recording.steps) if isinstance(step, Filled)}
         for a in recording.results:
             self.result(a, self.place.get(a.index), is_shared=True)
+        # An array that the function makes and never writes stays an operand; one that is written has to be a result.
         written = {p.buffer for step in recording.steps for p in _written(step)}
         for a in made:
             if a.index in sources and a.index not in written:
@@ -55,7 +57,7 @@ class _Forward:
                 self.result(a, sources.get(a.index), is_shared=False)
 
     def constant(self, step: Filled) -> int | None:
-        """An operand with the values of a fill; None for zeros."""
+        """Return an operand with the values of a fill; None for zeros."""
         if not np.any(step.values):
             return None
         goal = self.recording.buffers[step.goal.buffer]
@@ -67,16 +69,20 @@ class _Forward:
         if source is None:
             self.call.clear(goal, *self.overwritten(a.index))
         elif is_shared:
+            # Only results of the whole call share the operand's memory: JAX's array is then donated, or copied by XLA.
             self.call.take_over(source, goal)
         else:
             self.call.copy(source, goal)
 
     def overwritten(self, buffer: int) -> tuple[int, int]:
-        """How many axes of a launch overwrite a buffer as a whole, if that is the first to touch it, and which."""
+        """Return how many axes of a launch overwrite a whole buffer, if it is the first to touch the buffer, and which
+        launch.
+        """
         for step in self.recording.steps:
             touched = [(k, p) for k, p in enumerate(_operands(step)) if isinstance(p, Place) and p.buffer == buffer]
             if touched:
                 (k, place), *more = touched
+                # A launch that has the buffer twice may read it before it is written.
                 if more or not isinstance(step, Launched) or not place.is_whole:
                     break
                 launch = self.launches.index(step)
@@ -100,6 +106,7 @@ class _Forward:
                 self.call.clear(goal)
             else:
                 self.call.copy(source, goal)
+        # Arrays that the function made were results for XLA, and are not the caller's.
         return self.call.run(vmap_method)[: len(self.recording.results)]
 
     def launch(self, step: Launched, made: Programs) -> None:
@@ -119,7 +126,8 @@ def _written(step: Launched | Copied | Filled) -> list[Place]:
 
 
 def as_jax(a: Argument, values: Any) -> Any:
-    """Return what diffkern stores for an array, as JAX's array."""
+    """Return diffkern's stored values of an array as a JAX array."""
     x = jnp.asarray(values)
+    # Stored as uint16, which NumPy has instead of bfloat16.
     is_raw = scalar_of(a.type) == BFLOAT16
     return jax.lax.bitcast_convert_type(x, jnp.bfloat16) if is_raw else x.astype(a.dtype)

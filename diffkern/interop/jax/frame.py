@@ -1,8 +1,8 @@
-"""What a handler knows of XLA: it answers for versions, checks a call's buffers, looks up what is to run, tells errors.
+"""The XLA part of a handler: it answers for versions, checks a call's buffers, looks up the call, and returns errors.
 
-In: nothing but where the registry's address will stand. Out: the function ``dk_xla_handler`` in a module of LLVM code,
-around what subclasses run. Of a call it leaves a context on the stack: the description of the call, its buffers and the
-dims of its launches.
+It emits the function ``dk_xla_handler`` in a module of LLVM code, around the code that subclasses run. For a call it
+leaves a context on the stack: the description of the call, its buffers and the dims of its launches. The registry's
+address is read from an exported word, which is set when the module is loaded.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class FrameModule(Module, ABC):
         self.snprintf = self.external("snprintf", I32, [I64, I64, I64], var_arg=True)
 
     def error(self) -> Any:
-        """``error(frame, message, code)``: an XLA_FFI_Error with a copy of a C string."""
+        """Emit ``error(frame, message, code)``: an XLA_FFI_Error with a copy of a C string."""
         made, c = self.function("error", PTR, [I64] * 3)
         frame, message, code = made.args
         size = ffi_api.SIZES["XLA_FFI_Error_Create_Args"]
@@ -72,15 +72,18 @@ class FrameModule(Module, ABC):
                 c.b.call(self.snprintf, [buffer, c.word(_MESSAGE_BYTES), form, *numbers])
                 c.leave(c.b.call(error, [frame, buffer, c.word(ffi_api.ERROR_CODES[code])]))
 
+        # XLA asks for version and traits with a frame that has nothing else: before anything is read of it.
         self.metadata(c, frame, null)
         self.skip(c, c.load32(frame, _FRAME["stage"]), null)
         attributes = c.add(frame, _FRAME["attrs"])
+        # An older XLA has a shorter frame. After the question for the version, which is the same in all.
         short = c.compare("<", c.load(frame), ffi_api.SIZES["XLA_FFI_CallFrame"])
         refuse(short, "UNIMPLEMENTED", "diffkern: this version of XLA passes calls in another form; update diffkern")
         single = c.compare("==", c.load(attributes, _ATTRS["size"]), 1)
         refuse(c.b.not_(single), "INVALID_ARGUMENT", "diffkern: the call has another form than this version's")
         attribute = c.load(c.load(attributes, _ATTRS["attrs"]))
         count, call = (c.load(attribute, ffi_api.OFFSETS["XLA_FFI_Array"][f]) for f in ("size", "data"))
+        # Only now may the words of the attribute be read.
         refuse(c.compare("<", count, layout.CALL_DIMS), "INVALID_ARGUMENT", "diffkern: the attribute is too short")
 
         description = self.look_up(c, call)
@@ -95,6 +98,7 @@ class FrameModule(Module, ABC):
         name = c.load(description, layout.NAME)
         dims = c.variable(c.add(call, 8 * layout.CALL_DIMS))
         launches = c.load(description, layout.LAUNCHES)
+        # Symbolic dims travel as shapes of additional operands: then the attribute ends before them.
         static = c.sub(count, layout.CALL_DIMS)
         has_dims = c.compare("==", static, c.mul(launches, abi.MAX_DIMS))
         has_none = c.compare("==", static, 0)
@@ -123,6 +127,7 @@ class FrameModule(Module, ABC):
 
         context = c.words(_CONTEXT_WORDS)
         total = c.add(c.add(operands, results), carried)
+        # At least one word, also for a call without buffers.
         buffers = c.words(c.add(c.mul(total, BUFFER_WORDS), 1))
         c.store(description, context, DESCRIPTION)
         c.store(buffers, context, BUFFERS)
@@ -155,7 +160,9 @@ class FrameModule(Module, ABC):
             shape = c.load(buffer, _BUFFER["dims"])
             record = c.add(buffers, c.mul(k, 8 * BUFFER_WORDS))
             c.store(c.load(buffer, _BUFFER["data"]), record, DATA)
+            # The shape behind the axis of the batch: a launch sees one element.
             c.store(c.add(shape, c.mul(batched, 8)), record, SHAPE)
+            # A buffer without the axis has a stride of 0, and is the same for all elements.
             stride = c.variable(0)
             with c.when(c.compare("!=", batched, 0)):
                 extent = c.load(shape)
@@ -177,6 +184,7 @@ class FrameModule(Module, ABC):
                 "diffkern: %s: a launch has 1 to 4 dims",
                 name,
             )
+            # In the place of the stride of such an operand: its rank, since only its shape is of interest.
             c.store(c.load(buffer, _BUFFER["dims"]), record, SHAPE)
             c.store(rank, record, STRIDE)
 
@@ -185,7 +193,7 @@ class FrameModule(Module, ABC):
         c.leave(null)
 
     def skip(self, c: Code, stage: Word, null: Any) -> None:
-        """Do nothing but in the stage of execution."""
+        """Do nothing in any stage but that of execution."""
         with c.when(c.compare("!=", stage, ffi_api.STAGE_EXECUTE)):
             c.leave(null)
 
@@ -215,7 +223,8 @@ class FrameModule(Module, ABC):
                 c.leave(null)
 
     def look_up(self, c: Code, call: Word) -> Word:
-        """The description of a program, or 0."""
+        """Return the address of a call's description, or 0."""
+        # Acquire: what was written before the table was published is visible.
         registry = c.b.load_atomic(self.registry, "acquire", 8, typ=I64)
         found = c.variable(0)
         with c.when(c.compare("!=", registry, 0)):
@@ -237,6 +246,7 @@ class FrameModule(Module, ABC):
         with c.when(c.compare("!=", message, 0)):
             numbers = c.add(context, NUMBERS)
             shown = []
+            # The format's numbers are chosen from the sixteen by the message, so that one record serves all messages.
             for k in range(layout.MESSAGE_NUMBERS):
                 which = c.load(message, layout.MESSAGE_ORDER + 8 * k)
                 shown.append(c.load(numbers, c.mul(which, 8)))

@@ -1,7 +1,7 @@
-"""What ``dk.jax_kernel`` and ``dk.jax_callable`` have in common: a function that is traced once for each form of call.
+"""The common part of ``dk.jax_kernel`` and ``dk.jax_callable``: a function that is traced once for each form of call.
 
-In: how the function is divided, and options. Out: its calls, compiled by JAX: a call of another form (launch dims,
-dims of outputs, method of ``vmap``), or after what was traced has changed its meaning, is traced anew.
+It is made from the division of the parameters, and options. Its calls are compiled by JAX: a call of another form
+(launch dims, dims of outputs, method of ``vmap``), or after a traced kernel has been redefined, is traced again.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ class JaxFunction(ABC):
         """Return the outputs, with other values for this call than the function was made with where any are given."""
         launch_dims = self._launch_dims if launch_dims is None else launch_dims
         output_dims = self._output_dims if output_dims is None else output_dims
+        # Before jit, which would round a Python float to an int32 parameter or lose a large integer.
         check_numbers(self.signature, args)
         method = self._vmap_method if vmap_method is None else checked_method(vmap_method)
         if self._has_changed():
@@ -64,6 +65,7 @@ class JaxFunction(ABC):
         except TypeError:  # symbolic dims of a foreign kind, or an unhashable callable
             return self._trace(launch_dims, output_dims, method, *args)
         if compiled is None:
+            # Each form is a compiled function; callables made anew for each call would fill the memory.
             if len(self._compiled) >= _MAX_COMPILED:
                 self._compiled.clear()
             traced = functools.partial(self._trace, launch_dims, output_dims, method)
@@ -72,13 +74,14 @@ class JaxFunction(ABC):
         try:
             out: tuple[Any, ...] = compiled(*args)
         except TypeError:
+            # jit refuses foreign arrays with an error that names its own internals; the parameter's name is better.
             refuse_foreign(self.signature, args)
             raise
         return out
 
     @abstractmethod
     def _has_changed(self) -> bool:
-        """Whether what was traced means something else than it did: then it is of no use any more."""
+        """Return whether a traced kernel or value has been redefined since: then the traced programs are stale."""
 
     @abstractmethod
     def _trace(self, launch_dims: Any, output_dims: Any, vmap_method: str, *args: Any) -> tuple[Any, ...]:

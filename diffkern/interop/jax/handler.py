@@ -1,9 +1,9 @@
 """The handler that XLA calls on the CPU, as LLVM code: it runs the steps of the call that it was given.
 
-In: nothing but where the registry's address will stand. Out: a module that exports ``dk_xla_handler``, an
-``XLA_FFI_Handler`` for the CPU. A call runs no Python and takes no lock; all that it needs stands on its stack, so any
-number of threads may run calls at once. The threads of a launch are cut into chunks as a launch from Python cuts them,
-and run on diffkern's own pool, in which the calling thread takes part: it never waits for work that has not begun.
+The module exports ``dk_xla_handler``, an ``XLA_FFI_Handler`` for the CPU, and a word for the registry's address. A call
+runs no Python and takes no lock; its state is on its stack, so any number of threads may run calls at once. The threads
+of a launch are cut into chunks in the same way as by a launch from Python, and run on diffkern's own pool, in which the
+calling thread takes part: it never waits for work that has not begun.
 
 A batch is a loop over its elements around all steps; the elements run side by side, and each sees the shapes and the
 launch dims of a call without the batch.
@@ -63,9 +63,10 @@ class CpuModule(CopiesModule):
     # -- running one launch --------------------------------------------------------------------------------------------
 
     def chunks(self) -> Any:
-        """``chunks(pool, function, block, stride, n, chunk, colours)``: run all chunks of a range, and wait."""
+        """Emit ``chunks(pool, function, block, stride, n, chunk, colours)``: run all chunks of a range, and wait."""
         made, c = self.function("chunks", VOID, [I64] * 7)
         pool, function, block, stride, n, chunk, colours = made.args
+        # Chunks of one colour don't meet; those of the next colour start when all of them are done.
         with c.loop(colours) as colour, c.either(c.compare("!=", pool, 0)) as (native, alone):
             with native:
                 c.call(pool, [function, block, stride, n, chunk, colour, colours], I32)
@@ -76,12 +77,13 @@ class CpuModule(CopiesModule):
         return made
 
     def launch(self) -> Any:
-        """``launch(context, step, element)``: one launch of one batch element; ``element`` counts from 0."""
+        """Emit ``launch(context, step, element)``: one launch of one batch element; ``element`` counts from 0."""
         chunks = self.chunks()
         made, c = self.function("launch", VOID, [I64] * 3)
         context, step, element = made.args
         description = c.load(context, DESCRIPTION)
         dims, n = self.dims(c, context, description, c.load(step, layout.LAUNCH_INDEX))
+        # A launch of no threads writes nothing, and the divisions below would be by zero.
         with c.when(c.compare("==", n, 0)):
             c.b.ret_void()
         # Where threads of a block work together, blocks are counted, and the last extent is how many threads they have.
@@ -94,28 +96,32 @@ class CpuModule(CopiesModule):
         self.pack(c, context, step, element, block)
         for axis in range(abi.MAX_DIMS):
             c.store(c.load(dims, 8 * axis), block, abi.DIMS + 8 * axis)
+        # The last dim tells a program whose threads work together how many there are: such launches have at most three.
         with c.when(c.compare("!=", together, 0)):
             c.store(together, block, abi.DIMS + 8 * (abi.MAX_DIMS - 1))
         c.store(chunk, block, abi.CHUNK)
         sums = c.load(program, layout.PROGRAM_SUMS)
         partials = c.variable(0)
         with c.when(c.compare("!=", sums, 0)):
+            # One partial for each chunk and sum: they are added in order afterwards, whatever thread ran which chunk.
             partials.set(c.invoke("malloc", c.mul(c.mul(count, sums), 8)))
         c.store(partials.get(), block, abi.PARTIALS)
         record = self.record(c, context, step, element, block)
         function, finish = c.load(program, layout.PROGRAM_FUNCTION), c.load(program, layout.PROGRAM_FINISH)
+        # Before the chunks run: each group of chunks gets a block with the addresses of its copies.
         first, stride = self.blocks(c, context, step, element, block, count, decision)
         c.b.call(chunks, [c.load(description, layout.POOL), function, first, stride, n, chunk, colours])
         with c.when(c.compare("!=", sums, 0)):
             c.call(finish, [first, c.word(0), count])
             c.invoke("free", partials.get())
+        # Sums of copies after the partial sums, as both may be of one cotangent.
         self.together(c, context, step, element, count, decision)
         self.examine(c, context, step, dims, record)
         c.b.ret_void()
         return made
 
     def dims(self, c: Code, context: Word, description: Word, index: Word) -> tuple[Word, Word]:
-        """The four dims of a launch, and their product."""
+        """Return the four dims of a launch, and their product."""
         dims = c.words(abi.MAX_DIMS)
         for axis in range(abi.MAX_DIMS):
             c.store(1, dims, 8 * axis)
@@ -139,16 +145,18 @@ class CpuModule(CopiesModule):
         return c.add(c.load(context, BUFFERS), c.mul(index, 8 * BUFFER_WORDS))
 
     def cut(self, c: Code, context: Word, step: Word, element: Word, dims: Word, n: Word) -> Decision:
-        """How a launch runs: decided by :mod:`diffkern.runtime.partition`, as for a launch from Python."""
+        """Decide how a launch runs, by :mod:`diffkern.runtime.partition`, as for a launch from Python."""
         plain, atomic = c.add(step, layout.LAUNCH_PLAIN), c.add(step, layout.LAUNCH_ATOMIC)
         grain = self.grain(c, plain)
         decision = Decision(*map(c.variable, (plain, chunk_of(c, n, grain, c.word(1)), 1, 0, 0, 0, 0)))
         flags = c.load(step, layout.LAUNCH_FLAGS)
         is_adjoint = c.compare("!=", c.b.and_(flags, c.word(layout.IS_ADJOINT)), 0)
+        # Only an adjoint can race in what the primal reads, and one chunk races with nobody.
         with c.when(c.all(is_adjoint, c.compare("<", decision.chunk.get(), n))):
             extents = [c.load(dims, 8 * axis) for axis in range(abi.MAX_DIMS)]
             for axis, extent in enumerate(extents):
                 # Several threads have one index where the launch has more axes than the kernel asks about.
+                # Several threads with one index accumulate into the same elements wherever they are.
                 own = c.compare("<", c.word(axis), c.load(step, layout.LAUNCH_ARITY))
                 is_single = c.any(own, c.compare("<=", extent, 1))
                 decision.everywhere.set(c.choose(is_single, decision.everywhere.get(), 1))
@@ -164,12 +172,13 @@ class CpuModule(CopiesModule):
             self.decide(c, decision, plain, atomic, n, grain, (*facts, copyable, spare, cores))
             with c.when(c.compare(">", decision.groups.get(), 0)):
                 decision.copies.set(c.zeros(c.mul(c.sub(decision.groups.get(), 1), decision.size.get())))
+                # No memory for the copies: decided again, without them, so that the launch still runs.
                 with c.when(c.compare("==", decision.copies.get(), 0)):
                     self.decide(c, decision, plain, atomic, n, grain, (*facts, c.word(0), spare, cores))
         return decision
 
     def grain(self, c: Code, program: Word) -> Grain:
-        """How many threads of a program make a chunk; there may be no program."""
+        """Return how many threads of a program make a chunk; there may be no program."""
         lanes, group = (c.max(c.load(program, at), 1) for at in (layout.PROGRAM_LANES, layout.PROGRAM_GROUP))
         return Grain(c.load(program, layout.PROGRAM_CHUNK), lanes, group)
 
@@ -198,6 +207,8 @@ class CpuModule(CopiesModule):
             with c.either(c.b.or_(constant, c.compare("==", kind, layout.VALUE))) as (value, array):
                 with value:
                     slot = c.mul(c.ceil_div(count, 8), 8)
+                    # The bytes behind a value that doesn't fill its last word are 0, so that blocks are the same each
+                    # time.
                     c.store(0, at.get(), c.sub(slot, 8))
                     c.copy(at.get(), c.choose(constant, words, data), count)
                     at.set(c.add(at.get(), slot))
@@ -211,6 +222,7 @@ class CpuModule(CopiesModule):
                         with whole:
                             c.store(data, at.get())
                             stride = c.variable(c.load(param, layout.PARAM_ITEM))
+                            # Row-major strides, from the last axis to the first: XLA's buffers are dense.
                             with c.loop(count) as back:
                                 axis = c.mul(c.sub(c.sub(count, back), 1), 8)
                                 extent = c.load(shape, axis)
@@ -222,7 +234,7 @@ class CpuModule(CopiesModule):
     # -- debug programs ------------------------------------------------------------------------------------------------
 
     def record(self, c: Code, context: Word, step: Word, element: Word, block: Word) -> Word:
-        """The record of a debug program, in the header of the block; 0 in release."""
+        """Return the record of a debug program, whose address is put in the header of the block; 0 in release."""
         record = c.variable(0)
         with c.when(c.compare("!=", c.load(step, layout.LAUNCH_MESSAGES), 0)):
             stamps = c.load(step, layout.LAUNCH_STAMPS)
@@ -230,6 +242,7 @@ class CpuModule(CopiesModule):
             record.set(c.invoke("calloc", c.word(1), size))
             first = c.mul(c.load(step, layout.LAUNCH_PARAMS), layout.PARAM_BYTES)
             which = c.add(c.add(step, layout.LAUNCH_BYTES), first)
+            # Stamps tell which thread stored to an element, one word each; 0 stands for an array that needs none.
             with c.loop(stamps) as k:
                 place = c.load(which, c.mul(k, 8))
                 with c.when(c.compare("!=", place, 0)):
@@ -252,6 +265,7 @@ class CpuModule(CopiesModule):
                 row = c.add(c.mul(c.sub(code, 1), c.load(step, layout.LAUNCH_SITES)), site)
                 message = c.add(c.load(step, layout.LAUNCH_MESSAGES), c.mul(row, layout.MESSAGE_BYTES))
                 place = c.pointer(c.add(context, ERROR))
+                # Elements of a batch run at once; the first that fails writes the numbers.
                 swapped = c.b.cmpxchg(place, c.word(0), message, "acq_rel", "monotonic")
                 with c.when(c.b.extract_value(swapped, 1)):
                     numbers = c.add(context, NUMBERS)
@@ -269,7 +283,9 @@ class CpuModule(CopiesModule):
     # -- a call --------------------------------------------------------------------------------------------------------
 
     def elements(self, launch: Any) -> Any:
-        """``elements(context, low, high)``: all steps for a range of batch elements, in the form of a kernel."""
+        """Emit ``elements(context, low, high)``: all steps for a range of batch elements, with the signature of a
+        kernel.
+        """
         made, c = self.function("elements", VOID, [I64] * 3)
         context, low, high = made.args
         description = c.load(context, DESCRIPTION)
@@ -290,7 +306,7 @@ class CpuModule(CopiesModule):
         return made
 
     def place(self, c: Code, context: Word, description: Word, index: Word, element: Word) -> tuple[Word, Word, Word]:
-        """Address and bytes of a buffer's element of the batch, and the buffer."""
+        """Return address and bytes of a buffer's element of the batch, and the buffer."""
         held = self.buffer(c, context, index)
         kind = c.add(c.add(description, c.load(description, layout.BUFFERS)), c.mul(index, layout.BUFFER_BYTES))
         size = c.variable(c.load(kind, layout.BUFFER_ITEM))
@@ -301,12 +317,14 @@ class CpuModule(CopiesModule):
     def copy(self, c: Code, context: Word, description: Word, step: Word, element: Word) -> None:
         source, _, _ = self.place(c, context, description, c.load(step, layout.COPY_FROM), element)
         target, size, _ = self.place(c, context, description, c.load(step, layout.COPY_TO), element)
+        # XLA gave operand and result one memory, or the caller's array was copied already.
         with c.when(c.compare("!=", source, target)):
             self.copy_buffer(c, context, target, source, size)
 
     def clear(self, c: Code, context: Word, description: Word, step: Word, element: Word) -> None:
         at, size, held = self.place(c, context, description, c.load(step, layout.CLEAR_BUFFER), element)
         axes = c.load(step, layout.CLEAR_AXES)
+        # Clearing is left out if the launch overwrites every element, which depends on the shapes of this call.
         dims, n = self.dims(c, context, description, c.load(step, layout.CLEAR_LAUNCH))
         whole = c.variable(c.choose(c.b.and_(c.compare("!=", axes, 0), c.compare(">", n, 0)), 1, 0))
         with c.loop(axes) as axis:
@@ -320,6 +338,8 @@ class CpuModule(CopiesModule):
         """Run all elements of the batch."""
         pool = c.load(description, layout.POOL)
         chunk = c.max(c.ceil_div(count, MAX_CHUNKS), 1)
+        # A nested launch on the same pool takes part in its own work, so elements and their launches may both be
+        # parallel.
         side_by_side = c.b.and_(c.compare(">", count, 1), c.compare("!=", pool, 0))
         run = c.address_of(elements)
         with c.either(side_by_side) as (pooled, alone):

@@ -1,6 +1,6 @@
 """``dk.jax_kernel``: a kernel as a differentiable JAX function, which is one launch.
 
-In: a kernel, which of its parameters are outputs, launch dims. Out: a function of JAX arrays.
+It is made from a kernel, the division of its parameters into inputs and outputs, and launch dims.
 """
 
 from __future__ import annotations
@@ -74,11 +74,13 @@ class JaxKernel(JaxFunction):
         return self._run(args, launch_dims, output_dims, vmap_method)
 
     def _has_changed(self) -> bool:
+        # One object stands for each meaning of the kernel: identity tells whether it was redefined.
         before, self._meant = self._meant, self.kernel.current()
         return before is not self._meant
 
     def _trace(self, launch_dims: Any, output_dims: Any, vmap_method: str, *args: Any) -> tuple[Any, ...]:
         run, values = self.launch(args, launch_dims, output_dims, vmap_method)
+        # While JAX traces, so that the error has the user's line; native code could only fail the whole program.
         self._check(run)
         return returned(self.signature, apply(Run(run), values))
 
@@ -107,6 +109,7 @@ class JaxKernel(JaxFunction):
                 _check_blocks(manifest, run.dims, self.kernel.block_dim)
             if is_static(run.dims):
                 check_alone(manifest, run.dims)
+                # Symbolic extents are known only when the exported program runs.
                 known = {k for k, shape in shapes.items() if is_static(shape)}
                 entries = [entry for entry in manifest.accesses if {k for k, _ in entry.shapes} <= known]
                 check_extents(entries, names, run.dims, shapes)
@@ -115,7 +118,7 @@ class JaxKernel(JaxFunction):
 
 
 def _check_writes(manifest: Manifest, run: LaunchFunction, names: Sequence[str]) -> None:
-    """Refuse a kernel that writes to an array which JAX takes for unchanged."""
+    """Refuse a kernel that writes to an array that JAX takes to be unchanged."""
     returned = {a.index for a in run.results}
     lost = [names[k] for k in manifest.writes if k not in returned]
     if lost:

@@ -1,8 +1,8 @@
-"""One launch as functions of JAX arrays: what it computes, itself along tangents, and its adjoint.
+"""One launch as functions of JAX arrays: the launch itself, the launch along tangents, and its adjoint.
 
-In: a launch, and the types and shapes of its arguments. Out: its results, those of its adjoint, and the launch of the
-kernel with tangents, which is a launch like any other; each runs as one custom call. The adjoint reads its residuals
-alone: the inputs and outputs that it needs, and the entry contents of inputs that the kernel overwrites.
+From a launch, and the types and shapes of its arguments, this module makes its results, those of its adjoint, and the
+launch of the kernel with tangents, which is a launch like any other; each runs as one custom call. The adjoint reads
+its residuals alone: the inputs and outputs that it needs, and the entry contents of inputs that the kernel overwrites.
 :mod:`~diffkern.interop.jax.derivative` makes JAX differentiate them.
 """
 
@@ -43,7 +43,7 @@ class LaunchFunction:
     Parameters
     ----------
     kernel, generation
-        The kernel, and what it meant; the derivative may be traced much later, and is that of this program.
+        The kernel, and its version; the derivative may be traced much later, and is that of this version.
     arguments : sequence of Argument
         All parameters in order. One that is neither passed nor returned is null, or zero.
     dims : tuple
@@ -58,7 +58,7 @@ class LaunchFunction:
     Attributes
     ----------
     inputs, results : list of Argument
-        What is passed, and what is returned.
+        The arguments that are passed, and those that are returned.
     """
 
     def __init__(
@@ -82,6 +82,7 @@ class LaunchFunction:
         self.recording = Recording(kernel.name, described, len(described), [launch])
         self.arguments = self.recording.buffers
         self.inputs, self.results = self.recording.passed, self.recording.results
+        # Kept, so that JAX sees one act for one derivative and compiles it once.
         self._along: dict[frozenset[int], TangentLaunch] = {}
 
     def __repr__(self) -> str:
@@ -98,7 +99,7 @@ class LaunchFunction:
 
     @computed_once
     def repeatable(self) -> LaunchFunction:
-        """The launch as its derivatives launch it again: its threads one by one, if its results depend on their order.
+        """The launch as its derivatives repeat it: its threads one by one, if its results depend on their order.
 
         Raises
         ------
@@ -130,6 +131,7 @@ class LaunchFunction:
     def _made(self, perturbed: frozenset[int]) -> TangentLaunch:
         kernel: Any = self.kernel.jvp
         every = [(a.index, False) for a in self.arguments]
+        # Tangents of parameters that are not perturbed are null: the kernel's signature is the same for every set.
         roles = tuple(kernel.along.joined(every, [(k, True) for k in kernel.with_tangents]))
         arguments = []
         for index, (k, is_tangent) in enumerate(roles):
@@ -155,7 +157,8 @@ class LaunchFunction:
             )
 
     def adjoint(self, perturbed: Sequence[int]) -> programs.Programs:
-        """The adjoint's programs; cotangents have the inputs that are differentiated for, and the outputs."""
+        """Return the adjoint's programs; cotangents have the inputs that are differentiated for, and the outputs."""
+        # Results are active as well as the perturbed inputs: cotangents come in by them.
         active = frozenset(a.index for a in self.results if a.is_smooth).union(perturbed)
         found = programs.reverse(self.kernel, self.generation, self.keys, active, len(self.dims))
         if found.plain.manifest.races:
@@ -163,7 +166,7 @@ class LaunchFunction:
         return found
 
     def check_races(self, manifest: Manifest) -> None:
-        """Check what the adjoint relies on, of which JAX knows dimensions and shapes alone."""
+        """Check the preconditions of the adjoint, of which JAX knows dimensions and shapes only."""
         places = needed(manifest.races)
         shapes = {(k, axis): self.arguments[k].extents[axis] for k, axis in places if axis >= 0}
         values = [self.arguments[k].name for k, axis in places if axis < 0]
@@ -193,12 +196,15 @@ class LaunchFunction:
         wanted : sequence of int
             The inputs.
         entry, results : mapping of int to array
-            All inputs, as they were before the launch, and all results. Only what the adjoint reads becomes an operand.
+            All inputs, as they were before the launch, and all results. Only those that the adjoint reads become
+            operands.
         cotangents : mapping of int to array
             Those of results; the others' are zero.
         """
+        # Residuals that no adjoint reads don't become operands, so that XLA need not keep them.
         made = self.adjoint(wanted)
         kept = {(role, k): self.value(role, k, entry, results) for role, k in self.needed(made)}
+        # Overwritten values, or old values of atomic updates, come from one more launch, on copies.
         log = made.derivative.log
         if log is not None:
             relaunch = LoggedLaunch(self.kernel, self.run_as, self.keys, self.arguments, self.dims, log)
@@ -213,7 +219,7 @@ class LaunchFunction:
         return tuple(cotangent(self.arguments[k]) for k in wanted)
 
     def needed(self, made: programs.Programs) -> list[Slot]:
-        """Return what the adjoint needs of the forward: arrays by role and parameter."""
+        """Return the residuals of the adjoint: arrays by role and parameter."""
         plan = made.derivative
         names: list[Slot] = []
         for param in made.plain.manifest.params:
@@ -241,6 +247,7 @@ class LaunchFunction:
         where = {slot: call.operand(x, types[slot]) for slot, x in residuals.items()}
         sources = {k: call.operand(ct, types["cotangent", k]) for k, ct in given.items() if ("cotangent", k) in types}
         owned = [of for role, of in types if role == "cotangent"]
+        # The adjoint accumulates into all its cotangents, so each begins with the given one or zeros.
         for k in owned:
             goal = where["cotangent", k] = self.begin(call, k, types["cotangent", k])
             if k in sources:
@@ -251,6 +258,7 @@ class LaunchFunction:
         def operand(p: Parameter) -> Operand:
             slot = p.role, p.of
             is_value = slot[0] == "param" and not self.arguments[slot[1]].is_array
+            # Where only its shape is read, the cotangent stands in for an array.
             return Number(where[slot]) if is_value else Place(where.get(slot, where.get(("cotangent", slot[1]), -1)))
 
         call.launch(made, self.dims, operand)
@@ -264,7 +272,7 @@ class LaunchFunction:
 
 @dataclass(frozen=True)
 class TangentLaunch:
-    """A launch of a kernel with tangents, and what its parameters are to the kernel.
+    """A launch of a kernel with tangents, and the meaning of its parameters for the kernel.
 
     Attributes
     ----------
@@ -278,15 +286,17 @@ class TangentLaunch:
     roles: tuple[tuple[int, bool], ...]
 
     def place(self, k: int, is_tangent: bool = False) -> int:
-        """Return the parameter that a parameter of the kernel, or its tangent, is."""
+        """Return the parameter for a parameter of the kernel, or for its tangent."""
         return self.roles.index((k, is_tangent))
 
     def inputs(self, own: Mapping[int, Any], tangents: Mapping[int, Any]) -> list[Any]:
-        """Return in the order of the inputs what is given for parameters of the kernel, None where nothing is."""
+        """Return the values given for parameters of the kernel, in the order of the inputs, None where
+        there is none.
+        """
         return self._chosen(self.launch.inputs, own, tangents)
 
     def operands(self, own: Mapping[int, Any], tangents: Mapping[int, Any]) -> list[Any]:
-        """Return the inputs. What is changed in place has a tangent here, zero where none is given."""
+        """Return the inputs. An array that is changed in place has a tangent here, zero if none is given."""
         given = self.inputs(own, tangents)
         return [jnp.zeros(a.shape, a.dtype) if x is None else x for a, x in zip(self.launch.inputs, given, strict=True)]
 
@@ -312,7 +322,7 @@ class TangentLaunch:
 
 
 def _tangent(a: Argument, is_perturbed: bool) -> Argument:
-    """Return the tangent of an argument: an argument like it, or null or zero where it has none."""
+    """Return the tangent of an argument: an argument like it, or null or zero if it has none."""
     is_result = a.is_result and a.is_smooth
     if is_perturbed or is_result:
         # What is changed in place is passed, and so is its tangent.

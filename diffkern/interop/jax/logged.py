@@ -1,8 +1,9 @@
-"""The log of a launch, of what its kernel overwrites or what atomic updates returned: a call of its own, on copies.
+"""The log of a launch, of values that its kernel overwrites or that atomic updates returned: a call of its own, on
+copies.
 
-In: a launch's kernel, arguments and dims, and all inputs as they were before it. Out: the arrays of the log, which the
-adjoint takes as operands. JAX has to know their sizes when it traces. Atomic updates return the same in each launch
-whose threads run one after the other, and such launches alone are differentiated.
+The call takes a launch's kernel, arguments and dims, and all inputs as they were before it, and returns the arrays of
+the log, which the adjoint takes as operands. JAX has to know their sizes when it traces. Atomic updates return the same
+in each launch whose threads run one after the other, and only such launches are differentiated.
 """
 
 from __future__ import annotations
@@ -36,15 +37,15 @@ class LoggedLaunch:
     Parameters
     ----------
     kernel, generation
-        The kernel, and what it meant.
+        The kernel, and its version.
     keys : tuple of str
         Types of its arguments.
     arguments : sequence of Argument
-        These.
+        The arguments.
     dims : tuple
         The launch's dims.
     log : Log
-        What is logged.
+        The log.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class LoggedLaunch:
         element = parse_type(self.log.type)
         where[log.of] = call.result(parse_type(log.type), (size,), jax_type(scalar_of(element)))
         call.clear(where[log.of])
+        # The launch runs once more, so everything that it writes goes to copies, which are thrown away.
         for k in self.programs.plain.manifest.writes:
             p = self.params[k]
             a = self.arguments[p.of]
@@ -87,8 +89,9 @@ class LoggedLaunch:
         return (call.run(vmap_method)[0], *begins)
 
     def size(self, begins: Sequence[Any]) -> Any:
-        """Return the number of slots in all."""
+        """Return the total number of slots."""
         axes = self.programs.plain.manifest.tid_arity
+        # Slots are found by the thread's index, so threads must not share one.
         if any(not is_static([extent]) or extent > 1 for extent in self.dims[axes:]):
             raise LaunchError(
                 f"kernel {self.kernel.name!r}: its gradient needs {self.log.what} in each thread, and several threads "
@@ -102,7 +105,7 @@ class LoggedLaunch:
         return self._total
 
     def begins(self) -> tuple[Any, ...]:
-        """Return where each thread's slots begin, if that has to be counted: where shapes alone decide about it."""
+        """Return the first slot of each thread, if that has to be counted: only if shapes alone decide about it."""
         if self.log.calls is not None:
             return ()
         counting = self.kernel.logged(self.keys, "counted", self.log.active, of=self.generation)
@@ -124,12 +127,13 @@ class LoggedLaunch:
             )
         dims = self.dims if len(self.dims) > 1 else self.dims[0]
         args = [self._empty(a) for a in self.arguments]
+        # Counted now, while JAX traces, on arrays whose contents don't matter.
         counts = PackedLaunch(self.kernel, dims, args, of=self.generation).count(self.log).numpy()
         ends = np.cumsum(counts, dtype=np.int64)
         self._total = int(ends[-1]) if counts.size else 0
         return (jnp.asarray(np.concatenate([[0], ends[:-1]]), jax_type(INT64)),)
 
     def _empty(self, a: Argument) -> Any:
-        """An array of an argument's type and shape, of which only the shape matters."""
+        """Return an array of an argument's type and shape, of which only the shape matters."""
         assert isinstance(a.type, Array)
         return new(a.shape[: a.type.ndim], a.type.dtype, False)

@@ -1,4 +1,4 @@
-"""Inside ``shard_map``: over which mesh axes a value varies, and making several values vary over the same ones.
+"""Mesh axes inside ``shard_map``: those over which a value varies, and making several values vary over the same ones.
 
 JAX's checks of replication want the operands of a call to agree, and the type of a result to say what it depends on.
 The names of these things have changed between versions of JAX; where a version has none of them, nothing is needed.
@@ -40,10 +40,11 @@ def agree(values: Sequence[Any]) -> list[Any]:
 
 
 def spread(x: Any, axes: Sequence[str]) -> Any:
-    """Return a value that varies over at least these axes."""
+    """Return the value, varying over at least these axes."""
     missing = tuple(a for a in axes if a not in _axes(x))
     if not missing:
         return x
+    # Newer versions of JAX have the general cast only.
     if hasattr(jax.lax, "pcast"):
         return jax.lax.pcast(x, missing, to="varying")
     return jax.lax.pvary(x, missing)

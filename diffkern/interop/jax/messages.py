@@ -1,7 +1,8 @@
-"""The errors that a debug program can find, as formats for numbers that are known when it happens.
+"""The errors that a debug program can find, as formats for numbers that are known when the error occurs.
 
-In: the manifest of a debug program. Out: for each code and site a C format and which of the sixteen numbers it shows:
-the components of the thread (0 to 3), of the other thread (4 to 7), the index (8 to 11) and the shape (12 to 15).
+For each code and site of a debug program's manifest there is a C format, and the numbers among the sixteen that it
+shows: the components of the thread (0 to 3), of the other thread (4 to 7), the index (8 to 11) and the shape (12 to
+15).
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ def messages(manifest: Manifest, dims: int) -> Iterator[tuple[str, list[int]]]:
 
 
 def _message(manifest: Manifest, checks: Checks, dims: int, code: int, site: Site) -> tuple[str, list[int]]:
+    # The text goes through snprintf, so percent signs of the user's are escaped.
     where = "" if site.loc is None else f"{site.loc}: ".replace("%", "%%")
     name = f"kernel '{checks.kernel}'"
     kernel = f"adjoint of {name}" if manifest.is_adjoint else name

@@ -1,9 +1,9 @@
-"""The primitive that JAX has for acts: how it is traced, compiled, differentiated, divided, batched.
+"""The JAX primitive for acts: its tracing, compilation, differentiation, division and batching.
 
-In: an act, a function of arrays with a derivative. Out: an operation of JAX's.
+An act is a function of arrays with a derivative; :func:`apply` makes it an operation of JAX's.
 
-An act may be two in one: a function of some operands, and what is linear in the others. Where everything is known, as
-in forward mode, it runs at once; where what is known runs before what is not, as in reverse mode, it is divided.
+An act may be two in one: a function of some operands, and a part that is linear in the others. If everything is known,
+as in forward mode, it runs at once; if the known part runs before the unknown one, as in reverse mode, it is divided.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class Act(ABC):
     @property
     @abstractmethod
     def made(self) -> list[Argument]:
-        """What the results are like."""
+        """The results, described as arguments."""
 
     @property
     def parts(self) -> Parts | None:
-        """What an act that is two in one consists of."""
+        """The two acts that a divisible act consists of, or None."""
         return None
 
     @abstractmethod
@@ -51,7 +51,7 @@ class Act(ABC):
 
     @abstractmethod
     def jvp(self, operands: Sequence[Any], tangents: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-        """Return the results and their tangents; None stands for a tangent that is zero."""
+        """Return the results and their tangents; None is a tangent that is zero."""
 
     def transpose(self, operands: Sequence[Any], cotangents: Sequence[Any]) -> Sequence[Any]:
         """Return the cotangents of the operands that are None, in which it is linear; None for one that is zero."""
@@ -78,7 +78,7 @@ class Parts:
     results: int
 
     def batches(self, batch: Batch) -> tuple[Batch, Batch]:
-        """Return the batches of the two acts: the first has those levels alone at which its operands differ."""
+        """Return the batches of the two acts: the first has only those levels at which its operands differ."""
         n = self.operands
         first = tuple((size, mask[:n]) for size, mask in batch if any(mask[:n]))
         second = ((size, (*mask[:n], *[any(mask[:n])] * self.results, *mask[n:])) for size, mask in batch)
@@ -94,6 +94,7 @@ class Parts:
 
 def apply(act: Act, operands: Sequence[Any]) -> list[Any]:
     """Return the results of an act."""
+    # Nothing to bind: JAX has no equations without operands.
     if not operands:
         return list(act.evaluate())
     return _bind(act, (), agree(operands))
@@ -110,6 +111,7 @@ def _primitive(act: Act) -> Primitive:
 # -- batches -----------------------------------------------------------------------------------------------------------
 
 
+# The innermost level is applied first, so the outermost one is the first axis of the results.
 def _batched(function: Callable[..., Any], batch: Batch) -> Callable[..., Any]:
     """Return a function of batches; its results have all axes of the batch, the outermost first."""
     for _, mask in batch:
@@ -118,7 +120,7 @@ def _batched(function: Callable[..., Any], batch: Batch) -> Callable[..., Any]:
 
 
 def _axes(act: Act, batch: Batch) -> list[tuple[bool, ...]]:
-    """Return for each result which levels, the outermost first, it has as axes."""
+    """Return for each result at which levels, the outermost first, it has an axis."""
     parts, count = act.parts, len(act.made)
     every = (True,) * len(batch)
     if parts is None:
@@ -142,6 +144,7 @@ def _vmapped(operands: Sequence[Any], axes: Sequence[Any], *, act: Act, batch: B
     levels = (*batch, (size, mask))
     has_axis = [has[0] for has in _axes(act, levels)]
     if act.parts is not None and isinstance(size, int) and size == 0:
+        # The first element cannot be taken of an empty axis.
         # There is no first element to take what does not differ from.
         out = act.parts.run(levels, agree(moved), _bind)
     else:
@@ -187,6 +190,7 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, act: Act, batch: Ba
         has_tangent[:] = [t is not None for t in changes]
         return (*out, *(t for t in changes if t is not None))
 
+    # Tangents are batched like the operands that they belong to.
     levels = tuple((size, (*mask, *(mask[k] for k in moving))) for size, mask in batch)
     found = iter(_batched(unbatched, levels)(*primals, *(tangents[k] for k in moving)))
     axes = _axes(act, batch)
@@ -221,6 +225,7 @@ def _transpose(cotangents: Sequence[Any], *operands: Any, act: Act, batch: Batch
     found = _batched(unbatched, levels)(*(operands[k] for k in known), *(cotangents[k] for k in nonzero))
     outermost_first = [mask for _, mask in reversed(batch)]
     for k, ct in zip(found_for, found, strict=True):
+        # An operand without a level's axis was broadcast along it, so its cotangent is the sum over it.
         shared = tuple(axis for axis, mask in enumerate(outermost_first) if not mask[k])
         answers[k] = ct.sum(shared, dtype=ct.dtype) if shared else ct
     return answers
@@ -234,7 +239,7 @@ def _is_zero(t: Any) -> bool:
 
 
 def _only_first(eqn: Any) -> Any:
-    """Return the equation of the first act of one."""
+    """Return the equation of the first part of a divisible act."""
     parts = eqn.params["act"].parts
     first, _ = parts.batches(eqn.params["batch"])
     return eqn.replace(
@@ -246,7 +251,7 @@ def _only_first(eqn: Any) -> Any:
 
 
 def _only_second(eqn: Any) -> Any:
-    """Return the equation of the second act of one, after that of the first."""
+    """Return the equation of the second part of a divisible act, which follows that of the first."""
     parts = eqn.params["act"].parts
     _, second = parts.batches(eqn.params["batch"])
     n, m = parts.operands, parts.results
@@ -259,7 +264,7 @@ def _only_second(eqn: Any) -> Any:
 
 
 def _divided(trace: Any, *tracers: Any, act: Act, batch: Batch) -> Sequence[Any]:
-    """Run the first act, and leave the second, where just the operands of the first are known."""
+    """Run the first act, and leave the second, if exactly the operands of the first are known."""
 
     def bind(part: Act, levels: Batch, operands: Sequence[Any]) -> Any:
         return trace.default_process_primitive(_primitive(part), operands, {"act": part, "batch": levels})
@@ -267,6 +272,7 @@ def _divided(trace: Any, *tracers: Any, act: Act, batch: Batch) -> Sequence[Any]
     parts = act.parts
     assert parts is not None
     known = [t.is_known() for t in tracers]
+    # In reverse mode the primals are known and the tangents are not: the results are computed, the rest is transposed.
     if all(known[: parts.operands]) and not all(known):
         return parts.run(batch, tracers, bind)
     found: Sequence[Any] = bind(act, batch, tracers)
@@ -276,7 +282,7 @@ def _divided(trace: Any, *tracers: Any, act: Act, batch: Batch) -> Sequence[Any]
 def _divided_equation(
     saved: Callable[..., Any], unknown: Sequence[bool], present: Sequence[bool], eqn: Any
 ) -> tuple[Any, Any, list[bool], list[bool], list[Any]]:
-    """Divide an equation for ``jax.checkpoint``: what is known, and what is left, which may compute it again.
+    """Divide an equation for ``jax.checkpoint`` into the known part, and the rest, which may compute it again.
 
     Returns the two equations, which results are unknown to the first and present in the second, and which values the
     second needs in addition.
@@ -284,6 +290,7 @@ def _divided_equation(
     parts = eqn.params["act"].parts
     count = len(eqn.outvars)
     absent = [x for x, is_present in zip(eqn.invars, present, strict=True) if not is_present]
+    # Without the operands of the first act nothing can run.
     if any(unknown[: parts.operands]):
         return None, eqn, [True] * count, [True] * count, absent
     own = eqn.outvars[: parts.results]
@@ -293,13 +300,14 @@ def _divided_equation(
     if not any(unknown):
         return eqn, eqn, [False] * count, [True] * count, absent
     is_linear = [k >= parts.results for k in range(count)]
+    # Saved results become residuals of the second equation; others are computed again there.
     if is_saved and all(type(y) is Var for y in own):
         return _only_first(eqn), _only_second(eqn), is_linear, [True] * count, [*absent, *own]
     return _only_first(eqn), eqn, is_linear, [True] * count, absent
 
 
 def _is_saved(saved: Callable[..., Any], eqn: Any) -> bool:
-    """Whether a policy of ``jax.checkpoint`` keeps the results of an equation."""
+    """Return whether a policy of ``jax.checkpoint`` keeps the results of an equation."""
     said = saved(eqn.primitive, *(x.aval for x in eqn.invars), **eqn.params)
     if isinstance(said, bool):
         return said
@@ -314,7 +322,7 @@ def _is_saved(saved: Callable[..., Any], eqn: Any) -> bool:
 
 
 def _needed(used: Sequence[bool], eqn: Any) -> tuple[list[bool], Any]:
-    """Return which operands the results need that are used, and an equation for these."""
+    """Return which operands the used results need, and an equation for these results."""
     parts = eqn.params["act"].parts
     count = len(eqn.invars)
     if any(used[parts.results :]):

@@ -1,7 +1,7 @@
-"""Programs of kernels with the identity that calls name them by, and calls in the cache.
+"""Programs of kernels with the identity by which calls name them, and calls in the cache.
 
-In: a kernel and types, or a directory of artifacts. Out: programs in memory by identity, which is the same on every
-machine; entries in the cache that tell a process which never traced what to load for a call.
+A kernel and types, or a directory of artifacts, give programs in memory by identity, which is the same on every
+machine. Entries in the cache tell a process that never traced which programs to load for a call.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _REGISTERS = 1 << 16  # what the threads of a block share
 
 @dataclass(frozen=True)
 class Program:
-    """A program in memory, and where the cache has it."""
+    """A program in memory, and its key in the cache."""
 
     identity: str
     artifact: str
@@ -57,14 +57,14 @@ class Program:
 
 @dataclass(frozen=True)
 class Origin:
-    """Where the programs of a launch come from.
+    """The origin of the programs of a launch.
 
     Attributes
     ----------
     kernel, generation, keys
-        The kernel, what it meant, and the types of its arguments.
+        The kernel, its version, and the types of its arguments.
     active : frozenset of int or None
-        Of an adjoint the active parameters.
+        The active parameters, for an adjoint.
     """
 
     kernel: Kernel
@@ -80,9 +80,9 @@ class Origin:
 
 @dataclass(frozen=True)
 class Programs:
-    """What runs in a launch: on the CPU, there where accumulation has to be atomic, and on a GPU.
+    """The programs of a launch: on the CPU, on the CPU with atomic accumulation, and on a GPU.
 
-    ``origin`` is None where a log ties the programs to one launch.
+    ``origin`` is None if a log ties the programs to one launch.
     """
 
     plain: Program
@@ -92,12 +92,12 @@ class Programs:
 
     @property
     def derivative(self) -> DerivativePlan:
-        """What they read and accumulate into, of an adjoint."""
+        """The reads and accumulations of an adjoint."""
         assert isinstance(self.plain.code, Executable)
         return self.plain.code.derivative
 
     def differing(self, given: Collection[int]) -> tuple[int, ...] | None:
-        """Return the arguments that have an axis of examples where `given` do; None if they cannot have one."""
+        """Return the arguments that have an axis of examples if `given` have it; None if they cannot have one."""
         return None if self.origin is None else tuple(sorted({*given, *self.origin.manifest.writes}))
 
     def batched(
@@ -105,7 +105,7 @@ class Programs:
     ) -> tuple[Programs, tuple[int, ...]] | None:
         """Return the programs for a batch whose examples differ in some arguments, and the dims of their launch.
 
-        None stands for what has to be launched for each example.
+        None if each example has to be launched by itself.
         """
         assert self.origin is not None
         kernel, of, keys, active = self.origin.kernel, self.origin.generation, self.origin.keys, self.origin.active
@@ -121,6 +121,8 @@ class Programs:
             found = reverse(launch.kernel, generation, launch.keys, active, len(launch.dims))
         except KernelError:
             return None
+        # The preconditions of a gradient were checked for one example; for the batch they would have to be checked
+        # again.
         # What the gradient rests on would have to be looked at again.
         if found.plain.manifest.races or found.origin is None or (alone and found._adds_up):
             return None
@@ -128,14 +130,14 @@ class Programs:
 
     @property
     def _adds_up(self) -> bool:
-        """Whether threads add to the same numbers."""
+        """True if threads add to the same numbers."""
         return self.atomic is not None or (isinstance(self.plain.code, Executable) and self.plain.code.sites > 0)
 
 
 def forward(kernel: Kernel, of: Generation, keys: tuple[str, ...]) -> Programs:
     """Return the forward programs for types of arguments, built if need be.
 
-    `of` is what the kernel meant when the call was traced.
+    `of` is the version of the kernel when the call was traced.
     """
     gpu = cuda.present()
     on_gpu = None if gpu is None else _on_gpu(gpu, kernel, of, _meant(kernel, of, keys, gpu))
@@ -144,7 +146,7 @@ def forward(kernel: Kernel, of: Generation, keys: tuple[str, ...]) -> Programs:
 
 
 def logged(kernel: Kernel, of: Generation, keys: tuple[str, ...], log: Log) -> Programs:
-    """Return the forward programs that write a log; as :func:`forward`."""
+    """Return the forward programs that write a log; like :func:`forward`."""
     code, gpu = kernel.logged(keys, "written", log.active, of=of), cuda.present()
     active = None if log.active is None else frozenset(log.active)
     plain = _program(code, _meant(kernel, of, keys).with_variant(log="written", log_for=active))
@@ -155,7 +157,7 @@ def logged(kernel: Kernel, of: Generation, keys: tuple[str, ...], log: Log) -> P
 
 
 def reverse(kernel: Kernel, of: Generation, keys: tuple[str, ...], active: frozenset[int], axes: int) -> Programs:
-    """Return the adjoint programs for active parameters and launches of so many axes; as :func:`forward`."""
+    """Return the adjoint programs for active parameters and launches of so many axes; like :func:`forward`."""
 
     def made(accumulate: Literal["plain", "atomic"]) -> Program:
         code = kernel.adjoint(keys, active, AdjointForm(accumulate), of=of)
@@ -176,15 +178,16 @@ def reverse(kernel: Kernel, of: Generation, keys: tuple[str, ...], active: froze
 
 
 def _meant(kernel: Kernel, of: Generation, keys: tuple[str, ...], gpu: cuda.Gpu | None = None) -> Specialization:
-    """Return the forward program.
+    """Return the specialization of the forward program.
 
-    On a GPU the handler cannot read values, and no debug program's record is looked at.
+    On a GPU the handler cannot read values, and no debug program's record is examined.
     """
     found = Specialization(kernel.function_of(of), tuple(type_of_key(k) for k in keys), of.variant)
     return found if gpu is None else found.with_variant(mode="release", by_reference=True)
 
 
 def _program(code: Code, specialization: Specialization) -> Program:
+    # A program that prints needs Python, which the handler doesn't have.
     _check_kernel(code.manifest, specialization)
     fields = specialization.fields()
     return Program(key(fields), artifact_key(fields, NATIVE), code)
@@ -209,7 +212,7 @@ def _check_kernel(manifest: Manifest, specialization: Specialization) -> None:
 
 
 def _check_device(manifest: Manifest, specialization: Specialization) -> None:
-    """Refuse what the driver would, while the function is traced and not when it runs."""
+    """Refuse programs that the driver would refuse, while the function is traced and not when it runs."""
     name, threads = specialization.pyfunc.__qualname__, manifest.block_dim
     if manifest.blockwise:
         raise LaunchError(
@@ -237,6 +240,7 @@ def keep(call: Call, programs: Mapping[str, Program], gpu: cuda.Gpu | None = Non
     name = registry.enter(call, {identity: p.code for identity, p in programs.items()})
     platform = registry.platform if gpu is None else gpu.target
     store, place = current_store(), _stored_name(name, platform)
+    # So that another process can run an exported program that names the call.
     if store.get(place) is None:
         found = {identity: p.artifact for identity, p in programs.items()}
         facts = {"what": _WHAT, "title": f"JAX call {call.name}", "call": call.to_json(), "programs": found}
@@ -249,7 +253,7 @@ def _stored_name(name: str, platform: str) -> str:
 
 
 def enter_stored(directory: Path) -> tuple[int, int]:
-    """Enter the calls that a directory has; return how many, and how many have programs for other machines only.
+    """Enter the calls stored in a directory; return how many, and how many have programs for other machines only.
 
     Raises
     ------
@@ -260,6 +264,7 @@ def enter_stored(directory: Path) -> tuple[int, int]:
         raise FileNotFoundError(f"there is no directory {directory}")
     store = Store(directory)
     found = artifacts(directory)
+    # Entries with types are programs; only those for this machine's instructions can be run.
     usable = {a.key for a in found if "types" in a.ingredients and is_for_this_machine(a.ingredients)}
     gpu = cuda.present()
     entered = foreign = 0
@@ -274,6 +279,7 @@ def enter_stored(directory: Path) -> tuple[int, int]:
         elif gpu is not None and platform == gpu.target:
             programs = _load(entry, lambda k: None if (e := store.get(k)) is None else gpu.code(e))
         call = Call.from_json(entry.facts["call"])
+        # A call whose content doesn't give its name is damaged.
         if programs is None or call.key != name:
             foreign += 1
         else:

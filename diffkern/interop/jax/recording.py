@@ -1,9 +1,9 @@
-"""What a Python function launches, found by running it on arrays of the right shapes without running any launch.
+"""The launches of a Python function, found by running it on arrays of the right shapes without running any launch.
 
-In: a function that launches kernels on the arrays it is given, and their shapes. Out: launches, copies and fills in
-order, over buffers: the arguments, arrays that the function makes, arrays that it found outside. The function is run
-twice, with other numbers and other memory: what differs is traced back to the number or memory that it came from, and
-whatever came from neither is a constant.
+A function that launches kernels on the arrays it is given, and their shapes, give launches, copies and fills in order,
+over buffers: the arguments, arrays that the function makes, arrays that it found outside. The function is run twice,
+with other numbers and other memory: what differs is traced back to the number or memory that it came from, and
+everything that came from neither is a constant.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _INTEGERS = (1_000_003, 1_299_709)
 
 @dataclass(frozen=True)
 class Launched:
-    """A launch: of what a kernel meant, over which dims, with an operand for each parameter, of which some are written.
+    """A launch: of a version of a kernel, over dims, with an operand for each parameter, some of which are written.
 
     Its dims may be the symbols of an exported program.
     """
@@ -63,7 +63,7 @@ class Copied:
 
 @dataclass(frozen=True)
 class Filled:
-    """Constants, in the form that diffkern stores, for the elements of an array."""
+    """Constants, in diffkern's stored form, for the elements of an array."""
 
     goal: Place
     values: Any
@@ -71,15 +71,15 @@ class Filled:
 
 @dataclass
 class Recording:
-    """What a function does, over buffers.
+    """The operations of a function, over buffers.
 
     Attributes
     ----------
     name : str
         The function's name.
     buffers : list of Argument
-        Its parameters in order, then the arrays that it makes; the value of one of these is what it holds at the
-        beginning, as diffkern stores it, None for zeros.
+        Its parameters in order, then the arrays that it makes; the value of one of these is its initial contents, in
+        diffkern's stored form, None for zeros.
     parameters : int
         How many parameters there are.
     steps : list
@@ -103,7 +103,7 @@ class Recording:
 
 
 class _Recorder(Scope):
-    """Takes operations, in place of doing them."""
+    """A handler that takes operations instead of executing them."""
 
     runs = False
 
@@ -123,13 +123,14 @@ class _Recorder(Scope):
 
 
 def record(name: str, function: Callable[..., Any], arguments: Sequence[Argument]) -> Recording:
-    """Return what a function does with arguments of these types.
+    """Return the operations of a function on arguments of these types.
 
     Raises
     ------
     LaunchError
-        If that depends on the numbers, or the function does something that has no counterpart.
+        If they depend on the numbers, or the function does something that has no counterpart.
     """
+    # The recording would be taken for the user's launches.
     if current.tape is not None or current.recorder is not None:
         raise LaunchError(f"{name!r} is traced inside a dk.Tape or dk.record()", remedy="call it outside")
     try:
@@ -145,7 +146,9 @@ _Run = tuple[list[Any], list[Any]]
 
 
 def _is_told_otherwise(function: Callable[..., Any], arguments: Sequence[Argument], error: LaunchError) -> bool:
-    """Whether a launch is refused for a number that the function is given: other numbers are refused otherwise."""
+    """Return whether a launch is refused because of a number given to the function: other numbers give
+    another error.
+    """
     try:
         _run(function, arguments, 1)
     except LaunchError as other:
@@ -169,6 +172,8 @@ def _stand_in(a: Argument, position: int, which: int) -> Any:
             f"parameter {a.name!r} of type {a.type} by value: such numbers cannot be followed through the function",
             remedy="pass an int32, int64 or float, or an array of one element",
         )
+    # Distinct for each argument and run, so that equal bytes in both runs are a constant, and different ones name the
+    # argument.
     first = _FLOATS[which] + position if scalar.is_float else _INTEGERS[which] + position
     if isinstance(a.type, Scalar):
         return first
@@ -182,6 +187,7 @@ def _compare(name: str, arguments: Sequence[Argument], first: _Run, second: _Run
     places = {v._memory.address: k for k, v in enumerate(given) if isinstance(v, array)}
     made: list[tuple[array, array]] = []
     foreign: set[int] = set()
+    # Two runs with other numbers must do the same, or the recording is of one case only.
     if len(operations) != len(second[1]):
         raise _depends(name)
     for a, b in zip(operations, second[1], strict=True):
@@ -192,6 +198,7 @@ def _compare(name: str, arguments: Sequence[Argument], first: _Run, second: _Run
                 raise _depends(name)
             if x is not None and y is not None:
                 address = x._memory.address
+                # The same memory in both runs: the array exists outside of the function.
                 if address == y._memory.address:
                     foreign.add(address)
                 if address not in places:
@@ -207,9 +214,11 @@ def _compare(name: str, arguments: Sequence[Argument], first: _Run, second: _Run
 
 
 def _made(index: int, held: array, twin: array) -> Argument:
-    """An array that the function makes, or finds outside."""
+    """Return an array that the function makes, or finds outside, as an argument."""
     element = held._element
     assert not isinstance(element, Struct)
+    # Nothing ran, so arrays made by the function still hold their initial contents. Uninitialized memory is not the
+    # same twice, and counts as zeros.
     # Nothing ran, so arrays that the function made still hold what they began with; if that is nothing in
     # particular, it is not the same twice.
     same = held._memory.is_zero or np.array_equal(_bytes(held), _bytes(twin))
@@ -219,7 +228,7 @@ def _made(index: int, held: array, twin: array) -> Argument:
 
 
 def _root(held: array) -> array:
-    """The array that a view shows a part of."""
+    """Return the array of which a view shows a part."""
     while held._parent is not None:
         held = held._parent
     return held
@@ -268,6 +277,7 @@ def _recorded(
 
 def _place(held: array, places: dict[int, int]) -> Place:
     root = _root(held)
+    # Address, extents and strides, as the launch packed them: they tell where a view lies in its buffer.
     pointer, *extents = struct.unpack(f"{len(held._packed) // 8}q", held._packed)
     start, ndim = pointer - root._memory.address, len(extents) // 2
     shape, strides = tuple(extents[:ndim]), tuple(extents[ndim:])
@@ -280,6 +290,7 @@ def _number(name: str, arguments: Sequence[Argument], key: str, a: bytes, b: byt
     if a == b:
         return Constant(a)
     for k, argument in enumerate(arguments):
+        # By type as well as bytes: a number that was converted on its way is not the argument.
         if not isinstance(argument.type, Array) and str(argument.type) == key:
             stands = [pack_value(argument.type, _stand_in(argument, k, which)) for which in (0, 1)]
             if stands == [a, b]:
@@ -298,7 +309,7 @@ def _depends(name: str) -> LaunchError:
 
 
 def _refuse_changes(name: str, recording: Recording) -> None:
-    """Refuse writes to arguments that JAX takes for unchanged."""
+    """Refuse writes to arguments that JAX takes to be unchanged."""
     for step in recording.steps:
         written = [step.operands[k] for k in step.writes] if isinstance(step, Launched) else [step.goal]
         for place in written:

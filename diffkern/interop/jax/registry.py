@@ -1,6 +1,6 @@
 """The one target that XLA knows, and the native tables in which its handlers find the descriptions of calls.
 
-In: calls with their programs. Out: calls that XLA can run. For each platform the target is registered once in a
+Entering a call with its programs makes it one that XLA can run. For each platform the target is registered once in a
 process; a call is entered once, under its key, and stays: nothing grows with the number of executions, tracings or
 compilations.
 """
@@ -63,7 +63,8 @@ class Registry:
         return capsule(handler)
 
     def attach(self, address: int) -> None:
-        """Begin an empty table, and tell the handler where it is."""
+        """Start an empty table, and give the handler its address."""
+        # Handlers read the table without a lock, so entering is ordered: description, slot, and only then the address.
         self.pointer = ctypes.c_int64.from_address(address)
         self.grow(_FIRST_SLOTS)
 
@@ -75,6 +76,7 @@ class Registry:
                 self.start()
                 if name not in self.descriptions:
                     made = Description(call, programs, pool.functions().get("dk_pool_run", 0))
+                    # At most half full, which is what the handler's search relies on.
                     if 2 * (len(self.descriptions) + 1) > self.slots():
                         self.grow(2 * self.slots())
                     self.insert(name, made.address)
@@ -86,11 +88,12 @@ class Registry:
         return self.tables[-1][0] + 1
 
     def grow(self, slots: int) -> None:
-        """Begin a larger table. Handlers may still look into the old ones, which together are no larger than this."""
+        """Start a larger table. Handlers may still read the old ones, which together are no larger than this."""
         self.tables.append(words("q", bytes(8 * (1 + slots * layout.SLOT_WORDS))))
         self.tables[-1][0] = slots - 1
         for name, held in self.descriptions.items():
             self.insert(name, held.address)
+        # Published last, when the table is complete: a handler sees either the old or the new one.
         self.pointer.value = self.tables[-1].buffer_info()[0]
 
     def insert(self, name: str, address: int) -> None:
@@ -117,7 +120,7 @@ def _handler() -> str:
 
 
 def key_words(name: str) -> tuple[int, int]:
-    """Return the two words of a key that stand in the attribute of a custom call."""
+    """Return the two words of a key in the attribute of a custom call."""
     digest = bytes.fromhex(name)
     return int.from_bytes(digest[:8], "little", signed=True), int.from_bytes(digest[8:16], "little", signed=True)
 
@@ -125,6 +128,7 @@ def key_words(name: str) -> tuple[int, int]:
 def load_handler(make: Callable[[], str], symbols: tuple[str, ...]) -> dict[str, int]:
     """Load a handler's code, made by a function of this package; from the cache if it is there."""
     folder = Path(__file__).parent
+    # Any of these files changes the handler's code, so all of them are part of its key in the cache.
     parts = ("cuda_handler", "handler", "copies", "frame", "layout", "ffi_api")
     sources = [folder / f"{part}.py" for part in parts] + [Path(abi.__file__), Path(partition.__file__)]
     return load_native(make, sources, symbols, EXTERNAL_NAMES | {"snprintf"}, level=2)

@@ -1,6 +1,6 @@
 """A call's description in the words that native code reads.
 
-In: a :class:`~diffkern.interop.jax.call.Call` and its programs in memory. Out: a block of words, with all that it
+A :class:`~diffkern.interop.jax.call.Call` and its programs in memory give a block of words, with everything that it
 points to, which has to live as long as the process.
 """
 
@@ -54,9 +54,10 @@ Code: TypeAlias = Executable | DeviceCode
 
 
 class Description:
-    """The words of a call; ``address`` is where they lie."""
+    """The words of a call, which lie at ``address``."""
 
     def __init__(self, call: Call, programs: Mapping[str, Code], pool: int) -> None:
+        # The words hold addresses, which keep nothing alive: their owners are kept here.
         self._kept: list[Any] = [programs]
         steps = words("q")
         launches = 0
@@ -92,6 +93,7 @@ class Description:
         adjoint = manifest.is_adjoint and not manifest.blockwise
         flags = 0
         reach: tuple[int, ...] = (0,) * abi.MAX_DIMS
+        # Conflicts for extents of 1: which axes matter is decided from the actual dims by the handler.
         if adjoint:
             conflicts = DerivativePlan.of(manifest).conflicts((1,) * launch.dims)
             flags = layout.IS_ADJOINT | (layout.IS_GENERAL if conflicts.general else 0)
@@ -108,6 +110,7 @@ class Description:
         for bound in launch.params:
             out.extend(self._param(bound))
         out.extend(stamps)
+        # The entries follow the parameters and stamps, whose number varies: the handler finds them by this distance.
         out[layout.LAUNCH_COPIES // 8] = 8 * len(out)
         for entry in cotangents:
             out.extend(entry)
@@ -123,10 +126,11 @@ class Description:
         return _KINDS[bound.kind], bound.buffer, bound.count, bound.item, extents, bound.start
 
     def _checks(self, launch: Launch, manifest: Manifest, fields: Any) -> tuple[list[int], int, int]:
-        """Stamps, address of the messages, and number of sites of a debug program."""
+        """Return the stamps, the address of the messages, and the number of sites of a debug program."""
         checks = manifest.checks
         if checks is None:
             return [], 0, 0
+        # Threads with one index may race in elements that are proved to be apart for distinct indices.
         repeated = launch.dims > manifest.tid_arity
         stamps = []
         for stamp in checks.stamps:
@@ -142,7 +146,7 @@ class Description:
 
 
 def _cotangents(launch: Launch, manifest: Manifest, fields: Sequence[Any]) -> list[tuple[int, ...]]:
-    """The cotangents: buffer, place in the argument block, bytes of a scalar, and whether threads race there."""
+    """Return the cotangents: buffer, place in the argument block, bytes of a scalar, and whether threads race there."""
     found: list[tuple[int, ...]] = []
     for param, bound, field in zip(manifest.params, launch.params, fields, strict=True):
         if param.conflict is not None:
@@ -168,5 +172,5 @@ def _program(program: Code) -> tuple[int, ...]:
 
 
 def _block_of(program: Code) -> int:
-    """How many threads of a block work together, on the CPU; 0 where each is on its own."""
+    """Return how many threads of a block work together, on the CPU; 0 if each is on its own."""
     return program.block_dim if isinstance(program, Executable) and program.blockwise else 0

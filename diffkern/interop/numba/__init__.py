@@ -1,9 +1,9 @@
 """Funcs, their derivatives and threads of kernels inside functions that numba compiles.
 
-Where such a function names one of them, numba or numba-cuda asks it for its type, by the attribute ``_numba_type_``.
+If such a function names one of them, numba or numba-cuda asks it for its type, by the attribute ``_numba_type_``.
 Nothing here is imported before that.
 
-    calls       what is called, with which types; the same for both compilers
+    calls       the callee and the types of a call; the same for both compilers
     types       numba's types and those of the IR
     cpu         LLVM code of the function, linked into the caller's
     gpu         readable source of the function, compiled by numba-cuda as a device function

@@ -1,7 +1,7 @@
-"""What is called, and with which types: the same for numba and numba-cuda.
+"""The callee and the types of a call: the same for numba and numba-cuda.
 
-In: one of the objects that a program may call and numba's types of the arguments. Out: a :class:`Call`, with the
-function in the IR and the signature in numba's types; or numba's ``TypingError`` with diffkern's message.
+One of the objects that a program may call, and numba's types of the arguments, give a :class:`Call`, with the function
+in the IR and the signature in numba's types; or numba's ``TypingError`` with diffkern's message.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class Library:
     errors
         The module with the errors.
     target
-        The name of diffkern's target whose limits hold.
+        The name of diffkern's target whose limits apply.
     state
-        Gives what a compiled function depends on besides its arguments.
+        Returns the state on which a compiled function depends besides its arguments.
     """
 
     types: Any
@@ -52,13 +52,13 @@ class Call:
     Attributes
     ----------
     called : Called
-        What is called.
+        The callee.
     made : DeviceFunction
         Its function.
     arguments : tuple
         numba's types of the arguments, as the function takes them.
     result : numba type
-        That of what it gives back.
+        The type of its result.
     """
 
     called: Called
@@ -68,7 +68,7 @@ class Call:
 
     @property
     def tid(self) -> str:
-        """How the index of a thread is passed: ``int``, ``tuple``, or not at all."""
+        """The form in which a thread's index is passed: ``int``, ``tuple``, or empty if it is not passed."""
         if not self.called.form.of_kernel:
             return ""
         return "tuple" if hasattr(self.arguments[0], "count") else "int"
@@ -76,16 +76,16 @@ class Call:
 
 @dataclass(frozen=True, eq=False)
 class Compiled:
-    """What numba is told of a call.
+    """A compiled call, as numba is told of it.
 
     Attributes
     ----------
     signature
         Types of the arguments and of the result.
     key
-        By which numba finds what emits the call.
+        The key by which numba finds the function that emits the call.
     kept
-        What has to live as long.
+        An object that has to live as long.
     """
 
     signature: Any
@@ -97,21 +97,21 @@ Compiler = Callable[[Call], Compiled]
 
 
 class Types(NamedTuple):
-    """numba's types of what may be called, and of kernels, which are there for their attributes."""
+    """numba's types of callable objects, and of kernels, which exist for their attributes."""
 
     called: type
     kernel: type
 
 
 def numba_type(types: Types, known: KnownToNumba) -> Any:
-    """numba's type of a func, a kernel, or a form of one."""
+    """Return numba's type of a func, a kernel, or a form of one."""
     if isinstance(known, Func):
         return types.called(known, Called(known, known.pyfunc, Form.VALUE, ""))
     return types.called(known.owner, known) if isinstance(known, Called) else types.kernel(known)
 
 
 def attributes(template: type, owner: type, types: Types) -> type:
-    """What tells numba the types of an object's attributes; ``template`` is numba's class for such."""
+    """Return the class that gives numba the types of an object's attributes; ``template`` is numba's class for such."""
 
     class Attributes(template):  # type: ignore[misc]
         key = owner
@@ -155,12 +155,15 @@ def make_types(library: Library, compiler: Compiler) -> Types:
             try:
                 given = _in_order(self.called, args, dict(kws or {}))
                 meaning = tuple(value for _, value in fingerprint(self.called.pyfunc))
+                # A literal's type is that of its value: another number must not be another function. The fingerprint is
+                # the source and what it captures, so that a redefined func is compiled again.
                 name = (tuple(map(types.unliteral, given)), meaning, library.state())
                 if name not in self._found:
                     self._found[name] = compiler(_typed(library, self.called, given))
             except KernelError as error:
                 raise library.errors.TypingError(f"{type(error).__name__}: {error}") from error
             found = self._found[name]
+            # numba asks for the implementation by the signature's arguments only, in a later step.
             self._keys[found.signature.args] = found.key
             return found.signature
 
@@ -195,7 +198,7 @@ def make_types(library: Library, compiler: Compiler) -> Types:
 
 
 def _in_order(called: Called, args: Sequence[Any], kws: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The arguments in order, where some are given by name."""
+    """Return the arguments in order; arguments by name are refused."""
     if not kws:
         return tuple(args)
     raise KernelTypeError(
@@ -209,6 +212,7 @@ def _typed(library: Library, called: Called, given: Sequence[Any]) -> Call:
     types, form = library.types, called.form
     index, rest = _index(library, called, given)
     parameters = signature(called.pyfunc).params
+    # The adjoint of a thread takes the cotangents after the arguments, with the same annotations.
     repeated = [*parameters, *(parameters if form is Form.THREAD_ADJOINT else ())]
     arguments = []
     for k, t in enumerate(rest):
@@ -220,6 +224,7 @@ def _typed(library: Library, called: Called, given: Sequence[Any]) -> Call:
     taken = [*index]
     for position, t in zip(made.arguments, rest, strict=True):
         t = types.unliteral(t)
+        # Values are converted by numba at the call, to the type that the function takes.
         if position is not None and not isinstance(t, types.Array):
             t = conversion.value(types, made.fn.params[position].type)
         taken.append(t)
@@ -228,7 +233,7 @@ def _typed(library: Library, called: Called, given: Sequence[Any]) -> Call:
 
 
 def _index(library: Library, called: Called, given: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    """The type in which a thread's index is passed, if there is one, and the types of the other arguments."""
+    """Return the type in which a thread's index is passed, if there is one, and the types of the other arguments."""
     types = library.types
     if not called.form.of_kernel:
         return [], list(given)
@@ -244,7 +249,9 @@ def _index(library: Library, called: Called, given: Sequence[Any]) -> tuple[list
 
 
 def _check_axes(called: Called, index: Sequence[Any], made: DeviceFunction) -> None:
-    """A thread has an index for each axis that the kernel asks for; one that asks for none takes any."""
+    """Check that a thread has an index for each axis that the kernel uses; a kernel without a thread
+    index takes any.
+    """
     for t in index:
         axes, wanted = getattr(t, "count", 1), made.fn.tid_arity
         if wanted not in (0, axes):

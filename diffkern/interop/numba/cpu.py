@@ -1,7 +1,7 @@
 """Calls from functions that ``numba.njit`` compiles: LLVM code of the function, linked into the caller's.
 
-It is the code of the processor's target, with its elementary functions, which vectorise; LLVM inlines it. What
-``fastmath`` says in the caller holds in it.
+It is the code of the CPU's target, with its elementary functions, which vectorise; LLVM inlines it. ``fastmath`` of the
+caller applies to it.
 """
 
 from __future__ import annotations
@@ -50,8 +50,9 @@ def type_of(known: KnownToNumba) -> Any:
 
 @functools.cache
 def _registered() -> Types:
-    """The types, registered with numba with their attributes and constants; once for a process."""
+    """Return the types, registered with numba with their attributes and constants; once for a process."""
     made = make_types(Library(types, errors, TARGET, lambda: None), _compiled)
+    # The objects have no data at run time: a call is emitted from the type alone.
     for one in made:
         register_model(one)(models.OpaqueModel)
         lower_constant(one)(_dummy)
@@ -72,12 +73,13 @@ def _dummy(context: Any, builder: Any, t: Any, value: Any) -> Any:
 
 
 def _compiled(call: Call) -> Compiled:
-    """Register what emits a call."""
+    """Register the function that emits a call."""
     fn = call.made.lowered(TARGET)
     low = DeviceFunction(fn, call.made.returns, call.made.arguments)
     key = _Key()
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        # Known only while the caller is being lowered, so the function is linked then, in the variant that it needs.
         flags = ConfigStack.top_or_none()
         fast = flags is not None and "fast" in flags.fastmath.flags
         return _emit(context, builder, call, low, args, _linked(context, low, fast))
@@ -87,14 +89,15 @@ def _compiled(call: Call) -> Compiled:
 
 
 class _Key:
-    """A name for numba's table of what emits calls."""
+    """A key in numba's table of the functions that emit calls."""
 
 
 @functools.cache
 def _linked(context: Any, low: DeviceFunction, fast: bool) -> tuple[str, Any]:
-    """The symbol of a function, and numba's library that has it."""
+    """Return the symbol of a function, and numba's library that has it."""
     isa = machine(TARGET).isa
     text = emit_function(low.fn, "f", isa, fast_math=fast)
+    # The symbol names the content: callers of two versions of a func may be linked into one program.
     symbol = f"diffkern_{low.fn.name}_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     return symbol, _library(context, symbol, emit_function(low.fn, symbol, isa, fast_math=fast))
 
@@ -112,7 +115,7 @@ def _library(context: Any, symbol: str, text: str) -> Any:
 
 
 def _emit(context: Any, b: Any, call: Call, low: DeviceFunction, args: Any, linked: tuple[str, Any]) -> Any:
-    """Emit a call of the linked function; returns numba's value of its result."""
+    """Emit a call of the linked function; return numba's value of its result."""
     symbol, library = linked
     given, passed = list(zip(call.arguments, args, strict=True)), []
     if call.called.form.of_kernel:
@@ -123,6 +126,7 @@ def _emit(context: Any, b: Any, call: Call, low: DeviceFunction, args: Any, link
         if position is not None:
             passed += _passed(context, b, low.fn.params[position].type, t, value)
     count = sum(_size(y.type) for y in low.fn.body.yields)
+    # The function returns its results through memory, one word for each number: LLVM removes it after inlining.
     results = cgutils.alloca_once(b, ir.ArrayType(ir.IntType(64), max(1, count)))
     function_type = ir.FunctionType(ir.VoidType(), [*(v.type for v in passed), results.type])
     b.call(cgutils.get_or_insert_function(b.module, function_type, symbol), [*passed, results])
@@ -138,20 +142,21 @@ def _size(t: T.Type) -> int:
 
 
 def _scalars(b: Any, value: Any) -> list[Any]:
-    """The numbers of a value, which may be a tuple of tuples."""
+    """Return the numbers of a value, which may be a tuple of tuples."""
     if isinstance(value.type, (ir.ArrayType, ir.LiteralStructType)):
         return [x for part in cgutils.unpack_tuple(b, value) for x in _scalars(b, part)]
     return [value]
 
 
 def _passed(context: Any, b: Any, t: T.Type, given: Any, value: Any) -> list[Any]:
-    """What the function takes for an argument."""
+    """Return the function's parameters for an argument."""
     if not isinstance(t, T.Array):
         return _scalars(b, value)
     array = context.make_array(given)(context, b, value=value)
     shape, strides = cgutils.unpack_tuple(b, array.shape), cgutils.unpack_tuple(b, array.strides)
     if isinstance(t.dtype, (T.Vec, T.Mat)):
         for extent, wanted in zip(shape[t.ndim :], t.dtype.shape, strict=True):
+            # Checked when it runs: numba's type has no extents.
             with b.if_then(b.icmp_signed("!=", extent, ir.Constant(extent.type, wanted)), likely=False):
                 message = f"the last axes of an array of {t.dtype} have the extents {t.dtype.shape}"
                 context.call_conv.return_user_exc(b, ValueError, (message,))
@@ -159,13 +164,13 @@ def _passed(context: Any, b: Any, t: T.Type, given: Any, value: Any) -> list[Any
 
 
 def _loaded(b: Any, results: Any, t: T.Type, places: Iterator[int]) -> list[Any]:
-    """The numbers of a result."""
+    """Return the numbers of a result."""
     scalar = value_type(T.scalar_of(t))
     return [b.load(result_place(b, results, next(places)), typ=scalar) for _ in range(_size(t))]
 
 
 def _given_back(context: Any, b: Any, t: Any, returns: Structure, loaded: list[list[Any]]) -> Any:
-    """numba's value of what is given back."""
+    """Return numba's value of the result."""
     if returns is None:
         return context.get_dummy_value()
     if isinstance(returns, tuple):
@@ -182,7 +187,7 @@ def _tuple(context: Any, b: Any, t: Any, numbers: Iterator[Any]) -> Any:
 
 
 def _keep_from_disk(module: Any) -> None:
-    """Let numba not keep the caller on disk, nor what calls that."""
+    """Keep numba from caching the caller on disk, and the callers of that."""
     if _UNCACHED not in module.globals:
         mark = ir.GlobalVariable(module, ir.IntType(8), _UNCACHED)
         mark.linkage, mark.initializer = "weak", ir.Constant(ir.IntType(8), 0)

@@ -1,7 +1,7 @@
 """Calls from functions that ``numba.cuda.jit`` compiles: the readable source, compiled as a device function.
 
-It is compiled for the architecture that its caller is compiled for, and inlined. What ``fastmath`` says in the caller
-holds in it. In numba's CUDA simulator nothing is compiled: functions there call diffkern's as Python does.
+It is compiled for the architecture of its caller, and inlined. ``fastmath`` of the caller applies to it. In numba's
+CUDA simulator nothing is compiled: functions there call diffkern's as Python does.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def type_of(known: KnownToNumba) -> Any:
 
 @functools.cache
 def _registered() -> Types:
-    """The types, registered with numba-cuda with their attributes and constants; once for a process."""
+    """Return the types, registered with numba-cuda with their attributes and constants; once for a process."""
     bindings.numba()
     made = make_types(Library(types, errors, TARGET, _state), _compiled)
     for one in made:
@@ -57,7 +57,7 @@ def _registered() -> Types:
 
 
 def _state() -> tuple[tuple[int, int], bool]:
-    """The architecture that is compiled for, and whether ``fastmath`` holds."""
+    """Return the architecture that is compiled for, and whether ``fastmath`` applies."""
     flags = ConfigStack.top_or_none()
     return flags.compute_capability, bool(flags.fastmath)
 
@@ -68,6 +68,7 @@ def _compiled(call: Call) -> Compiled:
     architecture, fast = _state()
     printed: Any = load_source(call.made.cuda_source(TARGET, call.tid), function_name(call.made.fn))
     device = cuda.jit(device=True, forceinline=True, fastmath=fast)(printed.py_func)  # type: ignore[call-arg]
+    # numba-cuda would compile for the device at hand, which may be another one than the caller is compiled for.
     with bindings.compiling_for(architecture):
         compiled = device.compile_device(call.arguments, call.result)
     return Compiled(compiled.signature, compiled.entry_point, device)  # numba-cuda forgets those of a dispatcher gone
@@ -76,6 +77,7 @@ def _compiled(call: Call) -> Compiled:
 def _refuse_cache(call: Call) -> None:
     """Refuse callers that numba-cuda keeps on disk: it would not notice that the function has changed."""
     frame: FrameType | None = sys._getframe()
+    # The dispatcher of the caller is known to numba-cuda's compiler only as a local of its frames.
     while frame is not None:
         caller = frame.f_locals.get("self")
         if isinstance(caller, CUDADispatcher) and not isinstance(caller._cache, NullCache):

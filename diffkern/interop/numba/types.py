@@ -23,16 +23,16 @@ Types = Any
 
 
 def argument(types: Types, given: Any, annotation: object, where: str) -> Argument | None:
-    """The type of an argument in the IR; None for None.
+    """Return the type of an argument in the IR; None for None.
 
     Parameters
     ----------
     types : module
-        Where numba's types are.
+        The module of numba's types.
     given : numba type
-        That of the argument.
+        The type of the argument.
     annotation : object
-        What the parameter's annotation means.
+        The meaning of the parameter's annotation.
     where : str
         The argument, for messages.
 
@@ -41,6 +41,7 @@ def argument(types: Types, given: Any, annotation: object, where: str) -> Argume
     KernelTypeError
         If diffkern has no such type.
     """
+    # A literal's type is that of its value, which would be another program for each number.
     given = types.unliteral(given)
     if isinstance(given, types.NoneType):
         return None
@@ -64,6 +65,7 @@ def _scalar(types: Types, given: Any) -> T.Scalar | None:
 
 def _composite(types: Types, given: Any) -> T.Vec | T.Mat | None:
     rows = _parts(types, given)
+    # Larger or mixed tuples have no type in kernels.
     if not 2 <= len(rows) <= 4 or any(row != rows[0] for row in rows):
         return None
     scalar = _scalar(types, rows[0])
@@ -91,11 +93,12 @@ def _array(types: Types, given: Any, annotation: object, where: str) -> T.Array:
             remedy=f"pass a C-contiguous array of {element.dtype} with {axes} more "
             f"{'axis' if axes == 1 else 'axes'}, of extents {', '.join(map(str, element.shape))}",
         )
+    # Strides are passed at run time: the last axes, of the components, are checked there to be what they should.
     return T.Array(element, given.ndim - axes, "A")
 
 
 def _stored(types: Types, given: Any) -> T.Scalar | None:
-    """The type of an array's elements, which may be float16."""
+    """Return the type of an array's elements, which may be float16."""
     if isinstance(given, types.Float) and given.bitwidth == 16:
         return T.FLOAT16
     return _scalar(types, given)
@@ -110,7 +113,7 @@ def _remedy(types: Types, given: Any) -> str:
 
 
 def value(types: Types, t: T.Type) -> Any:
-    """numba's type of a value by its type in the IR."""
+    """Return numba's type of a value by its type in the IR."""
     if isinstance(t, T.Vec):
         return types.UniTuple(value(types, t.dtype), t.length)
     if isinstance(t, T.Mat):

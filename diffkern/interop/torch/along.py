@@ -1,7 +1,7 @@
-"""A function of tensors along tangents: what its forward mode and its second derivatives come from.
+"""A function of tensors along tangents, from which its forward mode and its second derivatives are made.
 
-In: a function of tensors. Out: one that takes a tangent for each of its arguments too, and returns those of its
-results: the function of ``kernel.jvp`` with the inputs and their tangents first.
+A function of tensors gives one that takes a tangent for each of its arguments too, and returns those of its results:
+the function of ``kernel.jvp`` with the inputs and their tangents first.
 
 With ``J`` for the derivative of the function it computes ``J(x) t``. The gradient ``J(x)^T c``, as a function of ``x``
 and ``c``, changes by ``J(x)^T dc`` and, as second derivatives are symmetric, by the gradient of ``c . J(x) t`` with
@@ -36,13 +36,14 @@ class AlongTangents:
     Attributes
     ----------
     function : TorchFunction
-        It takes the arguments and then a tangent of each that can have one.
+        It takes the arguments and then a tangent for each that can have one.
     """
 
     def __init__(self, of: TorchFunction) -> None:
         spec = of.spec
         count = len(spec.inputs)
         usual: TangentKernel = of.kernel.jvp  # type: ignore[assignment]  # what Kernel.jvp makes
+        # The parameters of the usual jvp kernel alternate; here inputs come first, so that outputs stay the last.
         kernel = usual.ordered(count)
         total = len(of.kernel.parameters)
         joined = kernel.along.joined(range(total), [total + k for k in kernel.with_tangents])
@@ -59,6 +60,7 @@ class AlongTangents:
         )
         self._of = of
         self.function = type(of)(kernel, len(changed) + fresh, spec.launch_dims, dims, changed, of.enable_backward)
+        # Its derivatives are launches of the original kernel once more: errors name that one.
         self.function.again = of.again or of.kernel.name
         # Where the outputs and their tangents are among the parameters of the function.
         self._places = {k: [place[v] for v in (k, total + k) if v in place] for k in spec.outputs}
@@ -79,17 +81,20 @@ class AlongTangents:
         return made
 
     def arguments(self, args: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
-        """Return what is passed for arguments and their tangents, None for a tangent that is zero."""
+        """Return the values passed for arguments and their tangents, None for a tangent that is zero."""
         return [*args, *[self._tangent(k, args[k], tangents[k]) for k in self._varying]]
 
     def _tangent(self, k: int, given: Any, tangent: torch.Tensor | None) -> Any:
         if tangent is not None:
+            # A tangent may be an expanded or transposed view; kernels take dense arrays without a copy.
             return tangent.contiguous()
         parameter = self._of.kernel.parameters[k]
         annotation = parameter.annotation
         is_known = annotation is not None and not (
             isinstance(annotation, ArrayAnnotation) and annotation.element is None
         )
+        # A null array is a zero tangent that costs nothing. The type of a null array must be known, and an array that
+        # is changed in place needs room for the tangent of its result.
         if given is None or (is_known and not is_value(parameter, given) and k not in self._of.spec.in_outs):
             return None
         if isinstance(given, torch.Tensor):
@@ -99,7 +104,9 @@ class AlongTangents:
         return np.zeros(component_shape(annotation)).tolist()
 
     def cotangents(self, of_results: Sequence[Any], of_tangents: Sequence[Any]) -> list[Any]:
-        """Return the gradients of what the function with tangents returns, from those of results and of tangents."""
+        """Return the cotangents of all results of the function with tangents, from those of the results and of their
+        tangents.
+        """
         found: list[Any] = [None] * len(self.function.spec.results)
         for place, ct in zip(self._results, of_results, strict=True):
             found[place] = ct

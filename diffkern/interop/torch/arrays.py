@@ -1,7 +1,8 @@
 """Tensors as arrays and arrays as tensors, over the same memory and with the same gradient.
 
-In: a tensor, or an array. Out: the other; what one side writes the other reads. A tensor's version counter is the
-version of the array's memory, so that a tape notices what PyTorch changed in place, and PyTorch what a kernel wrote.
+A tensor becomes an array, or an array a tensor; writes through one are seen through the other. A tensor's version
+counter is the version of the array's memory, so that a tape notices in-place changes by PyTorch, and PyTorch those by a
+kernel.
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ class TensorMemory(TensorVersion, HostMemory):
 
     @property
     def is_open(self) -> bool:
-        """Whether others may write to it unseen: ``tensor.data`` and ``tensor.numpy()`` count nothing."""
+        """True if others may write to it without being noticed: ``tensor.data`` and ``tensor.numpy()``
+        count nothing.
+        """
         return True
 
 
@@ -68,7 +71,9 @@ def _cuda_memory(gpu: CudaDevice, address: int, nbytes: int, tensor: torch.Tenso
 
 
 class _Layout(NamedTuple):
-    """What does not depend on the address: all that was checked and computed for tensors of one kind."""
+    """The part that does not depend on the address: everything that was checked and computed for
+    tensors of one kind.
+    """
 
     element: Element
     stored: np.dtype[Any]
@@ -91,6 +96,7 @@ class _Layout(NamedTuple):
             data: Any = _view(t, self.stored)
         else:
             data = View.over(address, tuple(t.shape), self.stored, self.strides)
+        # Not by the constructor: everything about this kind of tensor has been checked, and a launch makes many arrays.
         made = object.__new__(array)
         made._data = data[np.newaxis] if self.lifted else data
         made._element = self.element
@@ -128,10 +134,11 @@ def from_torch(
 
 
 def described_in_c(t: torch.Tensor, dtype: Any = None) -> tuple[bytes, Callable[[], array]] | None:
-    """Return a tensor without a gradient in the bytes of an :class:`ArrayC`, and what makes the array.
+    """Return a tensor without a gradient in the bytes of an :class:`ArrayC`, and a function that makes the array.
 
-    None for a tensor of a kind that was not seen before: the array says what is wrong with it.
+    None for a tensor of a kind that was not seen before: making the array raises the error, if there is one.
     """
+    # A C array has no place for a gradient's version or pairs; such tensors go through the array.
     if not isinstance(t, torch.Tensor) or t.is_complex():
         return None
     check_observers(t)
@@ -144,7 +151,7 @@ def described_in_c(t: torch.Tensor, dtype: Any = None) -> tuple[bytes, Callable[
 
 
 def check_observers(t: torch.Tensor) -> None:
-    """Refuse where PyTorch takes down what is done, and would miss what is done to the array."""
+    """Refuse the call if PyTorch is recording operations, and would miss those on the array."""
     check_tangents("a launch", (t,))
     if is_traced():
         raise TypeError(
@@ -174,6 +181,7 @@ def as_array(t: torch.Tensor, element: Stored | None = None) -> array:
     if layout is not None and (layout.gpu is None or not layout.gpu.closed):
         return layout.over(t)
     made = _first(t, element)
+    # An array without elements may lie anywhere, so that its range would say nothing about another one.
     if made._data.size:
         _remember(key, made, t)
     return made
@@ -187,6 +195,7 @@ def _as_pairs(t: torch.Tensor, element: Stored | None) -> tuple[Stored, torch.Te
     own = known.ir
     if element is not None and element != own:
         raise TypeError(f"{t.dtype} is not {getattr(element, 'name', str(element))}; convert the tensor with .to()")
+    # Detached, or autograd would record the view.
     return own, torch.view_as_real(t.detach())
 
 
@@ -212,6 +221,7 @@ def _first(t: torch.Tensor, element: Stored | None) -> array:
         data = data[np.newaxis]  # one element
     if data.ndim - len(inner) > MAX_NDIM:
         raise TypeError(f"an array has 1 to {MAX_NDIM} axes, and {data.ndim - len(inner)} are left without components")
+    # A kernel loads the components of an element from consecutive addresses.
     if inner and data.size and not data[(0,) * (data.ndim - len(inner))].flags.c_contiguous:
         raise TypeError(f"the components of each {element} are not next to each other in memory; use .contiguous()")
     return _make(data, element, _memory_of(t, gpu), True)
@@ -234,6 +244,7 @@ def _remember(key: Any, made: array, t: torch.Tensor) -> None:
 def _check_dense(t: torch.Tensor) -> None:
     if t.layout is not torch.strided:
         raise TypeError(f"the tensor is {t.layout}, and kernels work on dense memory; use .to_dense()")
+    # Subclasses without memory are fakes and functional tensors, whose address is 0.
     if type(t) is not torch.Tensor and type(t) is not torch.nn.Parameter and not t.data_ptr() and t.numel():
         raise TypeError(f"{type(t).__name__} has no memory of its own")
     if torch._C._functorch.is_functorch_wrapped_tensor(t):
@@ -259,7 +270,9 @@ def _memory_of(t: torch.Tensor, gpu: CudaDevice | None) -> Memory:
     address, nbytes = storage.data_ptr(), storage.nbytes()
     key = t.device, address, nbytes
     memory = _storages.get(key)
+    # Storage at this address may have been freed and belong to another device's memory by now.
     if memory is None or memory.device is not (gpu or CPU):
+        # Detached tensors share the version counter and the storage, but keep no graph alive.
         # Tensors of inference mode count no versions.
         if gpu is not None:
             memory = _cuda_memory(gpu, address, nbytes, t.detach())
@@ -289,6 +302,7 @@ def to_torch(a: array, requires_grad: bool | None = None) -> torch.Tensor:
         raise TypeError(f"PyTorch has no tensors of structs such as {element.name}; convert the fields, as in a.field")
     if not a._writable:
         raise TypeError(f"{described(a)} is read-only, which PyTorch's tensors cannot be; convert a clone()")
+    # Pending CPU work must be done before PyTorch, which knows nothing of it, reads the memory.
     drain()
     made = _tensor_over(a, element)
     grad = a.grad

@@ -1,7 +1,7 @@
-"""``vmap`` of calls: one launch with an axis of examples, or a call for each example where there is no such launch.
+"""``vmap`` of calls: one launch with an axis of examples, or a call for each example if there is no such launch.
 
-In: a function of tensors, or a gradient of one, and a batch. Out: what comes out, with the axis of the batch in front.
-The launch is that of another function, whose kernel has the axis, so that its derivatives are found like any other's.
+A function of tensors, or a gradient of one, and a batch give the results with the axis of the batch in front. The
+launch is that of another function, whose kernel has the axis, so that its derivatives are found like any other's.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _WORTH_A_CALL = 4096
 def by_example(
     one: Callable[..., Any], size: int, axes: Axes, args: Sequence[Any]
 ) -> tuple[tuple[Any, ...], tuple[int | None, ...]]:
-    """Call once for each example of a batch, and stack what comes out."""
+    """Call once for each example of a batch, and stack the results."""
     if size == 0:
         raise RuntimeError("dk.torch_function: vmap over an empty batch; there is no example that says a shape")
     rows = [
@@ -64,12 +64,12 @@ def in_front(size: int, axes: Axes, args: Sequence[Any], wanted: Sequence[int] =
 def together(
     function: TorchFunction, size: int, axes: Axes, args: Sequence[Any], wanted: Sequence[int] = ()
 ) -> tuple[TorchFunction, list[Any]] | None:
-    """Return the function that makes one launch for a batch, and what it takes; None if there is none.
+    """Return the function that makes one launch for a batch, and its arguments; None if there is none.
 
     Parameters
     ----------
     function : TorchFunction
-        What would be called for each example.
+        The function that would be called for each example.
     size : int
         How many examples there are.
     axes : sequence of int or None
@@ -77,10 +77,11 @@ def together(
     args : sequence
         The arguments.
     wanted : sequence of int, optional
-        Arguments that are to have the axis, though they may be the same for all examples; those of a gradient.
+        Arguments that must have the axis, though they may be the same for all examples; those of a gradient.
     """
     spec = function.spec
     differ = {k for k, axis in enumerate(axes) if isinstance(axis, int)}
+    # A gradient of an argument that all examples share would be summed by the launch; PyTorch wants one for each.
     differ |= {k for k in wanted if isinstance(args[k], torch.Tensor)}.union(spec.in_outs)
     if is_dispatched(args) or not all(isinstance(args[k], torch.Tensor) for k in differ):
         return None
@@ -95,6 +96,7 @@ def together(
         function.batches.clear()
     made = function.batches.get(key) or function.batches.setdefault(key, function.with_examples(launch, outputs))
     given = in_front(size, axes, args, sorted(differ))
+    # A value becomes an array with one number per example, which is read without strides.
     parameters = function.kernel.parameters
     return made, [a.contiguous() if k in differ and not parameters[k].is_array else a for k, a in enumerate(given)]
 
@@ -131,9 +133,11 @@ def _launch(
         return None, {}
     keys += [register_type(Array(spec.element(k), len(shape))) for k, shape in made.items()]
     program = kernel.forward(tuple(keys))
+    # Sums over threads are in registers within an example, and would be atomic across examples.
     if math.prod(dims) >= _WORTH_A_CALL and (is_gradient or program.sites) and home_of(kernel.parameters, args) == _CPU:
         return None, {}
     launch = batched_launch(kernel, keys, program.manifest, dims, size, differ)
     if launch is not None:
+        # Compiled here, where a failure still leads to calls for each example.
         launch.kernel.forward(launch.keys)
     return launch, {kernel.parameters[k].name: (size, *shape) for k, shape in made.items()}

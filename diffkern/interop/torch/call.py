@@ -1,8 +1,8 @@
-"""A kernel's call on tensors: what to run for arguments of given types and shapes, and how to run it quickly.
+"""A kernel's call on tensors: the launch for arguments of given types and shapes, and a fast way to run it.
 
-In: tensors and numbers. Out: results of the launch in new tensors, and gradients from the adjoint. All that depends on
-types, shapes and strides alone is decided once and kept; a call then joins addresses and numbers to prepared bytes.
-Tensors made here share memory with nothing else, so that no argument can overlap what is written.
+Tensors and numbers give the results of the launch in new tensors, and gradients from the adjoint. Everything that
+depends on types, shapes and strides alone is decided once and kept; a call then joins addresses and numbers to prepared
+bytes. Tensors made here share memory with nothing else, so that no argument can overlap the memory that is written.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _NOWHERE = pack_address(0)
 
 
 def is_value(parameter: Parameter, given: Any) -> bool:
-    """Whether an argument is passed by value: a number, or a tensor of no axes where the type is not stated."""
+    """Return whether an argument is passed by value: a number, or a tensor of no axes if the type is not stated."""
     if parameter.annotation is None:
         return not isinstance(given, torch.Tensor) or given.ndim == 0
     return not parameter.is_array
@@ -58,7 +58,7 @@ def result_type(element: Element) -> tuple[torch.dtype, tuple[int, ...]]:
 
 
 def home_of(parameters: Sequence[Parameter], args: Sequence[Any]) -> torch.device:
-    """Return where a call runs: where its first array is, or where PyTorch makes tensors by default."""
+    """Return the device of a call: that of its first array, or PyTorch's default device."""
     for parameter, a in zip(parameters, args):  # noqa: B905 - outputs have no arguments
         if isinstance(a, torch.Tensor) and not is_value(parameter, a):
             return a.device
@@ -80,9 +80,9 @@ class Forward:
     executable : Executable
         The program.
     device : torch.device
-        Where it runs.
+        The device on which it runs.
     generation : Generation
-        What the kernel meant at the time of the call.
+        The version of the kernel at the time of the call.
     """
 
     def __init__(self, kernel: Kernel, spec: CallSpec, args: Sequence[Any], generation: Generation) -> None:
@@ -137,6 +137,7 @@ class Forward:
         self.nulls = {k: launch.parts[k] for k in spec.inputs if is_null(self.types[k])}
         self.homes = {k: args[k].device for k, _ in self._values if isinstance(args[k], torch.Tensor)}
         params = self.executable.manifest.params
+        # Results whose every element the launch overwrites need not be cleared.
         self._empty = frozenset(
             k for k, shape, _ in self.made if params[k].whole == len(self.dims) and shape[: len(dims)] == self.dims
         )
@@ -184,7 +185,7 @@ class Forward:
         return self.kernel.adjoint(self.keys, active, form, None, self.generation)
 
     def run(self, args: Sequence[Any]) -> tuple[tuple[torch.Tensor, ...], dict[int, bytes]]:
-        """Return the results, and the bytes of what was passed by value."""
+        """Return the results, and the bytes of the arguments by value."""
         results, values, parts = self._placed(args)
         block = b"".join(parts)
         on_current_stream(self.gpu, lambda: self.executable.run(self._grid, block))
@@ -193,7 +194,7 @@ class Forward:
     def run_logged(
         self, args: Sequence[Any], log: Log
     ) -> tuple[tuple[torch.Tensor, ...], dict[int, bytes], tuple[array, ...]]:
-        """Return the results, the bytes of what was passed by value, and the arrays of a log."""
+        """Return the results, the bytes of the arguments by value, and the arrays of a log."""
         results, values, _ = self._placed(args)
         tensors = {k: args[k] for k in self._inputs} | results
         logs: list[tuple[array, ...]] = []
@@ -201,8 +202,9 @@ class Forward:
         return tuple(results.values()), values, logs[0]
 
     def _placed(self, args: Sequence[Any]) -> tuple[dict[int, torch.Tensor], dict[int, bytes], list[bytes]]:
-        """Return the tensors of the results as they are before the launch, the bytes of values, and of all."""
+        """Return the tensors of the results before the launch, the bytes of values, and those of all arguments."""
         parts: list[bytes] = [*self.tails]
+        # Bound to locals: this runs in every call.
         results: dict[int, torch.Tensor] = {}
         values: dict[int, bytes] = {}
         device = self.device
@@ -213,6 +215,7 @@ class Forward:
         for k, element in self._values:
             parts[k] = values[k] = self._packed(k, element, args[k])
         for k in self.in_outs:
+            # PyTorch's arguments stay as they are: in-out arguments are changed in a copy, which is the result.
             changed = args[k].detach().clone(memory_format=torch.contiguous_format)
             parts[k] = pack_address(changed.data_ptr()) + parts[k]
             results[k] = changed
@@ -224,7 +227,7 @@ class Forward:
         return results, values, parts
 
     def values_of(self, args: Sequence[Any]) -> dict[int, bytes]:
-        """Return the bytes of what is passed by value."""
+        """Return the bytes of the arguments by value."""
         return self.nulls | {k: self._packed(k, element, args[k]) for k, element in self._values}
 
     def _packed(self, k: int, element: Element, given: Any) -> bytes:
@@ -247,7 +250,7 @@ class Forward:
         return result_type(element)[0]
 
     def stand_in(self, k: int, shape: torch.Size, values: Mapping[int, bytes]) -> Any:
-        """Return what to pass for a tensor of which the values are known, or do not matter."""
+        """Return a stand-in for a tensor whose values are known, or do not matter."""
         if self.is_array[k]:
             return torch.ones(shape, dtype=self.dtype_of(k), device=self.device)
         number = np.frombuffer(values[k], stored_type(scalar_of(self._element(k))), count=shape.numel())
@@ -266,6 +269,7 @@ class Forward:
         wanted = {
             k
             for k, needed in enumerate(needs)
+            # An array that the kernel neither reads nor writes has no gradient, and its adjoint no cotangent for it.
             if needed and carries_gradient(self.types[k]) and (not self.is_array[k] or k in reads or k in writes)
         }
         written = {k for k in writes if carries_gradient(self.types[k])}
@@ -282,7 +286,7 @@ class Backward:
     kept_inputs, kept_results : tuple of int
         Parameters whose tensors it reads: as they were passed, and as they were returned.
     of_call : Log or None
-        What the call itself has to log for it.
+        The log that the call itself has to write for it.
     """
 
     def __init__(self, forward: Forward, active: frozenset[int], needs: tuple[bool, ...]) -> None:
@@ -302,6 +306,7 @@ class Backward:
         post, outputs = set(derivative.after), spec.outputs
         returned = {k: place for place, k in enumerate(spec.results)}
         before = {k for k in derivative.before if k not in outputs}
+        # A log made by a second launch needs everything that the first one read.
         if self._log is not None and self.of_call is None:
             before.update(k for k in spec.inputs if forward.is_array[k])
         self.kept_results = tuple(k for k in spec.results if k in post)
@@ -337,7 +342,7 @@ class Backward:
         self._places = returned
 
     def perform(self, operations: Sequence[Operation]) -> None:
-        """Do something where the adjoint runs."""
+        """Execute operations on the device of the adjoint."""
 
         def work() -> None:
             for operation in operations:
@@ -364,13 +369,13 @@ class Backward:
         kept : mapping
             Tensors by (whether it is a result, parameter).
         values : mapping
-            Bytes of what was passed by value.
+            Bytes of the arguments by value.
         grads : sequence of tensor or None
             Gradients of the results.
         like : sequence
-            Shapes of the arguments that need gradients, in the places of all.
+            Shapes of the arguments that need gradients, at the positions of all arguments.
         log : tuple of array
-            What the call has logged.
+            The log of the call.
         """
         cotangents: dict[int, torch.Tensor] = {}
         for k in self._dtypes:
@@ -381,9 +386,11 @@ class Backward:
             else:
                 # The adjoint takes it and leaves zeros; what PyTorch passed belongs to others as well.
                 cotangents[k] = given.detach().clone(memory_format=torch.contiguous_format)
+        # Preconditions of the adjoint that depend on values, which are known only now.
         if self._plain.races is not None:
             tails, name = self._forward.tails, self._forward.kernel.name
             self._plain.races.check(name, self._forward.dims, lambda k: values.get(k) or _NOWHERE + tails[k])
+        # A launch of no threads leaves the cotangents as they were given.
         if self._sweep.grid.n:
             # What the forward launch changed was a contiguous copy, and so is what it began with.
             kept = {key: t.contiguous() if key[1] in self._places else t for key, t in kept.items()}
@@ -426,7 +433,7 @@ class Backward:
         own: Mapping[int, bytes],
         log: Sequence[array],
     ) -> bytes:
-        """Return the argument block behind the header; `own` stands for some of the cotangents."""
+        """Return the argument block after the header; `own` replaces some of the cotangents."""
         forward, parts = self._forward, []
         for role, k in self._sweep.executable.layout.entries:
             if role == "cotangent":
@@ -440,6 +447,7 @@ class Backward:
             elif not forward.is_array[k]:
                 parts.append(values[k])
             elif k not in self._post:
+                # The adjoint reads only the shape of this array, so its address may be 0.
                 parts.append(_NOWHERE + forward.tails[k])
             else:
                 parts.append(pack_address(kept[k in self._places, k].data_ptr()) + forward.tails[k])
@@ -447,7 +455,7 @@ class Backward:
 
 
 def another_run(kernel: str, log: Log | Turn) -> AutodiffError:
-    """Return the error of a derivative for which another launch would have to get what a call got."""
+    """Return the error of a derivative for which another launch would have to repeat what the threads of a call got."""
     return AutodiffError(
         f"dk.torch_function({kernel}) uses {log.what}, which the threads of another launch may get in another order, "
         "and this derivative needs one",
@@ -458,7 +466,7 @@ def another_run(kernel: str, log: Log | Turn) -> AutodiffError:
 
 
 def _refusal(parameter: Parameter, given: Any) -> LaunchError:
-    """Return the error for what is no tensor: the one that a launch raises, where it raises one."""
+    """Return the error for a value that is no tensor: the one that a launch raises, if it raises one."""
     try:
         parameter.convert_leaves(given)
     except LaunchError as error:
@@ -468,7 +476,7 @@ def _refusal(parameter: Parameter, given: Any) -> LaunchError:
 
 
 def value_of(parameter: Parameter, given: Any) -> Any:
-    """Return what an argument by value is as a number or NumPy array."""
+    """Return an argument by value as a number or NumPy array."""
     if not isinstance(given, torch.Tensor):
         return given
     annotation = parameter.annotation

@@ -1,7 +1,7 @@
 """The storage of a tensor on a GPU as a block of memory.
 
-In: a device and a tensor that holds on to the storage. Out: memory whose version is PyTorch's, and which PyTorch's
-allocator does not hand out again before the streams of diffkern that work with it have come so far.
+A device and a tensor that keeps the storage alive give memory whose version is PyTorch's, and which PyTorch's allocator
+does not reuse before the diffkern streams that work with it have got that far.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ class UncountedDeviceMemory(DeviceMemory):
         super().__init__(device, address, nbytes, device.null_stream, owner=tensor)
 
     def use(self, stream: CudaStream) -> None:
-        """Note that a stream works with it, here and with PyTorch's allocator."""
+        """Record that a stream works with it, here and with PyTorch's allocator."""
         if stream is not self.home and stream not in self.users:
             super().use(stream)
+            # PyTorch frees memory in the order of the stream that allocated it, and has to be told of other streams.
             self._tensor.record_stream(as_external(stream))
 
 

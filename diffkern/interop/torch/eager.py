@@ -1,6 +1,6 @@
 """A kernel's call as a function of PyTorch's autograd.
 
-In: a call and its tensors. Out: results that know how to take their gradients back. The plain function keeps what the
+A call and its tensors give results that carry their gradients' backward function. The plain function keeps what the
 adjoint reads, no more; the one for ``torch.func`` and tensors with tangents also has rules for forward mode and for
 ``vmap``.
 """
@@ -26,7 +26,7 @@ _transforming = torch._C._are_functorch_transforms_active
 
 
 class Plain(torch.autograd.Function):
-    """The call where nothing but autograd looks on."""
+    """The call if autograd is the only observer."""
 
     @staticmethod
     def forward(ctx: Any, call: Call, *args: Any) -> Any:
@@ -42,6 +42,8 @@ class Plain(torch.autograd.Function):
             raise disabled(call.function.kernel.name)
         kept = call.own(ctx.saved_tensors)
         looked_on = torch.is_grad_enabled() or _transforming() or forward_ad._current_level >= 0
+        # Without an observer the gradients are computed at once; otherwise they are a call of a function that can
+        # itself be differentiated, traced or batched.
         if call.forward is None or call.backward is None or not looked_on:
             return (None, *call.gradients(kept, grads))
         wanted = Wanted(call.function, call.forward.generation, call.needs, call)
@@ -50,7 +52,7 @@ class Plain(torch.autograd.Function):
 
 
 class Transformed(torch.autograd.Function):
-    """The call inside torch.func's transformations, which may be several: nothing but tensors is kept."""
+    """The call inside torch.func's transformations, which may be several: only tensors are kept."""
 
     @staticmethod
     def forward(function: TorchFunction, *args: Any) -> tuple[torch.Tensor, ...]:
@@ -61,6 +63,7 @@ class Transformed(torch.autograd.Function):
         function, *args = inputs
         ctx.function, ctx.generation = function, function.kernel.current()
         ctx.set_materialize_grads(False)
+        # Integers have no gradient, and PyTorch would ask for zeros of their type.
         fixed = [r for r in output if not r.is_floating_point()]
         if fixed:
             ctx.mark_non_differentiable(*fixed)

@@ -1,7 +1,7 @@
 """``dk.torch_function``: a kernel as a function of tensors that PyTorch differentiates.
 
-In: a kernel, and which of its parameters are results. Out: a callable. Run eagerly it goes through a function of
-autograd (:mod:`~diffkern.interop.torch.eager`); traced by ``torch.compile`` or ``torch.export`` it is a custom operator
+A kernel, and the choice of its results, give a callable. Run eagerly it goes through a function of autograd
+(:mod:`~diffkern.interop.torch.eager`); traced by ``torch.compile`` or ``torch.export`` it is a custom operator
 (:mod:`~diffkern.interop.torch.operator`). Both make the same calls (:mod:`~diffkern.interop.torch.call`).
 """
 
@@ -53,14 +53,14 @@ _transforming = torch._C._are_functorch_transforms_active
 
 
 class TorchFunction:
-    """A kernel as a function of tensors; made by :func:`diffkern.torch_function`, which says what it takes.
+    """A kernel as a function of tensors; made by :func:`diffkern.torch_function`, which documents its arguments.
 
     Attributes
     ----------
     kernel : Kernel
-        What it launches.
+        The kernel that it launches.
     spec : CallSpec
-        What is passed and what is returned.
+        The arguments and results.
     enable_backward : bool
         Whether it can be differentiated.
     sizes : Sizes or None
@@ -159,7 +159,7 @@ class TorchFunction:
         Returns
         -------
         tuple
-            What a call returns, and a gradient, or a tuple of them where `argnames` is a sequence.
+            The results of a call, and a gradient, or a tuple of them if `argnames` is a sequence.
         """
         passed = args
         args, sizes = self._taken(args, launch_dims, output_dims)
@@ -168,6 +168,7 @@ class TorchFunction:
         given = self._in_pairs(args, self.spec.inputs)
         needs = tuple([k in places for k in range(len(given))])
         results, gradients = self._with_gradients(given, sizes, needs, cotangents)
+        # A name may be given twice; its gradient is computed once.
         ordered = sorted(set(places))
         made = dict(zip(ordered, self._of_pairs(gradients, ordered), strict=True))
         results = self._of_pairs(results, self.spec.results)
@@ -178,8 +179,10 @@ class TorchFunction:
         """Return the arguments of a call, and its sizes if they are not the function's."""
         if len(args) != self._count:
             raise self._wrong_count(len(args))
+        # Cheap to ask, and false in nearly every call.
         if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
             args = self._cast(args)
+        # The launch itself then finds its sizes, in the plan for these shapes.
         if not self.spec.is_open and launch_dims is None and output_dims is None:
             return args, None
         return args, self.spec.sizes(args, shapes_of(args), launch_dims, output_dims)
@@ -207,6 +210,7 @@ class TorchFunction:
         results = found if isinstance(found, tuple) else (found,)
         grads = self._cotangents(results, cotangents)
         if torch.compiler.is_compiling() or is_traced():
+            # A graph of torch.jit has no numbers that vary, so its operator is of these sizes only.
             function = self if sizes is None or not is_traced() else self._fixed(sizes)
             return results, tuple(function._gradient(grads, results, needs, args, None if is_traced() else sizes))
         function = self if sizes is None else self.sized(sizes)
@@ -242,9 +246,11 @@ class TorchFunction:
         """Return the same function for calls of these sizes."""
         if any(isinstance(n, torch.Tensor) for shape in (sizes.dims, *sizes.shapes) for n in shape):
             raise LaunchError(f"{self!r}: launch_dims and output_dims are integers, not tensors", remedy="take int(n)")
+        # Symbols of a tracer cannot be compared with sizes seen before without adding guards.
         found = self._of_sizes.get(sizes) if (known := _are_known(sizes)) else None
         if found is None:
             found = _Sized(self, sizes)
+            # Sizes in a loop that never repeat would fill the memory.
             if known:
                 if len(self._of_sizes) >= _CACHED:
                     self._of_sizes.clear()
@@ -286,6 +292,7 @@ class TorchFunction:
 
     def _called(self, args: tuple[Any, ...], sizes: Sizes | None) -> Any:
         if torch.compiler.is_compiling() or is_traced():
+            # A graph would record a call without its derivative, and lose it silently.
             if is_transformed_in_graphs():
                 raise RuntimeError(IN_GRAPHS)  # torch.compile then runs eagerly what it cannot take
             if sizes is not None and is_traced():
@@ -299,22 +306,24 @@ class TorchFunction:
             return found if len(found) > 1 else found[0]
         if is_dispatched(args):
             return self._operator(args, self.sizes)
+        # A plain loop: a generator would cost more than the check.
         if torch.is_grad_enabled():
             for a in args:
                 if isinstance(a, torch.Tensor) and a.requires_grad:
                     return Plain.apply(Call(self), *args)
+        # No gradient is wanted, so nothing has to be kept.
         results, _ = self.forward_of(args).run(args)
         return results if len(results) > 1 else results[0]
 
     def run(self, args: Sequence[Any]) -> tuple[torch.Tensor, ...]:
-        """Return the results of a call whose derivatives somebody else sees to."""
+        """Return the results of a call whose derivatives are handled by the caller."""
         if is_dispatched(args):
             found = self._operator(tuple(args), self.sizes)
             return found if isinstance(found, tuple) else (found,)
         return self.forward_of(args).run(args)[0]
 
     def results_of(self, args: tuple[Any, ...]) -> tuple[torch.Tensor, ...]:
-        """Return the results of a call as a tuple, whose complex numbers are pairs as those of `args`."""
+        """Return the results of a call as a tuple, with complex numbers as pairs, like those of `args`."""
         found = self._called(args, self.sizes)
         return found if isinstance(found, tuple) else (found,)
 
@@ -334,14 +343,17 @@ class TorchFunction:
         return made
 
     def forward_of(self, args: Sequence[Any], generation: Generation | None = None) -> Forward:
-        """Return the launch for arguments like these, of what the kernel means now or meant."""
+        """Return the launch for arguments like these, of the kernel's present or given version."""
+        # One word tells whether anything is pending or recording, so that a call need not ask each of them.
         if attention.word[0]:
             self.check_idle()
         generation = generation or self.kernel.current()
+        # Everything that a plan was computed from: addresses and values are not part of it.
         key: Any = (
             generation.number,
             *[(a.dtype, a.shape, a.stride(), a.device) if isinstance(a, torch.Tensor) else type(a) for a in args],
         )
+        # Without a tensor that decides, the default device does, and it may change.
         if self._is_placeless:
             key = key, default_device()
         found = self._plans.get(key)
@@ -355,7 +367,7 @@ class TorchFunction:
         return found
 
     def check_idle(self) -> None:
-        """Wait for pending work; refuse to run where something of diffkern is recording.
+        """Wait for pending work; refuse to run if a tape or a sequence of diffkern is recording.
 
         Raises
         ------
@@ -388,11 +400,12 @@ class TorchFunction:
 
 
 class _Sized(TorchFunction):
-    """A function for calls of some sizes, whose operator is that of the function for all."""
+    """A function for calls of some sizes, whose operator is that of the function for all sizes."""
 
     _of: TorchFunction
 
     def __init__(self, of: TorchFunction, sizes: Sizes) -> None:
+        # The plans and batches are of these sizes; the function along tangents is made for them on demand.
         state = {name: held for name, held in of.__dict__.items() if name != "along"}
         self.__dict__.update(state, spec=of.spec.with_sizes(sizes), sizes=sizes, _of=of, _plans={}, batches={})
 
@@ -408,7 +421,7 @@ class _Sized(TorchFunction):
 
 
 class _OfBatches(TorchFunction):
-    """A function for batches, which no graph has: batches of what is traced are calls of examples."""
+    """A function for batches, which never occurs in a graph: batches of traced calls are calls of examples."""
 
     def _operators(self) -> tuple[Callable[..., Any], Callable[..., list[torch.Tensor]]]:
         def refused(*_: Any) -> Any:
@@ -418,7 +431,7 @@ class _OfBatches(TorchFunction):
 
 
 def _are_known(sizes: Sizes) -> bool:
-    """Whether sizes are numbers, not symbols of what traces."""
+    """Return whether sizes are numbers, not symbols of a tracer."""
     return all(type(n) is int for shape in (sizes.dims, *sizes.shapes) for n in shape)
 
 

@@ -1,7 +1,7 @@
 """The gradient of a call as a function that PyTorch differentiates in its turn, in both modes and batches.
 
-In: a call's arguments, its results and the gradients of these. Out: the gradients of the arguments, which know their
-own derivatives: those are calls and gradients of the function with tangents, and so on to any order.
+A call's arguments, its results and the gradients of these give the gradients of the arguments, which know their own
+derivatives: those are calls and gradients of the function with tangents, and so on to any order.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ __all__ = ["Gradient", "Wanted", "backward_of_gradient", "gradients_of", "taken_
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A gradient that is asked for.
+    """A requested gradient.
 
     Attributes
     ----------
     function : TorchFunction
-        What was called.
+        The function that was called.
     generation : Generation
-        What its kernel meant then.
+        The version of its kernel at the call.
     needs : tuple of bool
         Which arguments need gradients.
     call : Call or None
-        The call, if it kept what the adjoint reads; None where all its arguments are given.
+        The call, if it kept what the adjoint reads; None if all its arguments are given.
     """
 
     function: TorchFunction
@@ -53,7 +53,7 @@ class Wanted:
         return list(tensors[:count]), list(tensors[count:end]), list(tensors[end:])
 
     def spread(self, found: Sequence[Any]) -> list[Any]:
-        """Return what belongs to the arguments that need gradients in the places of all."""
+        """Return the values of the arguments that need gradients, at the positions of all arguments."""
         rest = iter(found)
         return [next(rest) if needed else None for needed in self.needs]
 
@@ -63,7 +63,7 @@ class Wanted:
         Raises
         ------
         LaunchError
-            If the kernel means something else than at the time of the call.
+            If the kernel has been redefined since the call.
         AutodiffError
             If the call depends on more than its arguments.
         """
@@ -83,7 +83,7 @@ class Wanted:
         return function.along
 
     def filled(self, args: Sequence[Any]) -> list[Any]:
-        """Return arguments that forward mode can be launched with."""
+        """Return arguments with which forward mode can be launched."""
         return list(args) if self.call is None else self.call.filled(args)
 
 
@@ -94,10 +94,12 @@ def gradients_of(wanted: Wanted, tensors: Sequence[Any]) -> list[torch.Tensor]:
     call = wanted.call or traced_call(function, wanted.generation, wanted.needs, args)
     forward, found = call.forward, call.backward
     assert forward is not None
+    # Only tensors were kept, and the adjoint reads results: the launch is run again for them.
     if found is not None and found.kept_results and all(r is None for r in results):
         results = list(forward.run(args)[0])
     gradients = call.gradients(call.chosen(args, results), grads)
     return [
+        # An argument on which no result depends has a gradient of zeros, as PyTorch expects a tensor.
         torch.zeros(call.given[k], dtype=forward.dtype_of(k), device=forward.device)
         if (gradient := gradients[k]) is None
         else gradient
@@ -111,6 +113,7 @@ class Gradient(torch.autograd.Function):
 
     @staticmethod
     def forward(wanted: Wanted, *tensors: Any) -> tuple[torch.Tensor, ...]:
+        # A mode that traces sees operators only, so the gradient has to be one.
         if wanted.call is None and is_dispatched(tensors):
             args, results, grads = wanted.parted(tensors)
             known = wanted.function.run(args) if any(r is None for r in results) else results
@@ -141,6 +144,7 @@ class Gradient(torch.autograd.Function):
         wanted: Wanted = ctx.wanted
         args, results, given = wanted.parted(_saved(ctx))
         of_args, _results, of_grads = wanted.parted(tangents)
+        # The gradient is linear in the cotangents of the results: its change by them is a gradient as well.
         if all(t is None for t in of_args):
             found: tuple[torch.Tensor, ...] = Gradient.apply(wanted, *args, *results, *of_grads)
             return found
@@ -179,11 +183,13 @@ def _together(wanted: Wanted, size: int, axes: Axes, tensors: Sequence[Any]) -> 
 
 
 def taken_back(wanted: Wanted, tensors: Sequence[Any]) -> tuple[torch.Tensor, ...]:
-    """Return the gradients of a call; of a batch that has none as a whole, from those of its examples."""
+    """Return the gradients of a call; for a batch without a gradient as a whole, from those of its examples."""
     function = wanted.function
     try:
         found: tuple[torch.Tensor, ...] = Gradient.apply(wanted, *tensors)
     except AutodiffError:
+        # Some kernels have an adjoint only for a launch of one example, such as those whose preconditions depend on
+        # shapes.
         if function.examples is None or function.kernel.current() is not wanted.generation:
             raise
     else:
@@ -195,6 +201,7 @@ def taken_back(wanted: Wanted, tensors: Sequence[Any]) -> tuple[torch.Tensor, ..
     size = next(t.shape[0] for t, axis in zip(tensors, axes, strict=True) if axis == 0)
     stacked, _ = by_example(lambda *example: taken_back(single, example), size, axes, tensors)
     needed = [k for k, is_needed in enumerate(wanted.needs) if is_needed]
+    # The gradient of an argument that all examples share is the sum of theirs.
     return tuple(ct if k in differ else ct.sum(0) for k, ct in zip(needed, stacked, strict=True))
 
 
@@ -206,7 +213,7 @@ def backward_of_gradient(
     of_args: Sequence[bool],
     of_given: Sequence[bool],
 ) -> tuple[list[Any], list[Any]]:
-    """Return the gradients of what a gradient was computed from: of arguments, and of the gradients of results.
+    """Return the gradients of a gradient's inputs: of the arguments, and of the cotangents of the results.
 
     Parameters
     ----------
@@ -217,7 +224,7 @@ def backward_of_gradient(
     cotangents : sequence of tensor or None
         For each argument that has a gradient, the gradient of that.
     of_args, of_given : sequence of bool
-        What is needed.
+        Which of them are needed.
     """
     found: list[Any] = [None] * len(args)
     tangents: list[Any] = [None] * len(given)
@@ -225,6 +232,7 @@ def backward_of_gradient(
         return found, tangents
     along = wanted.along()
     whole = along.arguments(wanted.filled(args), wanted.spread(cotangents))
+    # The gradient of <c, J dx>, which is the second derivative; see :mod:`diffkern.interop.torch.along`.
     if any(of_args) and any(ct is not None for ct in given):
         found = _of_primals(along, whole, of_args, tangents, given)
     if any(of_given):
@@ -234,7 +242,7 @@ def backward_of_gradient(
 
 
 def _saved(ctx: Any) -> list[Any]:
-    """Return what a function was given besides its first argument."""
+    """Return the arguments of a function after its first one."""
     tensors = list(ctx.others)
     for k, tensor in zip(ctx.places, ctx.saved_tensors, strict=True):
         tensors[k] = tensor
@@ -244,7 +252,7 @@ def _saved(ctx: Any) -> list[Any]:
 def _of_primals(
     along: AlongTangents, whole: Sequence[Any], needs: Sequence[bool], of_results: Sequence[Any], given: Sequence[Any]
 ) -> list[Any]:
-    """Return the gradients of a function with tangents for the arguments proper, None for those that need none."""
+    """Return the gradients of a function with tangents for the primal arguments, None for those that need none."""
     function = along.function
     rest = len(whole) - len(needs)
     wanted = Wanted(function, function.kernel.current(), (*needs, *[False] * rest))

@@ -1,6 +1,6 @@
-"""One call of a kernel on tensors, and what of it is kept for its gradient.
+"""One call of a kernel on tensors, and the part of it that is kept for its gradient.
 
-In: a call and its tensors. Out: what the adjoint reads, no more, and the gradients from that.
+From a call and its tensors it keeps the values that the adjoint reads, no more, and computes the gradients from them.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ _is_old_batch = torch._C._functorch.is_legacy_batchedtensor
 
 
 class Call:
-    """One call: what autograd carries from the forward to the backward besides tensors.
+    """One call: the state that autograd carries from the forward to the backward besides tensors.
 
     Attributes
     ----------
     needs : tuple of bool
         Which arguments need gradients.
     kept : tuple of (bool, int)
-        What is kept: whether it is a result, and of which parameter.
+        The kept tensors: whether it is a result, and of which parameter.
     given : tuple
-        Of each argument the shape, of what is no tensor the argument itself.
+        For each argument the shape; the argument itself if it is no tensor.
     log : tuple of array
-        What it has logged.
+        Its log.
     number : int
-        Which call of the process it is.
+        The number of the call in this process.
     """
 
     __slots__ = ("backward", "forward", "function", "given", "kept", "log", "needs", "number", "objects", "values")
@@ -72,7 +72,7 @@ class Call:
         return results
 
     def _log_for(self, forward: Forward, needs: tuple[bool, ...]) -> Log | None:
-        """Return what the launch has to log, if it does."""
+        """Return the log that the launch has to write, if there is one."""
         if forward.executable.manifest.log is None or not self.function.enable_backward or not any(needs):
             return None
         found = forward.backward(needs)
@@ -81,7 +81,7 @@ class Call:
     def prepare(
         self, ctx: Any, args: Sequence[Any], results: tuple[torch.Tensor, ...], needs: tuple[bool, ...]
     ) -> None:
-        """Keep what the backward will need."""
+        """Keep the values that the backward will need."""
         function = self.function
         ctx.call = self
         ctx.set_materialize_grads(False)
@@ -90,6 +90,7 @@ class Call:
             ctx.mark_non_differentiable(*fixed)
         if not any(needs) or not function.enable_backward:
             return
+        # PyTorch saves no more than these tensors, so that memory of other arguments is freed early.
         assert self.forward is not None
         self.keep(self.forward, args, needs)
         if self.backward is not None:
@@ -98,7 +99,7 @@ class Call:
             ctx.save_for_backward(*self.chosen(args, results), *self._mark())
 
     def keep(self, forward: Forward, args: Sequence[Any], needs: tuple[bool, ...]) -> None:
-        """Note what is needed of the arguments for gradients of some of them."""
+        """Record what is needed of the arguments for gradients of some of them."""
         self.forward, self.needs = forward, needs
         self.given = tuple([a.shape if isinstance(a, torch.Tensor) else a for a in args])
         self.backward = found = forward.backward(needs)
@@ -111,7 +112,10 @@ class Call:
         return [results[place[k]] if is_result else args[k] for is_result, k in self.kept]
 
     def _mark(self) -> list[torch.Tensor]:
-        """Return what is kept beside a log: it tells whether what else was kept is of the same launch."""
+        """Return the tensor that is kept beside a log: it tells whether the other kept tensors are of
+        the same launch.
+        """
+        # A checkpoint runs the forward again and replaces the saved tensors, but not the log of this object.
         return [torch.tensor(self.number)] if self.log else []
 
     def own(self, kept: Sequence[Any]) -> Sequence[Any]:
@@ -131,7 +135,9 @@ class Call:
         return kept[:-1]
 
     def placed(self, kept: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """Return the arguments and the results of which the kept ones are known; None stands for other tensors."""
+        """Return the arguments and the results, as far as they are known from the kept ones; None stands for other
+        tensors.
+        """
         args = [None if isinstance(g, torch.Size) else g for g in self.given]
         results: list[Any] = [None] * len(self.function.spec.results)
         place = {k: i for i, k in enumerate(self.function.spec.results)}
@@ -143,7 +149,7 @@ class Call:
         return args, results
 
     def filled(self, args: Sequence[Any]) -> list[Any]:
-        """Return arguments that are not all known, with others in place of those that no derivative depends on."""
+        """Return the arguments, with stand-ins for unknown ones, on which no derivative depends."""
         forward = self.forward
         assert forward is not None
         return [
@@ -164,6 +170,7 @@ class Call:
             )
         self.function.check_idle()
         before, after = self._restored()
+        # Undone in any case: an object must not stay in the state of an earlier call.
         found.perform(before)
         try:
             return found.run(dict(zip(self.kept, kept, strict=True)), self.values, grads, self.given, self.log)
@@ -171,7 +178,9 @@ class Call:
             found.perform(after)
 
     def _restored(self) -> tuple[list[Operation], list[Operation]]:
-        """What lets the adjoint find objects that the kernel knows by ids as the call found them, and undoes that."""
+        """Return operations that restore objects known to the kernel by id to their state at the call, and that undo
+        this.
+        """
         before: list[Operation] = []
         after: list[Operation] = []
         for use in self.objects:
@@ -181,7 +190,7 @@ class Call:
 
 
 def traced_call(function: TorchFunction, generation: Generation, needs: Sequence[bool], args: Sequence[Any]) -> Call:
-    """Return the call of which nothing but its tensors was kept; `generation` is what the kernel meant then.
+    """Return a call of which only the tensors were kept; `generation` is the version of the kernel at the call.
 
     Raises
     ------

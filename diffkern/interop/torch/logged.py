@@ -1,8 +1,8 @@
 """Calls that write a log for their gradient.
 
-In: the launch, and tensors with what its arrays hold. Out: the arrays of the log, for the adjoint. What atomic updates
-returned is logged by the call itself, as another launch may get other values; where a kernel overwrites what its
-gradient needs, the launch is made once more, on copies.
+The launch, and tensors with the contents of its arrays, give the arrays of the log, for the adjoint. The values that
+atomic updates returned are logged by the call itself, as another launch may get other values; if a kernel overwrites
+values that its gradient needs, the launch is made once more, on copies.
 """
 
 from __future__ import annotations
@@ -31,16 +31,19 @@ class LoggedLaunch:
     launch : PackedLaunch
         The launch; its arrays are not kept.
     tails : sequence of bytes
-        Of each array the bytes behind the address.
+        For each array the bytes after the address.
     """
 
     def __init__(self, launch: PackedLaunch, tails: Sequence[bytes]) -> None:
         self._launch = launch.copy()
+        # A plan lives long, and would keep the tensors of its first call alive.
         self._launch.arrays = [None] * len(launch.arrays)
         self._tails = tails
 
     def again(self, log: Log, tensors: Mapping[int, torch.Tensor], values: Mapping[int, bytes]) -> tuple[array, ...]:
-        """Launch on copies of what is written; as :meth:`run`, with what each array held before the launch."""
+        """Launch on copies of the arrays that are written; like :meth:`run`, with the contents of each array before the
+        launch.
+        """
         copies = {
             k: tensors[k].detach().clone(memory_format=torch.contiguous_format) for k in self._launch.executable.writes
         }
@@ -52,11 +55,11 @@ class LoggedLaunch:
         Parameters
         ----------
         log : Log
-            What the adjoint reads.
+            The log that the adjoint reads.
         tensors : mapping
-            For each array the tensor, contiguous where it is written.
+            For each array the tensor, contiguous if it is written.
         values : mapping
-            Bytes of what was passed by value.
+            Bytes of the arguments by value.
         """
         launch = self._launch
         arguments: dict[int, Leaves] = {}

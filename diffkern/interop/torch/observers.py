@@ -1,6 +1,7 @@
-"""What of PyTorch looks on while a call is made, besides autograd: tangents, ``torch.func``, and what traces.
+"""The observers of a call in PyTorch besides autograd: tangents, ``torch.func``, and tracers.
 
-In: the tensors of a call. Out: who looks on; an error where what looks on would miss the call without noticing.
+The functions take the tensors of a call and tell who observes it; they raise an error if the observer would miss the
+call without noticing.
 """
 
 from __future__ import annotations
@@ -50,12 +51,12 @@ def refusal(what: str, remedy: str) -> RuntimeError:
 
 
 def is_traced() -> bool:
-    """Whether ``torch.jit.trace`` takes down what PyTorch does."""
+    """Return whether ``torch.jit.trace`` is recording PyTorch's operations."""
     return torch._C._get_tracing_state() is not None
 
 
 def is_transformed_in_graphs() -> bool:
-    """Whether ``torch.func`` differentiates what is called; an answer that ``torch.compile`` takes as it stands."""
+    """Return whether ``torch.func`` differentiates the call; ``torch.compile`` takes the answer as a constant."""
     return any(level.key() in _DERIVATIVES for level in _functorch.get_interpreter_stack() or ())
 
 
@@ -64,7 +65,7 @@ is_transformed_in_graphs._dynamo_marked_constant = True  # type: ignore[attr-def
 
 
 def unseen(work: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Return a function into which ``torch.compile`` does not look where it runs eagerly what it cannot take."""
+    """Return a function into which ``torch.compile`` does not look where it runs eagerly what it cannot trace."""
     disabled: Callable[_P, _R] | None = None
 
     @functools.wraps(work)
@@ -81,12 +82,13 @@ def unseen(work: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 def is_dispatched(args: Iterable[Any]) -> bool:
-    """Whether something sees each operation: a mode that traces, or a class of tensors that stands for something."""
+    """Return whether something sees each operation: a mode that traces, or a class of tensors with its own dispatch."""
     return bool(_modes()) or any(isinstance(a, torch.Tensor) and type(a) not in _PLAIN for a in args)
 
 
 def has_tangents(args: Iterable[Any]) -> bool:
-    """Whether a tensor has a tangent of forward mode."""
+    """Return whether a tensor has a tangent of forward mode."""
+    # The level tells without looking at any tensor whether forward mode is at work at all.
     if forward_ad._current_level < 0 or not torch._C._is_fwd_grad_enabled():
         return False
     return any(isinstance(a, torch.Tensor) and forward_ad.unpack_dual(a).tangent is not None for a in args)

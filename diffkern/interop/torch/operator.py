@@ -1,8 +1,8 @@
 """A kernel's call as an operator of PyTorch, for graphs that are traced: ``torch.compile``, ``torch.export``.
 
-In: a function of tensors. Out: what calls its operator. The operator changes none of its arguments; it is registered
-under a name made from the content of the kernel and of the function, once for each content, with the shapes of its
-results for fake tensors and with its gradient, an operator of its own.
+A function of tensors gives a callable that calls its operator. The operator changes none of its arguments; it is
+registered under a name made from the content of the kernel and of the function, once for each content, with the shapes
+of its results for fake tensors and with its gradient, an operator of its own.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ _lock = free_in_child(threading.Lock())
 
 
 def operator_of(function: TorchFunction) -> tuple[Callable[..., Any], Callable[..., list[torch.Tensor]]]:
-    """Return what calls the operator of a function, and that of its gradient; registered unless one like it is."""
+    """Return functions that call the operator of a function, and that of its gradient; registered unless one like it
+    is.
+    """
     base = f"{_identifier(function.kernel.name)}_{_digest(function)}"
     with _lock:
         name, count = base, 1
@@ -70,6 +72,7 @@ def _digest(function: TorchFunction) -> str:
     taken = (*_GIVEN, *_taken(function))
     of_calls = (spec.results, spec.launch_dims, spec.output_dims, spec.is_open, function.enable_backward)
     digest = hashlib.sha256(repr((taken, of_calls, kernel.variant.key())).encode())
+    # The source and what it captures: a compiled graph from the disk must not find another kernel under this name.
     for label, content in fingerprint(kernel.func):
         digest.update(f"{label} {len(content)} ".encode() + content)
     return digest.hexdigest()[:16]
@@ -90,6 +93,7 @@ class Operator:
         arguments = _taken(function)
         count = len(function.spec.results)
         results = "Tensor" if count == 1 else f"({', '.join(['Tensor'] * count)})"
+        # A schema is written out: PyTorch would infer it from annotations, which `_run` for any kernel cannot have.
         self._call = torch.library.custom_op(
             f"{_NAMESPACE}::{name}", self._run, mutates_args=(), schema=f"({', '.join(arguments)}) -> {results}"
         )
@@ -105,12 +109,16 @@ class Operator:
         self._call.register_autograd(self._differentiate, setup_context=self._keep)
 
     def serves(self, function: TorchFunction) -> bool:
-        """Whether calls of another function of this content can go here: not if what its kernel captures may change."""
+        """Return whether calls of another function of this content can use it: not if the kernel's captured values may
+        change.
+        """
         kernel = self._function.kernel
         return function.kernel is kernel or (kernel.generation() == self._generation and not kernel.may_change)
 
     def caller(self) -> Callable[..., Any]:
-        """Return what calls it with the arguments of the function, and sizes if they are those of one call."""
+        """Return a function that calls it with the arguments of the function, and sizes if they are
+        those of one call.
+        """
         by_value, call = self._by_value, self._call
 
         def run(args: tuple[Any, ...], sizes: Sizes | None = None) -> Any:
@@ -126,7 +134,9 @@ class Operator:
         args: Sequence[Any],
         sizes: Sizes | None = None,
     ) -> list[torch.Tensor]:
-        """Call the operator of the gradient: of the arguments that need one, from those of the results, or None."""
+        """Call the operator of the gradient: for the arguments that need one, from the gradients of the results, or
+        None.
+        """
         mask = [
             flag for value, needed in zip(self._by_value, needs, strict=True) for flag in (needed, False)[: 1 + value]
         ]
@@ -140,6 +150,7 @@ class Operator:
         flat: Sequence[Any],
         sizes: Sequence[Any],
     ) -> list[torch.Tensor]:
+        # A list of tensors has no None in a schema: the given ones, and a flag for each.
         known = [int(g is not None) for g in grads]
         found: list[torch.Tensor] = self._backward(
             [g for g in grads if g is not None], known, list(results), list(map(int, needs)), *flat, *sizes
@@ -147,7 +158,7 @@ class Operator:
         return found
 
     def _parted(self, given: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-        """Return arguments and sizes, whose place is empty where PyTorch leaves out what has its default."""
+        """Return arguments and sizes; sizes are None where PyTorch leaves out arguments that have their default."""
         count = len(self._by_value) + sum(self._by_value)
         return given[:count], (*given[count:], None, None)[: len(_SIZES)]
 
@@ -184,6 +195,7 @@ class Operator:
         return results if len(results) > 1 else results[0]
 
     def _shapes(self, *given: Any) -> Any:
+        # For fake tensors: shapes and types only, which may be symbolic.
         flat, sizes = self._parted(given)
         args = self._arguments(flat)
         spec, parameters = self._sized(*sizes).spec, self._function.kernel.parameters
@@ -225,9 +237,10 @@ class Operator:
     def _wanted(
         self, results: Sequence[torch.Tensor], needs: Sequence[int], flat: Sequence[Any], sizes: Sequence[Any]
     ) -> tuple[Wanted, list[Any]]:
-        """Return what gradient is asked for, and the function's arguments."""
+        """Return the requested gradient, and the function's arguments."""
         function = self._sized(*sizes)
         mask = self._arguments([needed if a is not None else None for needed, a in zip(needs, flat, strict=True)])
+        # Only tensors come back from a graph, so the version of the kernel is found by the results.
         generation = self._runs.generation_of(self._function, results)
         return Wanted(function, generation, tuple([bool(needed) for needed in mask])), self._arguments(flat)
 
@@ -282,7 +295,7 @@ class Operator:
 
 
 class _Runs:
-    """From what the kernel meant at the time results come from, for gradients that are given nothing but tensors."""
+    """The kernel's version behind results, for gradients that are given only tensors."""
 
     def __init__(self) -> None:
         self._only: Generation | None = None
@@ -290,7 +303,7 @@ class _Runs:
         self._by_address: OrderedDict[int, Generation] = OrderedDict()
 
     def note(self, results: Sequence[torch.Tensor], generation: Generation) -> None:
-        """Note what results come from."""
+        """Record the version that produced results."""
         self._several = self._several or self._only not in (None, generation)
         self._only = generation
         if len(self._by_address) >= _REMEMBERED:
@@ -300,13 +313,14 @@ class _Runs:
         self._by_address.move_to_end(address)
 
     def generation_of(self, function: TorchFunction, results: Sequence[torch.Tensor]) -> Generation:
-        """Return what results come from.
+        """Return the version that produced results.
 
         Raises
         ------
         LaunchError
-            If the kernel has meant several things, and these are results of an unknown call.
+            If the kernel has had several versions, and these are results of an unknown call.
         """
+        # Nearly every kernel has one meaning, and no address has to be known.
         if not self._several:
             return self._only or function.kernel.current()
         found = self._by_address.get(results[0].data_ptr())
@@ -333,18 +347,18 @@ def _flat(by_value: Sequence[bool], args: Sequence[Any]) -> list[Any]:
 
 
 def _numbers(sizes: Sizes | None) -> tuple[list[Any] | None, list[Any] | None]:
-    """Return sizes as the operator takes them."""
+    """Return sizes in the operator's form."""
     return (None, None) if sizes is None else (list(sizes.dims), [n for shape in sizes.shapes for n in shape])
 
 
 def _spread(found: Sequence[Any], given: Sequence[int], other: Any = None) -> list[Any]:
-    """Return what belongs to those of the results that are given in the places of all."""
+    """Return the values of the given results at the positions of all results."""
     rest = iter(found)
     return [next(rest) if known else other for known in given]
 
 
 def _taken(function: TorchFunction) -> list[str]:
-    """What the operator takes."""
+    """Return the parameters of the operator's schema."""
     parameters = function.kernel.parameters
     return [*[_argument(k, parameters[k].annotation) for k in function.spec.inputs], *_SIZES]
 

@@ -1,7 +1,7 @@
 """Tensors that are passed to launches: the arrays over them, and under a tape their gradients.
 
 The array over a tensor is the same one as long as the tensor keeps its memory, shape and type. An array on a tape
-follows its tensor: whenever the tape uses gradients, that of the array is what the tensor has as ``grad`` then.
+follows its tensor: whenever the tape uses gradients, the array's gradient is the tensor's ``grad`` at that time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _passed: dict[int, _Passed] = {}
 
 
 class _Passed:
-    """The array that was made for a tensor, as long as the tensor is what it was."""
+    """The array that was made for a tensor, as long as the tensor is unchanged."""
 
     __slots__ = ("address", "dtype", "element", "made", "reference", "shape", "strides")
 
@@ -39,8 +39,9 @@ class _Passed:
         self.made = made
 
     def serves(self, t: torch.Tensor, element: Stored | None) -> bool:
-        """Whether nothing has changed that the array depends on."""
+        """Return whether nothing on which the array depends has changed."""
         return (
+            # Ids are reused after a tensor is gone, so the tensor itself is compared.
             self.reference() is t
             and self.address == t.data_ptr()
             and self.shape == t.shape
@@ -82,30 +83,32 @@ class _Followed:
         made = as_array(t, element)
         if self._grad is not None:
             made.grad = as_array(self._grad, made._element)
+        # Arrays without elements have no address to be recognized by.
         if made._data.size:
             self._arrays.append(_Passed(t, element, made, lambda _: None))
         return made
 
     def update(self, results: Container[Memory], create: bool) -> list[array]:
-        """Let the arrays have the gradient that the tensor has now; return those whose gradient is another one.
+        """Update the gradient of the arrays to the tensor's present one; return those whose gradient has changed.
 
         Parameters
         ----------
         results : container of Memory
-            What depends on arrays with a gradient.
+            The memory that depends on arrays with a gradient.
         create : bool
             Whether a tensor that requires a gradient and has none gets one of zeros.
 
         Raises
         ------
         LaunchError
-            If the tensor has another shape or type than when it was taken.
+            If the tensor has another shape or type than when it was passed.
         """
         t = self._t
         if not self._arrays or not t.is_leaf:
             return []
         grad = self._present(create)
         is_result = any(known.made._memory in results for known in self._arrays)
+        # A gradient left over from before the tape is not one that this tape computes.
         if not t.requires_grad and grad is self._stale and not is_result:
             grad = None
         return [known.made for known in self._arrays] if self._take(grad) else []
@@ -123,7 +126,8 @@ class _Followed:
         return t.grad
 
     def _take(self, grad: torch.Tensor | None) -> bool:
-        """Give the arrays a gradient; return whether it is another one."""
+        """Give the arrays a gradient; return whether it has changed."""
+        # PyTorch may swap the data under one gradient, so its address counts besides the object.
         place = grad.data_ptr() if grad is not None and grad.layout is torch.strided else 0
         if grad is self._grad and place == self._is_at:
             return False
@@ -156,13 +160,13 @@ def as_argument(t: torch.Tensor, element: Stored | None) -> array:
 
 
 def as_place(t: torch.Tensor) -> array:
-    """Return an array over the memory of a tensor that names elements on a tape, whoever computed it."""
+    """Return an array over the memory of a tensor that names elements on a tape, whatever operation computed it."""
     check_observers(t)
     return _in_order(_known(t, None))
 
 
 def _known(t: torch.Tensor, element: Stored | None) -> array:
-    """Return the array over a tensor, without a gradient, that was made for it before; a new one the first time."""
+    """Return the array that was made for a tensor before, without a gradient; a new one the first time."""
     entry = _passed.get(id(t))
     if entry is not None and entry.serves(t, element):
         return entry.made

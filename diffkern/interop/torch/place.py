@@ -1,8 +1,8 @@
-"""Where tensors lie, and the streams that PyTorch works on there.
+"""The devices of tensors, and the streams on which PyTorch works there.
 
-In: devices of PyTorch. Out: the GPU or the CPU that is meant, PyTorch's current stream as one of diffkern's, and work
-done on it. A call that PyTorch is to see in its own order goes to its current stream; so memory that its allocator
-made on that stream needs nothing more. Work of other streams is put in order by events.
+Devices of PyTorch are mapped to the GPU or the CPU, PyTorch's current stream to a diffkern stream, and work is done on
+it. A call that PyTorch has to see in its own order goes to its current stream; memory that its allocator made on that
+stream then needs nothing more. Work of other streams is put in order by events.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _streams: dict[tuple[int, int], CudaStream] = {}
 
 
 def gpu_of(device: torch.device) -> CudaDevice | None:
-    """Return the GPU that a device of PyTorch is, None for the CPU.
+    """Return the GPU for a device of PyTorch, None for the CPU.
 
     Raises
     ------
@@ -47,7 +47,7 @@ def gpu_of(device: torch.device) -> CudaDevice | None:
 
 
 def default_device() -> torch.device:
-    """Return where PyTorch makes tensors that say no place."""
+    """Return PyTorch's default device for new tensors."""
     found = torch.get_default_device()
     if str(found) == "cuda":
         return torch.device("cuda", torch.cuda.current_device())
@@ -61,10 +61,11 @@ def raw_stream(ordinal: int) -> int:
 
 
 def stream_of(gpu: CudaDevice, handle: int) -> CudaStream:
-    """Return a stream of PyTorch, given by its handle, as one of diffkern's; PyTorch keeps owning it."""
+    """Return a PyTorch stream, given by its handle, as a diffkern stream; PyTorch keeps owning it."""
     if handle == 0:
         return gpu.null_stream
     found = _streams.get((gpu.ordinal, handle))
+    # After a reset of the device there is another object for it, whose streams are others.
     if found is None or found.device is not gpu:
         if len(_streams) >= _CACHED:
             _streams.clear()
@@ -79,7 +80,8 @@ def current_stream(gpu: CudaDevice) -> CudaStream:
 
 
 def guarded(gpu: CudaDevice | None, work: Callable[[], None]) -> None:
-    """Do something that makes a GPU's context current, and leave PyTorch's current device as it was."""
+    """Run work that makes a GPU's context current, and leave PyTorch's current device as it was."""
+    # Switching devices costs more than a launch, and is needed only with several GPUs.
     if gpu is None or torch.cuda.device_count() < 2 or torch.cuda.current_device() == gpu.ordinal:
         work()
     else:
@@ -88,7 +90,7 @@ def guarded(gpu: CudaDevice | None, work: Callable[[], None]) -> None:
 
 
 def on_current_stream(gpu: CudaDevice | None, work: Callable[[], None]) -> None:
-    """Do something that gives work to diffkern's current stream of a GPU, while that is PyTorch's; at once on a CPU."""
+    """Run work that enqueues on diffkern's current stream of a GPU, while that is PyTorch's; immediately on a CPU."""
     if gpu is None:
         work()
     else:
@@ -96,7 +98,7 @@ def on_current_stream(gpu: CudaDevice | None, work: Callable[[], None]) -> None:
 
 
 def order_before(gpu: CudaDevice) -> CudaStream | None:
-    """Let diffkern's current stream of a GPU wait for PyTorch's; return PyTorch's if they are not the same."""
+    """Make diffkern's current stream of a GPU wait for PyTorch's; return PyTorch's if they differ."""
     theirs, mine = current_stream(gpu), gpu.stream
     if theirs.cuda_stream == mine.cuda_stream:
         return None
@@ -105,12 +107,12 @@ def order_before(gpu: CudaDevice) -> CudaStream | None:
 
 
 def order_around_launch(gpu: CudaDevice) -> None:
-    """Let the launch that comes next on a GPU wait for PyTorch's current stream, and that stream for the launch.
+    """Make the next launch on a GPU wait for PyTorch's current stream, and that stream for the launch.
 
     Raises
     ------
     TypeError
-        If the launch is recorded: what runs later would not be in order with PyTorch.
+        If the launch is recorded: later runs would not be in order with PyTorch.
     """
     theirs = order_before(gpu)
     if theirs is None:
@@ -124,7 +126,7 @@ def order_around_launch(gpu: CudaDevice) -> None:
 
 
 def as_external(stream: CudaStream) -> Any:
-    """Return a stream of diffkern's as one of PyTorch's, which keeps it alive."""
+    """Return a diffkern stream as a PyTorch stream, which keeps it alive."""
     ordinal = stream.device.ordinal
     if stream.is_default:
         return torch.cuda.default_stream(ordinal)

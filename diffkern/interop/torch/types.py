@@ -1,6 +1,7 @@
 """PyTorch's names for element types, devices and streams, and ours for PyTorch's.
 
-In: a type, device or stream of one side. Out: that of the other, or an error where there is none.
+Each function takes a type, device or stream of one side and returns that of the other, or raises an error if there is
+none.
 """
 
 from __future__ import annotations
@@ -36,12 +37,15 @@ def torch_of(scalar: T.Scalar) -> torch.dtype:
 
 
 def scalar_from_torch(dtype: torch.dtype) -> T.Scalar | None:
-    """Return the scalar that a type of PyTorch is, or None."""
+    """Return the scalar for a type of PyTorch, or None."""
     return _FROM.get(dtype)
 
 
 def same_bits(theirs: torch.dtype, ours: T.Scalar) -> bool:
-    """Whether a tensor's elements can be taken for a type: the same one, an integer's other sign, a bool's byte."""
+    """Return whether a tensor's elements can be read as a type: the same one, an integer's other sign,
+    a bool's byte.
+    """
+    # Of types that diffkern has none for, nothing is known.
     found = _FROM.get(theirs)
     if found is None or found == ours:
         return found is not None
@@ -70,13 +74,14 @@ def dtype_to_torch(dtype: Any) -> torch.dtype:
 
 
 def dtype_from_torch(torch_dtype: torch.dtype) -> DType | CompositeType:
-    """Return the scalar type that a type of PyTorch is.
+    """Return the scalar type for a type of PyTorch.
 
     Raises
     ------
     TypeError
         If diffkern has none: quantised and 8-bit floating-point types, and complex ones of 16-bit floats.
     """
+    # Complex numbers are vectors of two, which diffkern has of these floats only.
     if torch_dtype.is_complex and torch_dtype.to_real() in (torch.float32, torch.float64):
         return COMPOSITES[str(torch_dtype).removeprefix("torch.")]
     found = _FROM.get(torch_dtype)
@@ -86,13 +91,13 @@ def dtype_from_torch(torch_dtype: torch.dtype) -> DType | CompositeType:
 
 
 def dtype_is_compatible(torch_dtype: torch.dtype, dtype: Any) -> bool:
-    """Whether tensors of a type can be seen as arrays of an element type without a copy."""
+    """Return whether tensors of a type can be seen as arrays of an element type without a copy."""
     element = dtype.ir if isinstance(dtype, (DType, CompositeType)) else resolve_dtype(dtype)
     return same_bits(torch_dtype, T.scalar_of(element))
 
 
 def device_from_torch(torch_device: torch.device | str) -> Device:
-    """Return the device that a device of PyTorch is.
+    """Return the device for a device of PyTorch.
 
     Raises
     ------
@@ -108,7 +113,7 @@ def device_to_torch(device: Any = None) -> str:
 
 
 def stream_from_torch(stream_or_device: Any = None) -> Stream:
-    """Return PyTorch's stream as one of diffkern's: a stream itself, or the current one of a device.
+    """Return PyTorch's stream as a diffkern stream: a stream itself, or the current one of a device.
 
     PyTorch works on the CPU at once and in order, so for the CPU that is the default stream.
 
@@ -146,5 +151,6 @@ def stream_to_torch(stream_or_device: Any = None) -> Any:
     stream = stream_or_device if isinstance(stream_or_device, Stream) else get_stream(stream_or_device)
     if stream.device.is_cuda:
         return as_external(stream)  # type: ignore[arg-type]  # a GPU's streams are of that class
+    # What PyTorch does next on the CPU begins at once.
     stream.synchronize()
     return None
