@@ -32,7 +32,7 @@ _LARGEST: Final = 2.0**100
 
 
 class Guards:
-    """The operations of a function that need a guard; ``each``: one by one in loops and branches that are guarded."""
+    """The operations of a function that need a guard; with ``each``, one by one inside guarded loops and branches."""
 
     def __init__(self, fn: Function, *, each: bool = False) -> None:
         whole = (op for op in walk(fn.body) if each and op.regions and op.attrs.get("guarded"))

@@ -1,7 +1,7 @@
-"""Dead code elimination: ops without effect whose results are not used, unused results of ifs, dead carried values.
+"""Dead code elimination: ops without effects whose results are not used, unused results of ifs, dead carried values.
 
 In place. Afterwards every remaining pure op, result and carried value contributes to an effect or to a value that the
-region yields. Loops without effects are taken to terminate.
+region yields. Loops without effects are assumed to terminate.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ _KEPT = frozenset({Effect.WRITE, Effect.ATOMIC, Effect.STACK_WRITE, Effect.BARRI
 
 
 def has_effect(op: Op) -> bool:
-    """Whether an op, or one nested in it, writes an array or a stack, or reports something."""
+    """Return whether an op, or one nested in it, writes an array or a stack, or reports something."""
     if op.regions:
         return any(has_effect(inner) for sub in op.regions for inner in sub.ops)
     return lookup(op.name).effect in _KEPT
 
 
 class Liveness:
-    """Which values are needed, computed without changing anything; effect queries are remembered.
+    """The values that are needed, computed without changing anything; effect queries are cached.
 
     Parameters
     ----------
     ignored
-        Ops whose effects count for nothing.
+        Ops whose effects do not count.
     """
 
     def __init__(self, ignored: Collection[Op] = ()) -> None:
@@ -48,6 +48,7 @@ class Liveness:
 
     def region(self, region: Region, yields: set[Value]) -> set[Value]:
         live = set(yields)
+        # Backwards, as each op decides whether its operands are live.
         for op in reversed(region.ops):
             self.op(op, live)
         return live
@@ -74,7 +75,9 @@ class Liveness:
             live.update(op.operands)
 
     def carried(self, loop: Loop, live: set[Value]) -> list[bool]:
-        """Which carried values are needed: the least set closed under the body's dependences."""
+        """Return which carried values are needed: the least set closed under the body's dependences."""
+        # A carried value that only feeds itself from trip to trip is dead, so the set starts with the results that are
+        # used and grows.
         keep = [r in live for r in loop.results]
         if isinstance(loop, While):
             used = self.region(loop.test, set(loop.test.yields))
@@ -121,6 +124,7 @@ class _Eliminator:
 
     def prune_loop(self, op: Op, live: set[Value]) -> None:
         view = loop(op)
+        # What is carried has to be decided before the body is pruned: the body's liveness depends on its own yields.
         keep = self.analysis.carried(view, live)
         view.body.yields = _filter(view.yields, keep)
         if isinstance(view, For):
@@ -139,7 +143,7 @@ def _filter(values: tuple[Value, ...], keep: list[bool]) -> tuple[Value, ...]:
 
 
 def eliminate_region(region: Region) -> set[Value]:
-    """Remove dead code from a region in place; returns the values it needs from outside (and its parameters)."""
+    """Remove dead code from a region in place; return the values it needs from outside (and its parameters)."""
     return _Eliminator().region(region)
 
 
