@@ -13,6 +13,7 @@ from diffkern.ir.views import For, Loop, While, is_loop, loop
 from diffkern.ops.row import Effect
 from diffkern.ops.table import lookup
 
+# Reads and pure ops are absent: an op with such an effect may be removed if nothing uses its results.
 _KEPT = frozenset({Effect.WRITE, Effect.ATOMIC, Effect.STACK_WRITE, Effect.BARRIER, Effect.REPORT})
 
 
@@ -66,6 +67,7 @@ class Liveness:
             keep = self.carried(view, live)
             live |= self.region(view.body, {y for y, k in zip(view.yields, keep, strict=True) if k})
             if isinstance(view, While):
+                # The test is executed even if no carried value is needed.
                 live |= self.region(view.test, set(view.test.yields))
             live.update(view.bounds)
             live.update(v for v, k in zip(view.init, keep, strict=True) if k)
@@ -81,6 +83,7 @@ class Liveness:
         keep = [r in live for r in loop.results]
         if isinstance(loop, While):
             used = self.region(loop.test, set(loop.test.yields))
+            # The condition is always needed, so the values that the test of a while reads are as well.
             keep = [k or p in used for k, p in zip(keep, loop.tested, strict=True)]
         while True:
             used = self.region(loop.body, {y for y, k in zip(loop.yields, keep, strict=True) if k})
@@ -118,6 +121,7 @@ class _Eliminator:
         op.results = _filter(op.results, keep)
         op.attrs = {**op.attrs, "types": tuple(r.type for r in op.results)}
         for sub in op.regions:
+            # The branches are pruned first, so that what computes a dropped result is dead inside as well.
             sub.yields = _filter(sub.yields, keep)
             live |= self.region(sub)
         live.update(op.operands)

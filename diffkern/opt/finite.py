@@ -66,6 +66,7 @@ class _Watch:
             text=f"{name} {NAN if inputs else READ}",
             number=True,
         )
+        # Loads have no inputs, so only NaN is reported for them.
         if inputs and op.name not in ATOMICS:  # an infinity that was there before may be meant
             finite = b.one("not", self.made("isinf", value, inputs, "isfinite"))
             b.op("assertion", finite, text=f"{name} {INFINITE}", number=True)

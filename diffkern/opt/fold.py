@@ -54,6 +54,7 @@ class _Folder:
                 return branch.ops
         if op.name == "for":
             trips = For(op).trips(self.constants.get)
+            # A loop without trips leaves its initial values, and its body may not even be valid there.
             if trips is not None and not trips:
                 self.mapping.update(zip(op.results, For(op).init, strict=True))
                 return []
@@ -92,6 +93,8 @@ class _Folder:
         t = op.results[0].type
         if op.name == "extract":
             source = self.producers.get(op.operands[0])
+            # Components of a vector that was just constructed are the operands themselves, without a detour through
+            # memory.
             if source is not None and source.name == "construct":
                 component: Value = source.operands[op.attrs["index"]]
                 return component
@@ -103,6 +106,7 @@ class _Folder:
         if op.name == "select":
             if values[0] is not None:
                 return op.operands[1 if values[0] else 2]
+            # Both choices are one value, whatever the condition.
             return op.operands[1] if op.operands[1] is op.operands[2] else None
         if op.name == "cast" and op.operands[0].type == t:
             return op.operands[0]
@@ -130,6 +134,7 @@ class _Folder:
                 return y
         if t.kind is Kind.BOOL if isinstance(t, Scalar) else False:
             for known, other in ((a, y), (b, x)):
+                # True and x is x; False and x is False, which is the known operand itself.
                 if known is not None and op.name == "and":
                     return other if known else (x if known is a else y)
                 if known is not None and op.name == "or":

@@ -174,6 +174,8 @@ def _fuse(region: Region, k: int, known: _Known) -> bool:
         past = n
         if between.fixed:
             return False
+        # The first loop moves down to the second: nothing in between may depend on the order of the two, and the second
+        # must not use results of the first.
         if not between.needed_by(second) and between.let_past(second):
             # Ops that need neither loop come first, then the fused loop, then the ops that need the first loop's
             # results.
@@ -188,6 +190,7 @@ def _goes_back(one: For, other: For, known: _Known) -> bool:
         return False
     start, stop = known.constant(one.start), known.constant(one.stop)
     last = known.constant(other.start)
+    # With literal bounds the numbers of trips are compared directly.
     if last is not None:
         return start is not None and stop is not None and last + 1 == max(stop - start, 0)
     trips = known.operands(other.start, "sub")
@@ -206,10 +209,12 @@ def _only_sums(loop: For) -> bool:
     uses: dict[Value, int] = {}
     for v in (v for op in walk(loop.body) for v in (*op.operands, *(y for r in op.regions for y in r.yields))):
         uses[v] = uses.get(v, 0) + 1
+    # A partial sum that the next trip takes over counts as one use.
     for v in loop.yields:
         uses[v] = uses.get(v, 0) + 1
     source = {r: op for op in loop.body.ops for r in op.results}
     for _, carried, after, _ in loop.chains:
+        # A value that no trip changes imposes no order.
         if after is carried:
             continue  # it is what it was before the loop
         while after is not carried:
@@ -224,6 +229,7 @@ def _only_sums(loop: For) -> bool:
         if uses[carried] != 1:
             return False
     written = _Touched.by(loop.op).written
+    # A stack made in a trip belongs to it. Writing to one from outside would record the order of the trips.
     stacks = {r for op in walk(loop.body) if op.name == "stack_new" for r in op.results}
     for op in walk(loop.body):
         effect = lookup(op.name).effect

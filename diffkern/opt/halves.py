@@ -78,6 +78,7 @@ class _Halves:
         """
         own = self.made_for_one(product)
         factors = own.operands if own is not None and own.name == "mul" else ()
+        # The product itself may be the multiplication by the inverse, or one of its two factors.
         for op in (own, *map(self.made_for_one, factors)):
             parts = None if op is None else self.parted(op)
             if parts is not None and parts[0] == 1.0 / power:
@@ -92,6 +93,7 @@ class _Halves:
             # A value that is used elsewhere is still needed with its factor.
             if op is None or self.uses[v] != 1:
                 return None
+            # The guard of a derivative: zero stays zero whatever power of two it is multiplied by.
             if op.name == "select" and self.is_zero(op.operands[1]):
                 v = op.operands[2]
             elif op.name == "neg":
@@ -108,6 +110,7 @@ class _Halves:
         parts = self.parted(op)
         assert parts is not None
         factor = self.resolved(parts[1])
+        # The factor takes over the uses of the product, which was one of its own.
         self.uses[factor] += self.uses[op.result] - 1
         self.mapping[op.result] = factor
         self.dropped.add(op)

@@ -57,6 +57,7 @@ def _selects_integers(loop: For) -> bool:
         if not used:
             continue
         if op.name == "load":
+            # A float at an index of the loop differs from trip to trip, and the constant index would be worth knowing.
             if scalar_of(op.result.type).is_float:
                 return False
         elif op.regions or not all(isinstance(v.type, Scalar) and not v.type.is_float for v in op.results):
@@ -77,10 +78,12 @@ def _follow(region: Region, sums: dict[Value, int]) -> bool:
             for result, *ways in zip(op.results, *(sub.yields for sub in op.regions), strict=True):
                 found = {sums.get(v) for v in ways}
                 if found != {None}:
+                    # The branches return partial sums of different accumulators.
                     if len(found) > 1:
                         return False
                     sums[result] = sums[ways[0]]
         elif used:
+            # Two partial sums in one op, or one that is scaled, would not be plain accumulation.
             if len(used) > 1 or not (op.name == "add" or (op.name == "sub" and used == [0])):
                 return False
             sums[op.result] = sums[op.operands[used[0]]]

@@ -72,6 +72,7 @@ def place(fn: Function, *, loads: bool = True) -> Placement:
     """
     search = _Search(fn, loads)
     search.region(fn.body, top=True)
+    # The ops are listed in program order, so operands precede their uses.
     found = search.placement
     # Moving ops that cost nothing (constants, casts) would only add registers.
     return found if any(lookup(op.name).cost for op in (*found.chunk, *found.row)) else Placement()
@@ -99,6 +100,7 @@ class _Search:
                 # moves.
                 self.readable.clear()
             for sub in op.regions:
+                # Parameters of a region that stays with the threads, such as a loop index, vary within a thread.
                 self.level.update(dict.fromkeys(sub.params, _THREAD))
                 self.region(sub, top=False)
 

@@ -117,6 +117,7 @@ class _Promoter:
         elif self.tracked(op):
             key = self.key(op)
             if op.name == "load":
+                # The contents are known, so the load is redundant.
                 if key in contents:
                     self.mapping[op.result] = contents[key]
                     if contents[key] in self.made:  # an error about the load made here is about the user's load
@@ -170,6 +171,7 @@ class _Promoter:
 
     def loop(self, op: Op, contents: Contents) -> list[Op]:
         accesses = self.accesses(op)
+        # The location of a write is that of the load made on its behalf, for messages.
         written = {key: inner.loc for key, inner in accesses if inner.name != "load"}
         touched = {key[0] for key in written}
         # Stores of earlier trips reach the loop's start: contents survive only if the loop carries them.
@@ -186,6 +188,7 @@ class _Promoter:
                     # relies on.
                     load.attrs = {**load.attrs, "carried": True}
                     lent.append(key)
+        # Contents that the loop writes become carried values, so the loads inside of the loop find them.
         self.carry(op, [k for k in contents if k in written], contents)
         # If the loop makes no trip the element may belong to another thread, so it is not known behind it.
         for key in lent:
@@ -215,6 +218,7 @@ class _Promoter:
 
     def carriable(self, op: Op, key: Key, accesses: list[tuple[Key, Op]]) -> bool:
         """Return whether the loop touches the element through this very index only."""
+        # An index that is computed inside of the loop may name another element in each trip.
         inner = set().union(*(defined_in(sub) for sub in op.regions))
         if inner.intersection(key[1]):
             return False
@@ -253,6 +257,7 @@ class _Promoter:
             assert isinstance(v.type, Scalar)
             extent = b.cast(b.one("shape", array, axis=axis), INT64)
             position = b.cast(v, INT64)
+            # An index that may count from the end is valid down to minus the extent.
             least = b.neg(extent) if key in self.wrapped else b.const(0, INT64)
             inside = b.one("and", b.one("ge", position, least), b.one("lt", position, extent))
             found = inside if found is None else b.one("and", found, inside)
@@ -270,6 +275,7 @@ class _Promoter:
             op.operands = (*op.operands, contents[key])
             entries.append(Value(contents[key].type, key[0].name))
         for sub in op.regions:
+            # A while has two regions, the test and the body, each with parameters of its own.
             params = entries if sub is op.regions[0] else [Value(v.type, v.name) for v in entries]
             sub.params = (*sub.params, *params)
             inner = {**unchanged, **dict(zip(carried, params, strict=True))}
@@ -277,6 +283,7 @@ class _Promoter:
             sub.yields = tuple(self.resolve(v) for v in sub.yields)
             if sub is loop(op).body:
                 sub.yields = (*sub.yields, *(self.resolve(inner[key]) for key in carried))
+        # Behind the loop the element holds what the last trip left, or the initial contents.
         results = tuple(Value(v.type, v.name) for v in entries)
         op.results = (*op.results, *results)
         contents.update(zip(carried, results, strict=True))

@@ -255,10 +255,12 @@ class Ranges:
     def visit_if(self, op: Op, facts: Facts) -> int | None:
         then, orelse = facts.fork(), facts.fork()
         view = If(op)
+        # Each branch may rely on the condition or its negation.
         self.assume(view.condition, True, then)
         self.assume(view.condition, False, orelse)
         self.region(view.then, then)
         self.region(view.orelse, orelse)
+        # Kept for conditions that are themselves results of this if; see assume_branches.
         self.ends[op] = (then, orelse)
         for r, a, b in view.choices:
             low_a, low_b = then.get(a), orelse.get(b)
@@ -300,11 +302,13 @@ class Ranges:
                     if p in trial.high:
                         trial.high[q] = trial.high[p]
             self.region_without_flags(loop.body, trial)
+            # A carried value whose new value may be lower loses its bound, which may invalidate others: try again.
             kept = {k: low for k, low in guess.items() if trial.get(loop.yields[k], low - 1) >= low}
             if kept == guess:
                 break
             guess = kept
         if isinstance(loop, While):
+            # The first execution of the test sees the initial values, without the condition that the body relies on.
             start = facts.fork()
             start.update({loop.tested[k]: low for k, low in guess.items()})
             self.region(loop.test, start)
@@ -350,6 +354,7 @@ class Ranges:
     def compare(self, name: str, x: Value, y: Value, facts: Facts) -> None:
         if not _is_integer(x):
             return
+        # Upper bounds are recorded for strict and weak comparisons, as they exclude that sums wrap around.
         if name in ("lt", "le"):
             top = self.high(y, facts) - (name == "lt")
             facts.high[x] = min(top, facts.high.get(x, top))

@@ -49,6 +49,7 @@ def find_needs(
     loads = [op for op in walk(region) if op.name in LOADS and Access(op).array in tracked]
     barriers = {op for op in walk(region) if _of_replay(op)}
     place = _places(region)
+    # Arrays whose contents are wanted at the end keep all of their stores.
     kept = {op for op in stores if Access(op).array in out}
     while True:
         # A store that is kept has operands that may keep further loads alive, and these further stores: a fixpoint.
@@ -92,6 +93,7 @@ def merge_barriers(region: Region, tracked: Collection[Value]) -> None:
         last: Op | None = None
         for op in region.ops:
             if op.name == "barrier":
+                # With no load of a replayed value left, barriers of the replay order nothing.
                 if useless and _of_replay(op):
                     continue
                 if last is not None:

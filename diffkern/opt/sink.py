@@ -97,6 +97,7 @@ class _Sinker:
                 else:
                     self.loops.update(dict.fromkeys(op.results, op))
             elif op.regions:
+                # Values from outside of a loop must not be copied into it, where they would be computed in every trip.
                 near, far = self.near, self.far
                 # Values of the loop's surroundings become far inside of it: those may be guarded, but not copied.
                 self.near, self.far = {}, {**far, **near}
@@ -138,6 +139,7 @@ class _Sinker:
             cone, loops = self.cone(v, self.near)
             for loop in loops:
                 self.guard_loop(loop)
+            # Multiplying by finite constants keeps an exact zero, so there is no need to copy.
             if not any(map(self.is_risky, cone)):
                 continue
             # Guarding costs a comparison per operation, a copy costs the work a second time.

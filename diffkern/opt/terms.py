@@ -175,6 +175,7 @@ class _Collector:
         for part in parts:
             number *= part.number
             scalars.update(part.scalars)
+            # Counting the factors of deep products costs time and rarely finds anything.
             if scalars.total() > _LARGEST:
                 return None
         return (frozenset(scalars.items()), None if vector is None else vector.vector), number
@@ -187,6 +188,7 @@ class _Collector:
         for k, term in enumerate(terms):
             key = self.key(term)
             name, number = (k, 1.0) if key is None else key
+            # Terms with one key differ by their numbers only: these are added, and the first term scaled.
             first, own, total = found.get(name, (term, number, 0.0))
             found[name] = first, own, total + number
         # Terms that cancel to zero are left alone: 0 * x is not 0 for every x.
@@ -211,6 +213,7 @@ class _Collector:
         """Return factors and a number whose product is the sum of terms of scalars."""
         assert isinstance(t, Scalar)
         common = _common(terms)
+        # A number that all terms share is multiplied once, outside of the sum.
         number = abs(terms[0].number) if len({abs(term.number) for term in terms}) == 1 else 1.0
         rest = [_Term(term.number / number, _without(term.scalars, common)) for term in terms]
         return (self.total(rest, t), *common), number

@@ -65,6 +65,7 @@ class _Sums:
 
     def sums(self, op: Op) -> list[list[Op]]:
         """Return the accumulations of each trip to each element that is the same in every trip."""
+        # A loop that makes one trip gains nothing; one over threads has a separate sum per thread.
         if op.attrs.get("once") or op.attrs.get("threads") or not self.constants.get(For(op).step):
             return []
         body = For(op).body

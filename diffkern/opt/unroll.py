@@ -102,6 +102,7 @@ class _Unroller:
         loop = For(op)
         carried = loop.init
         for i in trips:
+            # A constant index per copy: the accesses become affine, and conditions on the index fold away.
             index = b.one("const", value=i, type=loop.start.type, hint=loop.index.name)
             carried = Cloner(b, {}).inline(loop.body, (index, *carried))
         self.mapping.update(zip(op.results, carried, strict=True))

@@ -65,6 +65,7 @@ class _Widener(Cloner):
         results = tuple(Value(widened(r.type), r.name) for r in op.results)
         attrs = {name: _attr(value) for name, value in op.attrs.items()}
         name = op.name
+        # Rounding to a narrow type would bring back what widening is to remove.
         if name.startswith("round_"):  # to float16 or bfloat16
             name, attrs = "cast", {"to": results[0].type}
         copy = Op(name, operands, results, attrs, regions, op.loc)
