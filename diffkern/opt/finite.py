@@ -51,7 +51,7 @@ class _Watch:
                         self.watch(op)
 
     def watch(self, op: Op) -> None:
-        """Assert what is to hold of the results of an op."""
+        """Assert that the results of an op are finite if its inputs are."""
         inputs = [part for v in op.operands if _is_number(v.type) for part in self.b.components(v)]
         for result in op.results:
             if _is_number(result.type):
